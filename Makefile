@@ -1,0 +1,56 @@
+# `make help` lists what there is to do. Options: PYTHON=python3.12 for setup, ARGS="..." for the tool a target runs.
+
+BIN     := .venv/bin
+READY   := .venv/.ready
+SOURCES := $(sort tests $(patsubst %/,%,$(dir $(wildcard */*.py))))
+PYTEST  := $(BIN)/python -m pytest
+FAST    := not (live or spark or helm or browser or slow)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check format bench lock clean
+export PYTHON
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## make .venv with the pinned packages and the weir command
+	@echo "setup: .venv is ready"
+
+$(READY): pyproject.toml requirements.txt requirements-dev.txt .ci/setup
+	@bash .ci/setup
+	@touch $@
+
+demo: $(READY) ## run the demonstration
+	@$(BIN)/weir demo $(ARGS)
+
+test: $(READY) ## run the fast tests
+	@$(PYTEST) -n auto -m "$(FAST)" $(ARGS)
+
+test-all: $(READY) ## run every test, also those that start Ray, Spark, Helm or a browser
+	@$(PYTEST) -n auto $(ARGS)
+
+check: $(READY) ## lint, formatting, types and the rules of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+	$(PYTEST) -q tests/unit/test_tidy.py
+
+format: $(READY) ## format the code and apply the safe fixes
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## measure the figures README quotes
+	@$(BIN)/python -m bench $(ARGS)
+
+UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	--generate-hashes --custom-compile-command "make lock" $(ARGS)
+
+# The run-time pins constrain the development ones, so the two files cannot disagree. Nothing but uv is needed:
+# the pins may be what keeps setup from passing.
+lock: $(if $(wildcard $(BIN)/uv),,$(READY)) ## resolve the requirements files anew (ARGS=--upgrade for the newest versions)
+	$(UV_COMPILE) --output-file requirements.txt
+	$(UV_COMPILE) --group dev --constraint requirements.txt --output-file requirements-dev.txt
+
+clean: ## remove .venv, caches and build output
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

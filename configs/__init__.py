@@ -1,0 +1,1 @@
+"""Typed settings and presets. Imported by every other folder; imports none of them."""

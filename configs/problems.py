@@ -1,0 +1,65 @@
+"""What went wrong, in one shape for the terminal, the log and the wire.
+
+    WeirError                 anything Weir reports on purpose
+    ├── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
+    │   └── UnknownName       a name that is not there, with the nearest ones that are
+    └── RefusedPolicy         a scheduling policy that cannot work with the network it was given
+
+Every error says what is wrong (with the offending value), where (file and field), and what to do. A broken
+promise of our own code is not in this tree: that is an assertion, and it stops the run.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class WeirError(Exception):
+    """An error with its story in typed fields, so that it survives pickling and renders anywhere."""
+
+    title: str
+    field: str = ""
+    value: object = None
+    hint: str = ""
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(self.title, self.field, self.value, self.hint, self.file)
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.file, self.field) if part)
+        text = f"{where}: {self.title}" if where else self.title
+        if self.value is not None:
+            text += f" (got {shown(self.value)})"
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class InvalidInput(WeirError):
+    """The caller's mistake; nothing has run."""
+
+
+class UnknownName(InvalidInput):
+    """A reference to something that does not exist."""
+
+
+class RefusedPolicy(WeirError):
+    """A policy whose needs the network does not meet."""
+
+
+def shown(value: object, width: int = 80) -> str:
+    """The value as the user wrote it, cut to one line."""
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names what the user probably meant, or all there is when there is little."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(close) + "?"
+    listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"known: {listed}" if names else "there are none"

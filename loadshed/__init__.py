@@ -1,0 +1,1 @@
+"""How much to drop and what: monitors, ALoMa, shedders, the ledger. Pure."""

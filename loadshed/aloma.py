@@ -1,0 +1,129 @@
+"""ALoMa's decision: what to do about headroom and drop rate at the end of a load cycle (ALGORITHMS §4.1).
+
+The headroom H moves only when the two monitors disagree; the drop rate moves when they agree. L is the work
+admitted, κ the kept fraction (1 − drop):
+
+             over target (OT)              accumulating (UT)                    normal
+    L > H    κ·(1 − max(1%, (L−H)/L))      if shedding and falling:             H up
+                                           H up, κ a little up
+    L ≤ H    if critical and rising:       κ·(1 + max(1%, (H−L)/L)), up to 1    as UT
+             H down, κ a little down
+
+"A little" is 1 + round(log2 n) percent, n the number of cycles in a row in this branch. The step of H is
+
+    H ← H + log2(k+1)/k·(L − H),   k = 100·|L − H|/H, at least 1
+
+so a gap of 1% closes at once, 10% by 35%, 100% by 6.7%. The short paper prints k signed, which makes every
+lowering a full jump; the authors' implementation uses its size, which is the default here.
+
+The original has no queue term, so a backlog left by a burst keeps its delay while rates match. Here no cycle
+admits more than H·(cycle + m·target) − B of work, B being the work already queued.
+
+Properties (`tests/property/test_aloma.py`): H is positive and finite whatever is observed; κ stays within
+[1 − max_drop, 1]; an idle class stops shedding; a backlog is worked off within the target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from loadshed.monitors import Verdict
+
+LEAST_DROP_STEP = 0.01
+# Headroom never falls below this many processors: 0 would make every ratio with it NaN, for ever.
+LEAST_HEADROOM = 1e-4
+
+
+class Branch(StrEnum):
+    """The cell of the table that was taken."""
+
+    DROP_MORE = "drop more"
+    RAISE_AND_EASE = "raise headroom and ease"
+    RAISE = "raise headroom"
+    LOWER_AND_DROP = "lower headroom and drop a little"
+    EASE = "ease"
+    WAIT = "wait"
+    HOLD = "hold for reclaim"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What ALoMa steers, with the branch it is in and for how many cycles in a row."""
+
+    headroom: float
+    keep: float = 1.0
+    branch: Branch = Branch.WAIT
+    streak: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one class for one decision."""
+
+    max_drop: float
+    headroom_max: float
+    step: Literal["size", "signed"] = "size"
+
+
+def decide(control: Control, load: float, verdict: Verdict, limits: Limits) -> Control:
+    """The next control by the table; the queue term is `queue_limit`, applied after it."""
+    headroom, keep = control.headroom, control.keep
+    branch = choose(load, headroom, keep, verdict)
+    streak = control.streak + 1 if branch is control.branch else 1
+    little = (1 + round(math.log2(streak))) / 100
+    match branch:
+        case Branch.DROP_MORE:
+            keep *= 1 - max(LEAST_DROP_STEP, (load - headroom) / load)
+        case Branch.RAISE:
+            headroom = stepped(headroom, load, limits.step)
+        case Branch.RAISE_AND_EASE:
+            headroom = stepped(headroom, load, limits.step)
+            keep *= 1 + little
+        case Branch.LOWER_AND_DROP:
+            headroom = stepped(headroom, load, limits.step)
+            keep *= 1 - little
+        case Branch.EASE:
+            keep = keep * max(1 + LEAST_DROP_STEP, headroom / load) if load > 0 else 1.0
+        case Branch.WAIT | Branch.HOLD:
+            pass
+    return Control(
+        headroom=min(max(headroom, LEAST_HEADROOM), limits.headroom_max),
+        keep=min(max(keep, 1 - limits.max_drop), 1.0),
+        branch=branch,
+        streak=streak,
+    )
+
+
+def choose(load: float, headroom: float, keep: float, verdict: Verdict) -> Branch:
+    """The decision table."""
+    shedding = keep < 1
+    if load > headroom:
+        if verdict.over_target:
+            return Branch.DROP_MORE
+        if verdict.accumulating:
+            return Branch.RAISE_AND_EASE if shedding and verdict.falling else Branch.WAIT
+        return Branch.RAISE
+    if verdict.over_target:
+        return Branch.LOWER_AND_DROP if verdict.critical and verdict.rising else Branch.WAIT
+    return Branch.EASE if shedding else Branch.WAIT
+
+
+def stepped(headroom: float, load: float, step: Literal["size", "signed"] = "size") -> float:
+    """The headroom moved towards the load."""
+    gap = 100 * (load - headroom) / headroom
+    k = max(1.0, abs(gap) if step == "size" else gap)
+    return headroom + math.log2(k + 1) / k * (load - headroom)
+
+
+def queue_limit(
+    headroom: float, offered_load: float, queued_work_s: float, cycle_s: float, allowance_s: float
+) -> float:
+    """The largest kept fraction that leaves no more queued than `allowance_s` (m × target) can work off."""
+    offered_work_s = offered_load * cycle_s
+    if offered_work_s <= 0:
+        return 1.0
+    admissible_s = headroom * (cycle_s + allowance_s) - queued_work_s
+    return min(1.0, max(0.0, admissible_s / offered_work_s))

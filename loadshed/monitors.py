@@ -1,0 +1,102 @@
+"""The two monitors that ALoMa compares: the load as statistics tell it, the response as answers tell it.
+
+Load. L0 = Σ rate·work over the inputs, the work offered; the share of it that is admitted is L. The rate of an
+input is smoothed while it stays within counting noise (three standard deviations of a Poisson count) and taken
+at once when it jumps; a silent input decays to 0 the same way.
+
+Response. Per output the mean of the cycle against its target; a silent output whose input has been waiting has
+that wait as its response. A window makes responses long without any overload, so *accumulating* (the papers'
+UT) asks for both: mean above twice the lowest seen, and a queue that takes a part of the target to work off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loadshed.cycle import InputCycle, OutputCycle
+
+RATE_ALPHA = 0.175  # as for costs and selectivities (Sharaf §3.3.3)
+RATE_JUMP_SIGMAS = 3.0
+ACCUMULATING_RATIO = 2.0  # authors: mean > 2 × the lowest mean seen
+# The reference for "lowest" grows by this a cycle, so it is forgotten within some ten seconds.
+LOWEST_AGEING = 1.01
+# Queueing below this part of the target is not accumulation.
+ACCUMULATING_QUEUE = 0.1
+
+
+@dataclass
+class LoadMonitor:
+    """Offered work per second of one class."""
+
+    _rates: dict[str, float] = field(default_factory=dict)
+
+    def offered_load(self, inputs: Sequence[InputCycle], cycle_s: float) -> float:
+        """L0 in processors, after this cycle."""
+        return sum(self._rate(one.stream, one.offered, cycle_s) * one.work_s for one in inputs)
+
+    def rate(self, stream: str) -> float:
+        return self._rates.get(stream, 0.0)
+
+    def _rate(self, stream: str, offered: int, cycle_s: float) -> float:
+        if cycle_s <= 0:  # a clock that stood still or ran back has measured nothing
+            return self.rate(stream)
+        seen, known = offered / cycle_s, self._rates.get(stream)
+        if known is None or abs(offered - known * cycle_s) > RATE_JUMP_SIGMAS * math.sqrt(
+            known * cycle_s + 1
+        ):
+            rate = seen
+        else:
+            rate = known + RATE_ALPHA * (seen - known)
+        self._rates[stream] = rate
+        return rate
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the response times say of the class this cycle."""
+
+    over_target: bool = False  # OT: some output's mean is above its target
+    critical: bool = False  # …by more than the gap
+    accumulating: bool = False  # UT: below target, but delay is building up
+    rising: bool = False
+    falling: bool = False
+    worst: float = 0.0  # the largest mean as a part of its target
+
+    @property
+    def name(self) -> str:
+        if self.over_target:
+            return "critical" if self.critical else "over target"
+        return "accumulating" if self.accumulating else "normal"
+
+
+@dataclass
+class ResponseMonitor:
+    """Turns a cycle's responses into a verdict; remembers last cycle and the lowest means."""
+
+    gap: float
+    _lowest: dict[str, float] = field(default_factory=dict)
+    _last_worst: float | None = None
+
+    def verdict(self, outputs: Sequence[OutputCycle], queueing_s: float) -> Verdict:
+        worst, accumulating = 0.0, False
+        for output in outputs:
+            mean = output.mean_s if output.results else output.waiting_s
+            if mean <= 0:
+                continue
+            worst = max(worst, mean / output.target_s)
+            if output.results:
+                lowest = min(mean, self._lowest.get(output.query, mean) * LOWEST_AGEING)
+                self._lowest[output.query] = lowest
+                if mean > ACCUMULATING_RATIO * lowest and queueing_s > ACCUMULATING_QUEUE * output.target_s:
+                    accumulating = True
+        last, self._last_worst = self._last_worst, worst
+        return Verdict(
+            over_target=worst > 1.0,
+            critical=worst > 1.0 + self.gap,
+            accumulating=accumulating and worst <= 1.0,
+            rising=last is not None and worst > last,
+            falling=last is not None and worst < last,
+            worst=worst,
+        )

@@ -1,0 +1,6 @@
+"""Level 2: the policies that choose a class's next operator, behind one protocol."""
+
+from scheduler.policies.build import build_policy
+from scheduler.policies.protocol import NONE, Policy
+
+__all__ = ["NONE", "Policy", "build_policy"]

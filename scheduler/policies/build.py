@@ -1,0 +1,47 @@
+"""The one place where a policy's settings become the policy."""
+
+from __future__ import annotations
+
+from configs.policies import POLICY_KINDS, PolicySettings
+from configs.problems import UnknownName, nearest
+from scheduler.network import NetworkEstimates
+from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
+from scheduler.policies.chain import chain_slopes
+from scheduler.policies.protocol import Policy
+from scheduler.policies.static import StaticPolicy, highest_normalized_rate, highest_rate, shortest_ideal
+from scheduler.policies.waiting import (
+    ClusteredPolicy,
+    Phi,
+    WaitingPolicy,
+    balance_response,
+    balance_slowdown,
+    longest_stretch,
+)
+
+
+def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
+    """The policy over all operators of the network, ranked by what is believed of it."""
+    match settings.kind:
+        case "rr":
+            return RoundRobinPolicy(len(believed.estimates))
+        case "fcfs":
+            return FirstComeFirstServedPolicy(len(believed.estimates))
+        case "srpt":
+            return StaticPolicy(shortest_ideal, believed)
+        case "hr":
+            return StaticPolicy(highest_rate, believed)
+        case "hnr":
+            return StaticPolicy(highest_normalized_rate, believed)
+        case "chain":
+            return StaticPolicy(chain_slopes, believed)
+        case "lsf":
+            return waiting(longest_stretch, settings.clusters, believed)
+        case "brt":
+            return waiting(balance_response, settings.clusters, believed)
+        case "bsd":
+            return waiting(balance_slowdown, settings.clusters, believed)
+    raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
+
+
+def waiting(phi: Phi, clusters: int, believed: NetworkEstimates) -> Policy:
+    return ClusteredPolicy(phi, clusters, believed) if clusters else WaitingPolicy(phi, believed)

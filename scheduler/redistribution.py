@@ -1,0 +1,158 @@
+"""Moving capacity between classes by need (DILoS §IV-C; ALGORITHMS §4.2).
+
+With u the usage of a class (offered, unshed load over headroom), p its current and p0 its original share:
+
+    demand = (u − 1)·p                 if u > 1            (the paper prints "u < 1": a misprint)
+    supply = (1 − u)·p − 0.05·p0       if that is > 0
+
+Properties (`tests/property/test_redistribution.py`):
+1. Afterwards a class's demand is satisfied (up to its borrow limit) or it has at least its original share.
+2. From the supplies, a class of higher original priority is satisfied before one of lower.
+3. What is left of them goes to classes below their original share, highest priority first.
+4. The sum of shares does not change.
+5. No class falls below its floor: its minimum share, what it does not lend, and 5% of its original share.
+6. Nobody is taken below its original share by another's demand; what was borrowed may be taken back by the
+   owners in need, and by classes of higher priority than the borrower.
+7. Under constant load the second redistribution changes nothing.
+
+Where the paper is silent: owners below their original share are repaid before anything is lent, first from the
+supplies, then from borrowers, lowest priority first; `reclaim` does the same for one owner at once, outside the
+cycle. A class without a report neither supplies nor demands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# Kept by a supplier beyond its need, as a part of its original share, for stability (DILoS §IV-C).
+RESERVE = 0.05
+# Moves below this are rounding, not decisions.
+LEAST_MOVE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class ClassAccount:
+    """One class's entitlement and need at a redistribution."""
+
+    name: str
+    priority: float
+    original: float
+    share: float
+    usage: float | None  # None: no report since the last one
+    lendable: float = 1.0  # part of the original share that may be lent
+    borrow_limit: float = 1.0  # how far the share may exceed the original
+    min_share: float = 0.0
+
+    @property
+    def floor(self) -> float:
+        return max(self.min_share, self.original * (1 - self.lendable), self.original * RESERVE)
+
+    @property
+    def demand(self) -> float:
+        if self.usage is None or self.usage <= 1:
+            return 0.0
+        ceiling = self.original + self.borrow_limit
+        return max(0.0, min(self.share * self.usage, ceiling) - self.share)
+
+    @property
+    def supply(self) -> float:
+        if self.usage is None:
+            return 0.0
+        spare = (1 - self.usage) * self.share - RESERVE * self.original
+        return max(0.0, min(spare, self.share - self.floor))
+
+
+def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
+    """The new shares, by class."""
+    ranked = by_priority(accounts)
+    share = {account.name: account.share - account.supply for account in ranked}
+    need = {account.name: account.demand for account in ranked}
+    pool = sum(account.supply for account in ranked)
+
+    for account in ranked:  # repay owners in need
+        name = account.name
+        if need[name] > 0 and share[name] < account.original:
+            owed = min(need[name] + RESERVE * account.original, account.original - share[name])
+            from_pool = min(owed, pool)
+            pool -= from_pool
+            share[name] += from_pool + take_borrowed(
+                share, reversed_except(ranked, account), owed - from_pool
+            )
+            need[name] = max(0.0, need[name] - owed)
+
+    for account in ranked:  # lend, highest priority first
+        lent = min(need[account.name], pool)
+        pool -= lent
+        share[account.name] += lent
+        need[account.name] -= lent
+
+    for account in ranked:  # a higher class takes over what lower ones have borrowed
+        if need[account.name] > 0:
+            lower = [other for other in reversed(ranked) if other.priority < account.priority]
+            share[account.name] += take_borrowed(share, lower, need[account.name])
+
+    for account in ranked:  # give back what nobody asked for
+        if pool > 0 and share[account.name] < account.original:
+            returned = min(pool, account.original - share[account.name])
+            pool -= returned
+            share[account.name] += returned
+    # Supplies come from somewhere below Σ original, so the classes below their original take all that is left;
+    # only rounding can remain, and it goes to the first class.
+    share[ranked[0].name] += pool
+    return {account.name: share[account.name] for account in accounts}
+
+
+def reclaim(accounts: Sequence[ClassAccount], owner: str) -> dict[str, float]:
+    """The owner's original share back at once, from those who borrowed, lowest priority first."""
+    ranked = by_priority(accounts)
+    share = {account.name: account.share for account in accounts}
+    mine = next(account for account in accounts if account.name == owner)
+    gap = mine.original - mine.share
+    if gap > 0:
+        share[owner] += take_borrowed(share, reversed_except(ranked, mine), gap)
+    return share
+
+
+def by_priority(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
+    return sorted(accounts, key=lambda account: (-account.priority, account.name))
+
+
+def reversed_except(ranked: Sequence[ClassAccount], one: ClassAccount) -> list[ClassAccount]:
+    return [account for account in reversed(ranked) if account.name != one.name]
+
+
+def take_borrowed(share: dict[str, float], holders: Sequence[ClassAccount], amount: float) -> float:
+    """Take up to `amount` from what the holders have above their original shares; what was taken."""
+    taken = 0.0
+    for holder in holders:
+        if amount - taken <= LEAST_MOVE:
+            break
+        part = min(amount - taken, share[holder.name] - holder.original)
+        if part > 0:
+            share[holder.name] -= part
+            taken += part
+    return taken
+
+
+def lent_shares(
+    ranked_originals: Mapping[str, float], shares: Mapping[str, float]
+) -> list[tuple[str, str, float]]:
+    """Who holds whose capacity: (lender, borrower, share), matching both sides in the order given."""
+    lenders = [
+        (name, p0 - shares[name]) for name, p0 in ranked_originals.items() if p0 - shares[name] > LEAST_MOVE
+    ]
+    borrowers = [
+        (name, shares[name] - p0) for name, p0 in ranked_originals.items() if shares[name] - p0 > LEAST_MOVE
+    ]
+    loans: list[tuple[str, str, float]] = []
+    while lenders and borrowers:
+        (lender, offers), (borrower, takes) = lenders[0], borrowers[0]
+        part = min(offers, takes)
+        loans.append((lender, borrower, part))
+        lenders[0], borrowers[0] = (lender, offers - part), (borrower, takes - part)
+        if lenders[0][1] <= LEAST_MOVE:
+            lenders.pop(0)
+        if borrowers[0][1] <= LEAST_MOVE:
+            borrowers.pop(0)
+    return loans

@@ -1,0 +1,90 @@
+"""Arrival times of a stream, tuple by tuple, in ascending chunks."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+
+from configs.arrivals import (
+    Arrivals,
+    BurstArrivals,
+    ConstantArrivals,
+    PoissonArrivals,
+    StepArrivals,
+    TraceArrivals,
+)
+
+CHUNK = 1024
+
+
+def arrival_chunks(
+    settings: Arrivals, rng: random.Random, scale: float, end_s: float
+) -> Iterator[list[float]]:
+    """Times below `end_s` at `scale` times the declared rate, in chunks."""
+    match settings:
+        case ConstantArrivals():
+            times = constant(settings.rate * scale, rng)
+        case PoissonArrivals():
+            times = poisson(settings.rate * scale, rng)
+        case BurstArrivals():
+            times = bursts(settings, scale, rng)
+        case StepArrivals():
+            times = steps(settings, scale, rng)
+        case TraceArrivals():
+            times = trace(settings, scale)
+    return chunked(itertools.takewhile(lambda time: time < end_s, times))
+
+
+def chunked(times: Iterable[float]) -> Iterator[list[float]]:
+    times = iter(times)
+    while chunk := list(itertools.islice(times, CHUNK)):
+        yield chunk
+
+
+def constant(rate: float, rng: random.Random) -> Iterator[float]:
+    # The phase is drawn so that streams of equal rate do not arrive in step.
+    gap, phase = 1 / rate, rng.random()
+    return ((number + phase) * gap for number in itertools.count())
+
+
+def poisson(rate: float, rng: random.Random, start_s: float = 0.0) -> Iterator[float]:
+    now = start_s
+    while True:
+        now += rng.expovariate(rate)
+        yield now
+
+
+def bursts(settings: BurstArrivals, scale: float, rng: random.Random) -> Iterator[float]:
+    """Poisson during ON periods; period lengths are Pareto with the given means."""
+    on_part = settings.on_s / (settings.on_s + settings.off_s)
+    rate_on = settings.rate * scale / on_part
+    now = 0.0
+    while True:
+        end_on = now + pareto(settings.on_s, settings.alpha, rng)
+        yield from itertools.takewhile(lambda time, end=end_on: time < end, poisson(rate_on, rng, now))  # type: ignore[misc]
+        now = end_on + pareto(settings.off_s, settings.alpha, rng)
+
+
+def pareto(mean: float, alpha: float, rng: random.Random) -> float:
+    """A Pareto variate with the given mean: its least value is mean·(α−1)/α."""
+    return mean * (alpha - 1) / alpha * rng.paretovariate(alpha)
+
+
+def steps(settings: StepArrivals, scale: float, rng: random.Random) -> Iterator[float]:
+    """Equally spaced at the rate of the moment; what is left of a gap carries over a change of rate."""
+    due = rng.random()  # parts of a tuple still to come before the next one
+    ends = [step.at_s for step in settings.steps[1:]] + [float("inf")]
+    for step, end in zip(settings.steps, ends, strict=True):
+        rate, now = step.rate * scale, step.at_s
+        while rate > 0 and now + due / rate < end:
+            now += due / rate
+            due = 1.0
+            yield now
+        due -= (end - now) * rate if rate > 0 else 0.0
+
+
+def trace(settings: TraceArrivals, scale: float) -> Iterator[float]:
+    for lap in itertools.count() if settings.repeat else range(1):
+        for time in settings.times_s:
+            yield (lap * settings.times_s[-1] + time) / scale

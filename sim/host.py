@@ -1,0 +1,402 @@
+"""A class host in virtual time: queues, operators as cost models, the class's own scheduler and shedder.
+
+The lane drives it as the live dispatcher drives a live host: `start(now)` begins the next operator call and tells
+its cost, `finish(now)` delivers what came out of it. Arrivals are taken in lazily, at every scheduling point up to
+that moment, which is when they can first matter. Everything is measured here, around the operators.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from configs.scenario import Scenario, SimulatedClass, StreamInput
+from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
+from loadshed.ledger import TupleLedger
+from loadshed.responses import ResponseStatistics
+from loadshed.shedder import Shedder
+from scheduler.network import NetworkEstimates
+from scheduler.operators import OperatorScheduler
+from scheduler.policies import NONE
+from sim.arrivals import arrival_chunks
+from sim.boxes import Effect, build_effect, join_sides
+from sim.chance import generator
+from sim.networks import Plan, build_plan
+
+# Consumed tuples at the front of a queue are cut off when there are this many.
+CUT_AT = 4096
+
+
+@dataclass
+class Entry:
+    """A stream's way into the class: what is still to arrive, the door, the account."""
+
+    stream: str
+    operators: list[int]
+    chunks: Iterator[list[float]]
+    shedder: Shedder
+    settings: StreamInput
+    ledger: TupleLedger = field(default_factory=TupleLedger)
+    chunk: list[float] = field(default_factory=list)
+    place: int = 0
+    cycle_offered: int = 0
+
+    def next_arrival(self) -> float:
+        """The next arrival, `inf` at the end; fetches a chunk if needed."""
+        if self.place >= len(self.chunk):
+            self.chunk, self.place = next(self.chunks, []), 0
+        return self.chunk[self.place] if self.chunk else inf
+
+
+@dataclass(slots=True)
+class Call:
+    """The operator call under way."""
+
+    operator: int
+    train: list[float]
+    out: list[float]
+    cost_s: float
+
+
+class SimulatedHost:
+    """One class of the scenario."""
+
+    def __init__(self, scenario: Scenario, settings: SimulatedClass, seed: int) -> None:
+        self.name = settings.name
+        self.settings = settings
+        self.target_s = settings.delay_target_ms / 1e3
+        self.plan, scale = scaled_plan(scenario, settings, seed)
+        self.network = self.plan.network()
+        self.rates = {name: one.arrivals.mean_rate() * scale for name, one in settings.streams.items()}
+        initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
+        self.scheduler = OperatorScheduler(self.network, settings.policy, initial, scenario.adaptive)
+        self.entries = [
+            self._entry(scenario, stream, operators, scale, seed)
+            for stream, operators in self.plan.entries.items()
+        ]
+        self.responses = ResponseStatistics(self.target_s)
+        self.clock_offset = 0.0
+        self.down = False
+        self.next_arrival = min(entry.next_arrival() for entry in self.entries)
+        self.processed_s = 0.0
+
+        size = len(self.plan.boxes)
+        self._queue_max, self._train_max = scenario.queue_max, scenario.train_max
+        self._queues: list[list[float]] = [[] for _ in range(size)]
+        self._heads = [0] * size
+        self._taken = [0] * size
+        self._call_s = [box.call_s for box in self.plan.boxes]
+        self._tuple_s = [box.tuple_s for box in self.plan.boxes]
+        self._downstream = [tuple(below) for below in self.plan.downstream]
+        self._entry_of = {op: entry for entry in self.entries for op in entry.operators}
+        self._effects = build_effects(self.plan, self.name, seed, scenario.selection == "even")
+        ideal = self.network.ideal_costs(self.plan.estimates(1, self.rates))
+        self._ideal_s = [ideal.get(number, 0.0) for number in range(size)]
+        self._cycle_sum = [0.0] * size
+        self._cycle_results = [0] * size
+        self._call: Call | None = None
+        self._inside: tuple[Entry | None, int] = (None, 0)  # the last train that entered the network
+        self._rebuild_s = 0.0
+
+    def _entry(self, scenario: Scenario, stream: str, operators: list[int], scale: float, seed: int) -> Entry:
+        given = self.settings.streams[stream]
+        # The networks of Sharaf's testbed scale their costs to the offered load, all others their rates.
+        times = arrival_chunks(
+            given.arrivals, generator(seed, self.name, stream, "arrivals"), scale, scenario.seconds
+        )
+        shedder = Shedder(self.settings.victim, generator(seed, self.name, stream, "shedder"))
+        return Entry(stream, operators, times, shedder, given)
+
+    # --- what the lane calls -------------------------------------------------------------------------
+
+    def ingest(self, now: float) -> None:
+        """Take in all that has arrived up to now, through the shedder."""
+        if self.next_arrival > now:
+            return
+        for entry in self.entries:
+            while entry.next_arrival() <= now:
+                end = bisect_right(entry.chunk, now, entry.place)
+                batch = entry.chunk[entry.place : end]
+                entry.place = end
+                self._admit(entry, batch)
+        self.next_arrival = min(entry.next_arrival() for entry in self.entries)
+
+    def start(self, now: float) -> float:
+        """Begin the next operator call; its cost, or −1 if nothing has input."""
+        if self.down:
+            return -1.0
+        operator = self.scheduler.pick(now + self.clock_offset)
+        if operator == NONE:
+            return -1.0
+        train = self._take(operator, self._train_max)
+        out, extra_s = self._effects[operator](train)
+        tuples = len(train)
+        self._taken[operator] += tuples
+        cost_s = self._call_s[operator] + tuples * self._tuple_s[operator] + extra_s
+        if self._rebuild_s:
+            cost_s, self._rebuild_s = cost_s + self._rebuild_s, 0.0
+        self._call = Call(operator, train, out, cost_s)
+        return cost_s
+
+    def finish(self, now: float) -> None:
+        """The call under way is done: deliver its results, tell the scheduler, measure."""
+        call = self._call
+        if call is None:  # the host died under it
+            return
+        self._call = None
+        operator, out, scheduler = call.operator, call.out, self.scheduler
+        if out:
+            below = self._downstream[operator]
+            if below:
+                for number in below:
+                    self._feed(number, out)
+            else:
+                self._answer(operator, out, now)
+        self._announce(operator)
+        entry = self._entry_of.get(operator)
+        if entry is not None:
+            delivered = min(self._taken[number] for number in entry.operators)
+            self._inside = (entry, delivered - entry.ledger.delivered)
+            entry.ledger.delivered = delivered
+        scheduler.statistics.observe(operator, len(call.train), len(out), call.cost_s)
+        self.processed_s += call.cost_s
+
+    def has_input(self) -> bool:
+        return not self.down and any(self._pending(number) for number in range(len(self._queues)))
+
+    # --- what the load cycle calls -------------------------------------------------------------------
+
+    def end_cycle(self, now: float, cycle_s: float) -> CycleEnded:
+        """What the load manager is shown, and a new cycle begun."""
+        believed = self.scheduler.refresh()
+        stamp = now + self.clock_offset
+        waiting = {entry.stream: self._waiting(entry, stamp) for entry in self.entries}
+        cycle = CycleEnded(
+            cycle_s=cycle_s,
+            inputs=tuple(
+                InputCycle(
+                    entry.stream,
+                    entry.cycle_offered,
+                    sum(believed.segments[number].cost_s for number in entry.operators),
+                    waiting[entry.stream],
+                )
+                for entry in self.entries
+            ),
+            outputs=tuple(
+                self._output(root, max(waiting[stream] for stream in streams))
+                for root, streams in self.plan.readers.items()
+            ),
+            queued_work_s=self.queued_work_s(believed),
+        )
+        self._cycle_sum = [0.0] * len(self._cycle_sum)
+        self._cycle_results = [0] * len(self._cycle_results)
+        for entry in self.entries:
+            entry.cycle_offered = 0
+        return cycle
+
+    def set_keep(self, keep: float) -> None:
+        for entry in self.entries:
+            entry.shedder.keep = keep
+
+    def begin_cycle(self) -> None:
+        for entry in self.entries:
+            entry.shedder.end_cycle()
+
+    def queued_work_s(self, believed: NetworkEstimates) -> float:
+        """Processor-seconds that everything queued in the class will take."""
+        return sum(
+            pending * believed.segments[number].cost_s
+            for number in range(len(self._queues))
+            if (pending := self._pending(number))
+        )
+
+    # --- what faults call ----------------------------------------------------------------------------
+
+    def die(self, retained: bool) -> None:
+        """The process is gone. Retained input is delivered again, otherwise what was inside has failed."""
+        if retained:
+            if self._call is not None:
+                self._put_back(self._call)
+        else:
+            self._fail_everything()
+        self._call = None
+        self.down = True
+        for number in range(len(self._queues)):
+            self._announce(number)
+
+    def revive(self, rebuild_s: float) -> None:
+        """Back again; the next call also pays for rebuilding the windows."""
+        self.down = False
+        self._rebuild_s = rebuild_s
+
+    # --- accounts ------------------------------------------------------------------------------------
+
+    def queued(self, entry: Entry) -> int:
+        """Tuples of the stream that no source operator has finished taking in, measured from the queues."""
+        in_call = self._call.operator if self._call is not None else NONE
+        return max(
+            self._pending(number) + (len(self._call.train) if self._call and number == in_call else 0)
+            for number in entry.operators
+        )
+
+    def queued_tuples(self) -> int:
+        return sum(self._pending(number) for number in range(len(self._queues)))
+
+    def ledger(self) -> TupleLedger:
+        return sum((entry.ledger for entry in self.entries), TupleLedger())
+
+    def closes(self) -> bool:
+        return all(entry.ledger.closes(self.queued(entry)) for entry in self.entries)
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _admit(self, entry: Entry, batch: list[float]) -> None:
+        ledger, shedder, settings = entry.ledger, entry.shedder, entry.settings
+        ledger.offered += len(batch)
+        entry.cycle_offered += len(batch)
+        if self.clock_offset:
+            batch = [arrival + self.clock_offset for arrival in batch]
+        coin = shedder.rng.random
+        if settings.late_fraction:
+            in_time = [arrival for arrival in batch if coin() >= settings.late_fraction]
+            ledger.late += len(batch) - len(in_time)
+            batch = in_time
+        evict = 0
+        if shedder.keep < 1 or shedder.victim == "fair":
+            # Zipf-like: the logarithm of the rank is uniform.
+            keys = [int(settings.keys ** coin()) for _ in batch] if shedder.victim == "fair" else None
+            admission = shedder.admit(len(batch), keys)
+            ledger.shed += len(batch) - len(admission.kept)
+            batch = [batch[position] for position in admission.kept]
+            evict = admission.evict_oldest
+        for number in entry.operators:
+            queue = self._queues[number]
+            room = self._queue_max - (len(queue) - self._heads[number])
+            if len(batch) > room:
+                if number == entry.operators[0]:
+                    ledger.rejected += len(batch) - max(room, 0)
+                queue.extend(batch[: max(room, 0)])
+            else:
+                queue.extend(batch)
+        if evict:
+            ledger.shed += self._evict(entry, evict)
+        for number in entry.operators:
+            self._announce(number)
+
+    def _evict(self, entry: Entry, tuples: int) -> int:
+        """Drop the oldest queued tuples; fewer if the queue is shorter."""
+        number = entry.operators[0]
+        gone = min(tuples, self._pending(number))
+        self._heads[number] += gone
+        return gone
+
+    def _pending(self, operator: int) -> int:
+        return len(self._queues[operator]) - self._heads[operator]
+
+    def _take(self, operator: int, most: int) -> list[float]:
+        queue, head = self._queues[operator], self._heads[operator]
+        tuples = len(queue) - head
+        if tuples <= most:
+            self._queues[operator], self._heads[operator] = [], 0
+            return queue[head:] if head else queue
+        end = head + most
+        train = queue[head:end]
+        if end > CUT_AT:
+            del queue[:end]
+            end = 0
+        self._heads[operator] = end
+        return train
+
+    def _feed(self, number: int, out: list[float]) -> None:
+        queue = self._queues[number]
+        if not queue:
+            self.scheduler.ready(number, out[0])
+        queue.extend(out)
+
+    def _announce(self, number: int) -> None:
+        """Tell the scheduler whether the operator has input, and since when its oldest tuple waits."""
+        queue, head = self._queues[number], self._heads[number]
+        if head < len(queue):
+            self.scheduler.ready(number, queue[head])
+        else:
+            self.scheduler.idle(number)
+
+    def _answer(self, root: int, out: list[float], now: float) -> None:
+        stamp = now + self.clock_offset
+        times = [stamp - arrival for arrival in out]
+        self._cycle_sum[root] += sum(times)
+        self._cycle_results[root] += len(times)
+        self.responses.add(times, self._ideal_s[root])
+
+    def _output(self, root: int, waiting_s: float) -> OutputCycle:
+        results = self._cycle_results[root]
+        mean_s = self._cycle_sum[root] / results if results else 0.0
+        return OutputCycle(self.plan.boxes[root].query, self.target_s, results, max(mean_s, 0.0), waiting_s)
+
+    def _waiting(self, entry: Entry, stamp: float) -> float:
+        oldest = min(
+            (
+                self._queues[n][self._heads[n]]
+                for n in entry.operators
+                if self._heads[n] < len(self._queues[n])
+            ),
+            default=stamp,
+        )
+        return max(0.0, stamp - oldest)
+
+    def _put_back(self, call: Call) -> None:
+        number = call.operator
+        self._taken[number] -= len(call.train)
+        self._queues[number] = call.train + self._queues[number][self._heads[number] :]
+        self._heads[number] = 0
+
+    def _fail_everything(self) -> None:
+        """All that is queued fails, and the train inside too: sources run last, so there is one at most."""
+        inside_entry, inside = self._inside
+        busy = self._call is not None and self._call.operator not in self._entry_of
+        if inside_entry is not None and (busy or self._inner_pending()):
+            inside_entry.ledger.delivered -= inside
+            inside_entry.ledger.failed += inside
+        for entry in self.entries:
+            entry.ledger.failed += self.queued(entry)
+            for number in entry.operators:
+                self._taken[number] = entry.ledger.delivered
+        self._queues = [[] for _ in self._queues]
+        self._heads = [0] * len(self._heads)
+
+    def _inner_pending(self) -> bool:
+        return any(
+            self._pending(number) for number in range(len(self._queues)) if number not in self._entry_of
+        )
+
+
+def build_effects(plan: Plan, name: str, seed: int, evenly: bool) -> list[Effect]:
+    """What every operator does, each with its own generator; the two sides of a join share one."""
+    effects: list[Effect] = []
+    for number, box in enumerate(plan.boxes):
+        rng = generator(seed, name, box.name)
+        if box.partner is None:
+            effects.append(build_effect(box, rng, evenly))
+        elif box.partner > number:
+            effects.extend(join_sides(box, plan.boxes[box.partner], rng, evenly))
+    return effects
+
+
+def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tuple[Plan, float]:
+    """The class's plan, and the factor on its arrival rates that gives the offered load it declares."""
+    model = scenario.networks[settings.network]
+    rates = {name: one.arrivals.mean_rate() for name, one in settings.streams.items()}
+
+    def plan_of(cost_scale: float) -> Plan:
+        return build_plan(model, scenario.costs, generator(seed, settings.name, "network"), cost_scale)
+
+    plan = plan_of(1.0)
+    if settings.offered_load is None:
+        return plan, 1.0
+    estimates = plan.estimates(scenario.load_at_train, rates)
+    segments = plan.network().segments(estimates)
+    load = sum(rates[stream] * segments[n].cost_s for stream, entry in plan.entries.items() for n in entry)
+    factor = settings.offered_load / load
+    return (plan_of(factor), 1.0) if model.kind == "sharaf" else (plan, factor)

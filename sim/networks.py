@@ -1,0 +1,159 @@
+"""From a scenario's networks to what the simulator runs: operators as cost models, plus the scheduler's graph.
+
+A query network gets one source operator a stream, which takes tuples into the network and feeds every query that
+reads the stream. In Sharaf's testbed there is none: each query's first operator has its own queue of the stream.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from configs.scenario import (
+    Aggregate,
+    Costs,
+    Join,
+    Lookup,
+    NetworkModel,
+    OperatorModel,
+    Project,
+    QueryNetwork,
+    Select,
+    SharafNetwork,
+)
+from scheduler.network import Estimate, Network, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One operator's cost model: a call on n tuples costs call_s + n·tuple_s, plus what its results cost."""
+
+    name: str
+    query: str  # empty for a source
+    call_s: float
+    tuple_s: float
+    model: OperatorModel | None = None  # None: a source
+    size_out: float = 1.0
+    partner: int | None = None  # the other side of a join
+
+
+@dataclass
+class Plan:
+    """The boxes of a class in topological order, how they are joined up, and where streams enter."""
+
+    boxes: list[Box] = field(default_factory=list)
+    downstream: list[list[int]] = field(default_factory=list)
+    entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
+    readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
+
+    def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
+        self.boxes.append(box)
+        self.downstream.append([])
+        number = len(self.boxes) - 1
+        for feeder in fed_by:
+            self.downstream[feeder].append(number)
+        return number
+
+    def network(self) -> Network:
+        sources = {number for entry in self.entries.values() for number in entry}
+        return Network(
+            tuple(
+                Operator(box.name, tuple(below), number in sources, box.size_out, box.partner)
+                for number, (box, below) in enumerate(zip(self.boxes, self.downstream, strict=True))
+            )
+        )
+
+    def estimates(self, train: int, rates: dict[str, float]) -> list[Estimate]:
+        """What the model itself implies at trains of the given length and the given stream rates."""
+        inflow = [0.0] * len(self.boxes)
+        for stream, numbers in self.entries.items():
+            for number in numbers:
+                inflow[number] += rates.get(stream, 0.0)
+        estimates = []
+        for number, box in enumerate(self.boxes):
+            # Both sides of a join are fed by sources, which come before either.
+            across = inflow[box.partner] if box.partner is not None else 0.0
+            selectivity, extra_s = expected(box.model, inflow[number], across)
+            estimates.append(Estimate(box.call_s / train + box.tuple_s + extra_s, selectivity))
+            for below in self.downstream[number]:
+                inflow[below] += inflow[number] * selectivity
+        return estimates
+
+
+def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple[float, float]:
+    """Mean output tuples and mean extra processor-seconds per input tuple; `across` feeds the join's other side."""
+    match model:
+        case None | Project():
+            return 1.0, 0.0
+        case Select() | Lookup():
+            return model.selectivity, 0.0
+        case Aggregate():
+            per_tuple = model.groups / (model.slide_s * inflow) if inflow > 0 else 0.0
+            return per_tuple, per_tuple * model.result_us * 1e-6
+        case Join():
+            per_tuple = model.selectivity * across * model.window_s  # s_J·(S_R·V/τ_R), ALGORITHMS §1
+            return per_tuple, per_tuple * model.match_us * 1e-6
+
+
+def build_plan(model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0) -> Plan:
+    match model:
+        case QueryNetwork():
+            return query_plan(model, costs)
+        case SharafNetwork():
+            return sharaf_plan(model, costs, rng, cost_scale)
+
+
+def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
+    plan = Plan()
+    for stream in model.streams():
+        source = Box(f"source:{stream}", "", costs.call_us * 1e-6, costs.source_tuple_us * 1e-6)
+        plan.entries[stream] = [plan.add(source)]
+    for query in model.queries:
+        numbers = [plan.entries[stream][0] for stream in query.reads]
+        for operator in query.operators:
+            name = f"{query.name}.{operator.kind}"
+            if operator.kind == "join":
+                numbers = add_join(plan, name, query.name, operator, costs, numbers)
+            else:
+                numbers = [plan.add(box_of(name, query.name, operator, costs), numbers)]
+        for number in numbers:
+            plan.readers[number] = query.reads
+    return plan
+
+
+def add_join(
+    plan: Plan, name: str, query: str, operator: OperatorModel, costs: Costs, fed_by: list[int]
+) -> list[int]:
+    """The two sides of a join, each fed by one of the two."""
+    first = len(plan.boxes)
+    for side, feeder, partner in zip(("left", "right"), fed_by, (first + 1, first), strict=True):
+        plan.add(replace(box_of(f"{name}.{side}", query, operator, costs), partner=partner), [feeder])
+    return [first, first + 1]
+
+
+def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> Plan:
+    plan = Plan(entries={"tuples": []})
+    for place in range(model.queries):
+        name = f"Q{place + 1}"
+        tuple_us = model.tuple_us * cost_scale * 2 ** rng.randrange(model.cost_classes)
+        # In percent steps, as the thesis draws them from attributes in [1, 100].
+        selectivity = (
+            rng.randint(round(model.selectivity_min * 100), round(model.selectivity_max * 100)) / 100
+        )
+        chain: tuple[OperatorModel, ...] = (
+            Select(kind="select", selectivity=selectivity, tuple_us=tuple_us),
+            Lookup(kind="lookup", selectivity=selectivity, tuple_us=tuple_us),
+            Project(kind="project", tuple_us=tuple_us),
+        )
+        number = plan.add(box_of(f"{name}.select", name, chain[0], costs))
+        plan.entries["tuples"].append(number)
+        for operator in chain[1:]:
+            number = plan.add(box_of(f"{name}.{operator.kind}", name, operator, costs), [number])
+        plan.readers[number] = ("tuples",)
+    return plan
+
+
+def box_of(name: str, query: str, operator: OperatorModel, costs: Costs) -> Box:
+    call_us = costs.call_us if operator.call_us is None else operator.call_us
+    return Box(name, query, call_us * 1e-6, operator.tuple_us * 1e-6, operator, operator.size_out)

@@ -1,0 +1,69 @@
+"""The one object that a run answers with: what `weir sim --json` prints, tables show and plots are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.simulation import Simulation
+
+
+def results(run: Simulation, policy: str) -> dict[str, Any]:
+    """Everything in the units of the field names; rounded, so that it reads well and diffs well."""
+    scenario, seconds = run.scenario, run.scenario.seconds
+    spent_s = run.busy_s + run.overhead_s
+    lending = run.ring.capacity.lending(run.now + run.clock_offset) if run.ring.capacity else {}
+    return rounded(
+        {
+            "scenario": scenario.name,
+            "manager": run.manager,
+            "policy": policy,
+            "seed": run.seed,
+            "seconds": seconds,
+            "classes": [class_results(run, name) for name in run.hosts],
+            "ledger_closed": all(host.closes() for host in run.hosts.values()),
+            "lending": lending,
+            "utilisation": spent_s / (seconds * scenario.lanes),
+            "scheduling_overhead_pct": 100 * run.overhead_s / spent_s if spent_s else 0.0,
+        }
+    )
+
+
+def class_results(run: Simulation, name: str) -> dict[str, Any]:
+    host, manager = run.hosts[name], run.ring.manager_of(name)
+    ledger = host.ledger()
+    cycles = (len(run.ring.loads) and run.ring.cycles) or run.ring.cycles
+    mean_share = (
+        run.share_integral[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
+        if cycles
+        else run.originals[name]
+    )
+    return {
+        "name": name,
+        "priority": host.settings.priority,
+        "delay_target_ms": host.settings.delay_target_ms,
+        "offered": ledger.offered,
+        "delivered": ledger.delivered,
+        "shed": ledger.shed,
+        "late": ledger.late,
+        "rejected": ledger.rejected,
+        "failed": ledger.failed,
+        "queued": sum(host.queued(entry) for entry in host.entries),
+        "loss_pct": 100 * ledger.lost() / ledger.offered if ledger.offered else 0.0,
+        "results": host.responses.count,
+        "response_ms": host.responses.response_ms(),
+        "slowdown": host.responses.slowdown(),
+        "share": {"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
+        "headroom_last": manager.control.headroom if manager else None,
+        "target_met_pct": host.responses.target_met_pct(),
+    }
+
+
+def rounded(value: Any, digits: int = 6) -> Any:
+    match value:
+        case float():
+            return round(value, digits)
+        case dict():
+            return {key: rounded(one, digits) for key, one in value.items()}
+        case list():
+            return [rounded(one, digits) for one in value]
+    return value

@@ -1,0 +1,109 @@
+"""Measured costs and selectivities: averaged by windows, with lone outliers set aside."""
+
+import pytest
+
+from scheduler.network import Estimate
+from scheduler.statistics import OperatorStatistics
+
+ALPHA, WINDOW = 0.175, 100
+
+
+def starting_at(cost_s: float, selectivity: float, adaptive: bool = True) -> OperatorStatistics:
+    return OperatorStatistics([Estimate(cost_s, selectivity)], adaptive)
+
+
+def observe_costs(statistics: OperatorStatistics, *costs_s: float) -> list[float]:
+    """One whole window at each cost; the estimate after each."""
+    believed = []
+    for cost_s in costs_s:
+        statistics.observe(0, WINDOW, WINDOW, WINDOW * cost_s)
+        believed.append(statistics.estimates[0].cost_s)
+    return believed
+
+
+def averaged(old: float, sample: float) -> float:
+    return (1 - ALPHA) * old + ALPHA * sample
+
+
+def test_nothing_changes_before_a_window_is_full() -> None:
+    statistics = starting_at(1.0, 0.5)
+    statistics.observe(0, 60, 60, 90.0)
+    statistics.observe(0, 39, 0, 3.0)
+    assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
+
+
+def test_a_full_window_is_averaged_in_as_a_whole() -> None:
+    statistics = starting_at(1.0, 0.5)
+    statistics.observe(0, 60, 60, 50.0)
+    statistics.observe(0, 60, 12, 58.0)
+    expected = Estimate(pytest.approx(averaged(1.0, 108 / 120)), pytest.approx(averaged(0.5, 72 / 120)))
+    assert (statistics.estimates[0], statistics.changed) == (expected, True)
+
+
+def test_every_window_starts_from_nothing() -> None:
+    statistics = starting_at(1.0, 0.5)
+    statistics.observe(0, 100, 100, 100.0)
+    statistics.observe(0, 100, 0, 100.0)
+    assert statistics.estimates[0].selectivity == pytest.approx(averaged(averaged(0.5, 1.0), 0.0))
+
+
+def test_operators_are_measured_apart() -> None:
+    statistics = OperatorStatistics([Estimate(1.0, 0.5), Estimate(2.0, 0.25)])
+    statistics.observe(0, 50, 50, 50.0)
+    statistics.observe(1, 99, 99, 99.0)
+    statistics.observe(0, 50, 50, 50.0)
+    assert statistics.estimates == [Estimate(1.0, pytest.approx(averaged(0.5, 1.0))), Estimate(2.0, 0.25)]
+
+
+def test_a_window_that_confirms_the_estimate_changes_nothing() -> None:
+    statistics = starting_at(1.0, 0.5)
+    statistics.observe(0, WINDOW, WINDOW // 2, 1.0 * WINDOW)
+    assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
+
+
+def test_a_lone_cost_far_above_the_average_is_set_aside() -> None:
+    statistics = starting_at(1.0, 1.0)
+    assert observe_costs(statistics, 5.0, 1.0, 5.0, 5.0, 1.0) == [1.0] * 5
+
+
+def test_the_third_outlier_in_a_row_and_those_after_it_are_believed() -> None:
+    believed = observe_costs(starting_at(1.0, 1.0), 5.0, 5.0, 5.0, 5.0)
+    third = averaged(1.0, 5.0)
+    assert believed == pytest.approx([1.0, 1.0, third, averaged(third, 5.0)])
+
+
+def test_an_ordinary_window_between_outliers_starts_the_count_again() -> None:
+    believed = observe_costs(starting_at(1.0, 1.0), 5.0, 5.0, 1.0, 5.0, 5.0)
+    assert believed == [1.0] * 5
+
+
+def test_the_selectivity_of_a_set_aside_window_counts() -> None:
+    statistics = starting_at(1.0, 1.0)
+    statistics.observe(0, WINDOW, 0, 5.0 * WINDOW)
+    assert statistics.estimates[0] == Estimate(1.0, pytest.approx(averaged(1.0, 0.0)))
+
+
+def test_a_cost_below_the_average_is_never_an_outlier() -> None:
+    assert observe_costs(starting_at(1.0, 1.0), 0.01) == pytest.approx([averaged(1.0, 0.01)])
+
+
+def test_jitter_within_a_tenth_of_the_average_is_believed() -> None:
+    within, above = starting_at(1.0, 1.0), starting_at(1.0, 1.0)
+    assert observe_costs(within, 1.09) == pytest.approx([averaged(1.0, 1.09)])
+    assert observe_costs(above, 1.11) == [1.0]
+
+
+def test_what_counts_as_far_above_grows_with_the_spread_seen() -> None:
+    # After a sample 0.8 below, σ = √(0.175·0.64) = 0.335: samples up to 1.5·0.335 = 0.502 above are ordinary.
+    ordinary, far = starting_at(1.0, 1.0), starting_at(1.0, 1.0)
+    (now,) = observe_costs(ordinary, 0.2)
+    observe_costs(far, 0.2)
+    assert observe_costs(ordinary, now + 0.50) == pytest.approx([averaged(now, now + 0.50)])
+    assert observe_costs(far, now + 0.51) == pytest.approx([now])
+
+
+def test_without_adaptation_the_initial_estimates_stand() -> None:
+    statistics = starting_at(1.0, 0.5, adaptive=False)
+    for _ in range(5):
+        statistics.observe(0, 1000, 1000, 0.0)
+    assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)

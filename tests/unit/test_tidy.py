@@ -1,0 +1,443 @@
+"""The rules of the house, checked by reading the source: nothing is imported.
+
+The layout is a picture of the dependencies (`MAY_IMPORT`). The pure ring decides from its arguments alone, so that the
+same code runs live and in virtual time (`REFUSED_IN_PURE_RING`). A module nobody imports is dead. No file ties the
+repository to one machine or one package registry. Each rule is followed by a test that it catches what it is there for.
+"""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "configs": set(),
+    "scheduler": {"configs"},
+    "loadshed": {"configs", "scheduler"},
+    "engine": {"configs", "scheduler", "loadshed"},
+    "sim": {"configs", "scheduler", "loadshed", "engine"},
+    "actors": {"configs", "scheduler", "loadshed", "engine"},
+    "services": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "bench"},
+    "bench": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "services"},
+}
+PACKAGES = set(MAY_IMPORT)
+PURE_RING = {"engine", "scheduler", "loadshed"}
+
+REFUSED_IN_PURE_RING: dict[str, set[str]] = {
+    "belongs to the outer rings": {"ray", "pyspark", "actors", "services", "sim"},
+    "reads the clock; take `now` as an argument": {
+        "time",
+        "datetime.datetime.now",
+        "datetime.datetime.utcnow",
+        "datetime.datetime.today",
+        "datetime.date.today",
+    },
+    "is chance without a seed; take a random.Random": {"secrets", "uuid", "os.urandom"},
+    "reads the environment": {"os.environ", "os.environb", "os.getenv", "os.getenvb"},
+    "reaches outside; the shells do that": {"builtins.open", "io.open", "os.open", "socket"},
+    "runs beside the caller; the shells do that": {"asyncio", "threading", "_thread", "concurrent"},
+    "starts processes; the shells do that": {"subprocess", "multiprocessing"},
+    "hides an import from this test": {"importlib", "builtins.__import__"},
+}
+
+# Chance comes from a generator somebody seeded; the module-level functions share one hidden state.
+RANDOM_ALLOWED = {"random.Random"}
+NUMPY_GENERATORS = {
+    f"numpy.random.{name}"
+    for name in ("default_rng", "SeedSequence", "PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
+}
+NUMPY_RANDOM_ALLOWED = NUMPY_GENERATORS | {"numpy.random.Generator", "numpy.random.BitGenerator"}
+NEEDS_A_SEED = RANDOM_ALLOWED | NUMPY_GENERATORS
+
+# Written in pieces, so that this file does not contain what it looks for.
+REGISTRY_MARKS = [
+    "-".join(("index", "url")),
+    "-".join(("find", "links")),
+    '"' + 'resolved"' + r"\s*:",
+    *(host + r"\.(?:org|com)\b" for host in ("pypi", "pythonhosted", "npmjs", "deb.debian")),
+]
+TIED_TO_A_REGISTRY = re.compile("|".join(REGISTRY_MARKS))
+TIED_TO_A_MACHINE = re.compile(r"(?<!\w)/(?:" + "|".join(("root", "work", "home")) + r")/")
+
+
+# -- reading source -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Import:
+    line: int
+    target: str
+    """What is imported, in full: `from a.b import c` has the target a.b.c, whether c is a module or a name in one."""
+    binds: str
+    """The local name this import makes."""
+    means: str
+    """What that local name stands for: `import a.b` binds a, which means a."""
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    path: str
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def is_init(self) -> bool:
+        return self.path.endswith("__init__.py")
+
+    def imports(self) -> Iterator[Import]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.name.partition(".")[0]
+                    binds, means = (alias.asname, alias.name) if alias.asname else (top, top)
+                    yield Import(node.lineno, alias.name, binds, means)
+            elif isinstance(node, ast.ImportFrom):
+                source = self._source_of(node)
+                for alias in node.names:
+                    target = ".".join(filter(None, (source, alias.name)))
+                    yield Import(node.lineno, target, alias.asname or alias.name, target)
+
+    def _source_of(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        steps_up = node.level - 1 if self.is_init else node.level
+        base = self.name.split(".")
+        return ".".join(base[: len(base) - steps_up] + ([node.module] if node.module else []))
+
+
+def module_from(path: str, source: str) -> Module:
+    parts = path.removesuffix(".py").split("/")
+    if parts[-1] == "__init__":
+        parts.pop()
+    return Module(".".join(parts), path, ast.parse(source, path))
+
+
+@cache
+def modules() -> list[Module]:
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return [module_from(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths]
+
+
+@dataclass
+class Mentions(ast.NodeVisitor):
+    """Collects every mention of something imported or built in, by its full name, with the call if it is called."""
+
+    means: dict[str, str]
+    """What the imported names of the module stand for."""
+    found: list[tuple[int, str, ast.Call | None]] = field(default_factory=list)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        full_name = self._full_name(node.func)
+        if full_name:
+            self.found.append((node.lineno, full_name, node))
+        else:
+            self.visit(node.func)
+        for argument in (*node.args, *node.keywords):
+            self.visit(argument)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        full_name = self._full_name(node)
+        if full_name:
+            self.found.append((node.lineno, full_name, None))
+        else:
+            self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.found.append((node.lineno, self._meaning(node), None))
+
+    def _meaning(self, name: ast.Name) -> str:
+        return self.means.get(name.id, f"builtins.{name.id}")
+
+    def _full_name(self, node: ast.expr) -> str | None:
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or (attributes and node.id not in self.means):
+            return None
+        return ".".join((self._meaning(node), *reversed(attributes)))
+
+
+def prefixes(dotted: str) -> set[str]:
+    parts = dotted.split(".")
+    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+
+
+def report(findings: list[str]) -> None:
+    assert not findings, "\n" + "\n".join(findings)
+
+
+# -- the picture of the dependencies ---------------------------------------------------------------
+
+
+def wrong_way_imports(module: Module) -> list[str]:
+    allowed = MAY_IMPORT[module.package] | {module.package}
+    own = PACKAGES | {"tests"}
+    return [
+        f"{module.path}:{found.line}: {module.package} may not import {found.target}"
+        for found in module.imports()
+        if found.target.partition(".")[0] in own - allowed
+    ]
+
+
+def test_imports_point_inward() -> None:
+    report([finding for module in modules() for finding in wrong_way_imports(module)])
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("configs/classes.py", "import engine"),
+        ("scheduler/wrr.py", "from loadshed.ledger import Ledger"),
+        ("scheduler/wrr.py", "def turn() -> None:\n    from engine import plan"),
+        ("loadshed/aloma.py", "import sim.clock as clock"),
+        ("engine/plan.py", "from actors import host"),
+        ("sim/heap.py", "from services.cli import main"),
+        ("actors/host.py", "import bench.latency"),
+        ("actors/host.py", "from .. import services"),
+        ("services/api/app.py", "from tests.support import streams"),
+    ],
+)
+def test_an_import_pointing_outward_is_found(path: str, source: str) -> None:
+    assert len(wrong_way_imports(module_from(path, source))) == 1
+
+
+def test_imports_pointing_inward_pass() -> None:
+    source = "import numpy\nfrom configs.classes import Priority\nfrom . import hr\nimport scheduler.wrr"
+    assert wrong_way_imports(module_from("scheduler/redistribution.py", source)) == []
+
+
+def test_the_picture_is_layered_and_names_every_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == PACKAGES
+    for package in PACKAGES - {"services", "bench"}:
+        assert all(MAY_IMPORT[inner] < MAY_IMPORT[package] for inner in MAY_IMPORT[package])
+
+
+# -- the pure ring ----------------------------------------------------------------------------------
+
+
+def impurities(module: Module) -> list[str]:
+    imports = list(module.imports())
+    mentions = Mentions({found.binds: found.means for found in imports})
+    mentions.visit(module.tree)
+    wrong = [
+        *((found.line, found.target, why_import_is_refused(found.target)) for found in imports),
+        *((line, name, why_mention_is_refused(name, call)) for line, name, call in mentions.found),
+    ]
+    return [f"{module.path}:{line}: {name} {why}" for line, name, why in sorted(set(wrong), key=str) if why]
+
+
+def why_import_is_refused(target: str) -> str | None:
+    if target.endswith(".*"):
+        return "hides names from this test"
+    if target in {"random", "numpy.random"}:
+        return None
+    return why_name_is_refused(target)
+
+
+def why_mention_is_refused(name: str, call: ast.Call | None) -> str | None:
+    if call and name in NEEDS_A_SEED and not has_a_seed(call):
+        return "is chance without a seed; pass one"
+    if not call and name in NUMPY_GENERATORS:
+        return "is handed on without a seed; call it with one"
+    return why_name_is_refused(name)
+
+
+def why_name_is_refused(name: str) -> str | None:
+    within = prefixes(name)
+    for why, names in REFUSED_IN_PURE_RING.items():
+        if names & within:
+            return why
+    if ("random" in within and not within & RANDOM_ALLOWED) or (
+        "numpy.random" in within and not within & NUMPY_RANDOM_ALLOWED
+    ):
+        return "is chance without a seed; take a random.Random"
+    return None
+
+
+def has_a_seed(call: ast.Call) -> bool:
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(not (isinstance(value, ast.Constant) and value.value is None) for value in values)
+
+
+def test_the_pure_ring_decides_from_its_arguments_alone() -> None:
+    report([finding for module in modules() if module.package in PURE_RING for finding in impurities(module)])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import ray",
+        "from pyspark.sql import DataFrame",
+        "import actors.host",
+        "from services import catalog",
+        "from sim import clock",
+        "import time",
+        "import time as t",
+        "from time import monotonic",
+        "from datetime import datetime\ndatetime.now()",
+        "from datetime import datetime as dt\ndefault = dt.utcnow",
+        "import datetime\ndatetime.datetime.today()",
+        "import datetime as dt\ndt.date.today()",
+        "import random\nrandom.random()",
+        "import random\nrandom.seed(1)",
+        "import random as chance\nchance.choice([1])",
+        "import random\nrng = random",
+        "import random\nrandom.Random()",
+        "import random\nrandom.Random(None)",
+        "import random\nrandom.SystemRandom()",
+        "from random import choice",
+        "from random import *",
+        "import numpy as np\nnp.random.rand(3)",
+        "import numpy as np\nnp.random.seed(1)",
+        "from numpy import random\nrandom.shuffle([1])",
+        "from numpy.random import normal",
+        "import numpy as np\nnp.random.default_rng()",
+        "import numpy as np\nnp.random.default_rng(seed=None)",
+        "from numpy.random import default_rng\nmake = default_rng",
+        "import secrets",
+        "from uuid import uuid4",
+        "import os\nos.urandom(8)",
+        "import os\nos.environ['HOME']",
+        "import os\nos.getenv('HOME')",
+        "from os import environb",
+        "open('x')",
+        "import io\nio.open('x')",
+        "import builtins\nbuiltins.open('x')",
+        "def read():\n    with open('x') as file:\n        return file.read()",
+        "import socket",
+        "import threading",
+        "import asyncio",
+        "import subprocess",
+        "import concurrent.futures",
+        "import importlib",
+        "__import__('time')",
+    ],
+)
+def test_an_impurity_is_found(source: str) -> None:
+    assert impurities(module_from("scheduler/wrr.py", source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from datetime import datetime, timedelta\nstart = datetime.fromtimestamp(0)",
+        "import random\ndef pick(rng: random.Random) -> float:\n    return rng.random()",
+        "from random import Random\nrng = Random(f'{7}/wrr')",
+        "import numpy as np\nrng: np.random.Generator = np.random.default_rng(7)\nrng.random()",
+        "import numpy as np\nnp.random.Generator(np.random.PCG64(seed=7))",
+        "import os.path\nos.path.join('a', 'b')",
+        "class Window:\n    def open(self) -> None: ...\nWindow().open()",
+        "def step(time: float, sim: Clock) -> float:\n    return time + sim.now",
+    ],
+)
+def test_what_the_pure_ring_may_do_passes(source: str) -> None:
+    assert impurities(module_from("engine/operators/window.py", source)) == []
+
+
+# -- dead modules -----------------------------------------------------------------------------------
+
+
+def unused(among: list[Module], entry_points: set[str]) -> list[str]:
+    used = entry_points.copy()
+    for module in among:
+        targets = [found.target for found in module.imports()]
+        used |= set().union(*map(prefixes, targets)) - {module.name}
+    return [
+        f"{module.path}: nothing imports it; wire it in or remove it"
+        for module in among
+        if module.name not in used and not module.path.endswith(("__init__.py", "__main__.py"))
+    ]
+
+
+def declared_entry_points(pyproject: str) -> set[str]:
+    project = tomllib.loads(pyproject)["project"]
+    tables = [project.get("scripts", {}), *project.get("entry-points", {}).values()]
+    return {target.partition(":")[0] for table in tables for target in table.values()}
+
+
+def test_every_module_is_used() -> None:
+    report(unused(modules(), declared_entry_points((ROOT / "pyproject.toml").read_text("utf-8"))))
+
+
+def test_a_module_that_only_imports_itself_is_found() -> None:
+    among = [
+        module_from("bench/__main__.py", "from scheduler import wrr"),
+        module_from("scheduler/__init__.py", ""),
+        module_from("scheduler/wrr.py", "import configs.classes"),
+        module_from("scheduler/orphan.py", "from scheduler.orphan import x"),
+        module_from("configs/classes.py", ""),
+        module_from("services/cli/main.py", ""),
+    ]
+    entry_points = declared_entry_points('[project.scripts]\nweir = "services.cli.main:main"')
+    assert unused(among, entry_points) == ["scheduler/orphan.py: nothing imports it; wire it in or remove it"]
+
+
+# -- nothing of one machine, nothing of one registry --------------------------------------------------
+
+
+def ties(path: str, text: str) -> list[str]:
+    return [
+        f"{path}:{number}: {what}: {line.strip()[:80]}"
+        for number, line in enumerate(text.splitlines(), start=1)
+        for pattern, what in (
+            (TIED_TO_A_REGISTRY, "names a package registry"),
+            (TIED_TO_A_MACHINE, "names a path of one machine"),
+        )
+        if pattern.search(line)
+    ]
+
+
+def text_files() -> Iterator[tuple[str, str]]:
+    command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if not path.is_file():  # deleted but still in the index
+            continue
+        try:
+            yield name, path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git knows which files are the project's")
+def test_no_file_is_tied_to_one_machine_or_registry() -> None:
+    files = dict(text_files())
+    assert "pyproject.toml" in files
+    report([finding for name, text in files.items() for finding in ties(name, text)])
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ("--index", "-url https://example.test/simple"),
+        ("--extra-index", "-url=x"),
+        ("--find", "-links wheels"),
+        ('"resolved', '": "https://example.test/a.tgz"'),
+        ("https://files.python", "hosted.org/a.whl"),
+        ("https://registry.npm", "js.org/a"),
+        ("cd /ro", "ot/weir"),
+        ("file:///wo", "rk/weir"),
+        ('path = "/ho', 'me/me/weir"'),
+    ],
+)
+def test_a_tie_is_found(pieces: tuple[str, str]) -> None:
+    assert len(ties("setup.cfg", f"first line\n{''.join(pieces)}\n")) == 1
+
+
+def test_a_tie_is_not_seen_where_there_is_none() -> None:
+    assert ties("README.md", "docs/work/turns.md, /api/home, the index of the url, links to find") == []
