@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from configs.base import NonNegative, Positive, Settings
+from configs.problems import Contradiction
 
 
 class ConstantArrivals(Settings):
@@ -65,9 +66,20 @@ class StepArrivals(Settings):
     def in_order(self) -> Self:
         times = [step.at_s for step in self.steps]
         if times[0] != 0:
-            raise ValueError(f"the first step must be at 0 s, not {times[0]:g}")
-        if any(later <= earlier for earlier, later in itertools.pairwise(times)):
-            raise ValueError("steps must be in rising order of at_s")
+            raise Contradiction(
+                "the first step must be at 0 s",
+                "steps[0].at_s",
+                times[0],
+                "begin with `at_s: 0`, rate 0 if silent",
+            )
+        for place, (earlier, later) in enumerate(itertools.pairwise(times), start=1):
+            if later <= earlier:
+                raise Contradiction(
+                    f"must come after the step before it, which is at {earlier:g} s",
+                    f"steps[{place}].at_s",
+                    later,
+                    "list the steps in rising order of at_s",
+                )
         return self
 
     def mean_rate(self) -> float:
@@ -84,10 +96,21 @@ class TraceArrivals(Settings):
 
     @model_validator(mode="after")
     def ascending(self) -> Self:
-        if any(later < earlier for earlier, later in itertools.pairwise(self.times_s)):
-            raise ValueError("times_s must be ascending")
+        for place, (earlier, later) in enumerate(itertools.pairwise(self.times_s), start=1):
+            if later < earlier:
+                raise Contradiction(
+                    f"must not be earlier than the time before it, {earlier:g}",
+                    f"times_s[{place}]",
+                    later,
+                    "sort the times",
+                )
         if self.repeat and self.times_s[-1] <= 0:
-            raise ValueError("a trace that repeats must last longer than 0 s")
+            raise Contradiction(
+                "a trace that repeats must last longer than 0 s",
+                "times_s",
+                list(self.times_s),
+                "end it with the time at which it starts again, or leave out repeat",
+            )
         return self
 
     def mean_rate(self) -> float:

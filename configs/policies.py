@@ -7,11 +7,12 @@ operator to the root, T ideal cost of a result, W wait of the head tuple).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from configs.base import Settings
+from configs.problems import UnknownName, nearest
 
 Clusters = Annotated[int, Field(ge=0, le=1000)]
 
@@ -90,4 +91,14 @@ PolicySettings = Annotated[
     Field(discriminator="kind"),
 ]
 
-POLICY_KINDS: tuple[str, ...] = ("rr", "fcfs", "srpt", "hr", "hnr", "chain", "lsf", "brt", "bsd")
+PolicyKind = Literal["rr", "fcfs", "srpt", "hr", "hnr", "chain", "lsf", "brt", "bsd"]
+POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
+
+
+def policy_of(kind: str, clusters: int = 0) -> PolicySettings:
+    """The settings of a policy by its name, as an option on a command line gives it."""
+    if kind not in POLICY_KINDS:
+        raise UnknownName("no such policy", "--policy", kind, nearest(kind, POLICY_KINDS))
+    given = {"kind": kind} | ({"clusters": clusters} if clusters else {})
+    settings: PolicySettings = TypeAdapter(PolicySettings).validate_python(given)
+    return settings

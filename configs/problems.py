@@ -5,6 +5,8 @@
     │   └── UnknownName       a name that is not there, with the nearest ones that are
     └── RefusedPolicy         a scheduling policy that cannot work with the network it was given
 
+A validator of a model raises Contradiction, which `configs.reading` turns into InvalidInput with file and path.
+
 Every error says what is wrong (with the offending value), where (file and field), and what to do. A broken
 promise of our own code is not in this tree: that is an assertion, and it stops the run.
 """
@@ -12,6 +14,7 @@ promise of our own code is not in this tree: that is an assertion, and it stops 
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -49,16 +52,32 @@ class RefusedPolicy(WeirError):
     """A policy whose needs the network does not meet."""
 
 
+class Contradiction(ValueError):
+    """Fields of one model that cannot hold together; raised by its validator, where file and path are not known."""
+
+    def __init__(self, title: str, field: str = "", value: object = None, hint: str = "") -> None:
+        super().__init__(title)
+        self.title, self.field, self.value, self.hint = title, field, value, hint
+
+
 def shown(value: object, width: int = 80) -> str:
     """The value as the user wrote it, cut to one line."""
-    text = repr(value)
+    text = BRIEF.repr(value).removesuffix(".0")
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+# Of a large value only the beginning is rendered: YAML aliases can make a short file an endless text.
+BRIEF = reprlib.Repr()
+BRIEF.maxlevel, BRIEF.maxlist, BRIEF.maxdict = 3, 10, 10
+BRIEF.maxstring = BRIEF.maxlong = BRIEF.maxother = 100
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint that names what the user probably meant, or all there is when there is little."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    # A near-certain match stands alone; what is only similar would draw attention from it.
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+    close = close or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

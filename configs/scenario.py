@@ -17,10 +17,12 @@ from configs.arrivals import Arrivals
 from configs.base import Fraction, Name, NonNegative, Positive, Settings
 from configs.classes import PriorityClass
 from configs.load import LoadSettings
-from configs.problems import InvalidInput, UnknownName, nearest
-from configs.reading import read_model
+from configs.policies import PolicyKind
+from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
+from configs.reading import parse_model, read_data
 
 PRESETS = Path(__file__).parent / "presets"
+EXTENDS_MAX = 5
 
 
 class Costs(Settings):
@@ -87,8 +89,11 @@ class Aggregate(Settings):
     @model_validator(mode="after")
     def slide_within_range(self) -> Self:
         if self.slide_s > self.range_s:
-            raise ValueError(
-                f"slide_s {self.slide_s:g} exceeds range_s {self.range_s:g}: tuples between are in no window"
+            raise Contradiction(
+                f"must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in none",
+                "slide_s",
+                self.slide_s,
+                "lower slide_s or raise range_s",
             )
         return self
 
@@ -118,10 +123,26 @@ class QueryModel(Settings):
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
         for place, operator in enumerate(self.operators):
-            if operator.kind == "join" and (place > 0 or len(self.reads) != 2):
-                raise ValueError(f"query {self.name}: a join must be the first operator and read two streams")
+            if operator.kind == "join" and place > 0:
+                raise Contradiction(
+                    f"in query {self.name} a join comes after another operator",
+                    f"operators[{place}]",
+                    hint="put the join first: it is where two streams meet",
+                )
+        if len(self.reads) == 1 and self.operators[0].kind == "join":
+            raise Contradiction(
+                f"query {self.name} joins, but reads only one stream",
+                "reads",
+                list(self.reads),
+                "name two streams, or use a lookup to join with a stored relation",
+            )
         if len(self.reads) == 2 and self.operators[0].kind != "join":
-            raise ValueError(f"query {self.name} reads two streams but its first operator is not a join")
+            raise Contradiction(
+                f"query {self.name} reads two streams, but its first operator is no join",
+                "operators[0].kind",
+                self.operators[0].kind,
+                "begin with a join, or make it two queries",
+            )
         return self
 
 
@@ -133,12 +154,13 @@ class QueryNetwork(Settings):
 
     @model_validator(mode="after")
     def names_differ(self) -> Self:
-        names = [query.name for query in self.queries]
-        twice = (
-            sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-        )
-        if twice:
-            raise ValueError(f"query {twice[0]} is declared more than once")
+        seen: set[str] = set()
+        for place, query in enumerate(self.queries):
+            if query.name in seen:
+                raise Contradiction(
+                    "query names must differ", f"queries[{place}].name", query.name, "rename one of the two"
+                )
+            seen.add(query.name)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -163,8 +185,11 @@ class SharafNetwork(Settings):
     @model_validator(mode="after")
     def selectivities_in_order(self) -> Self:
         if self.selectivity_min > self.selectivity_max:
-            raise ValueError(
-                f"selectivity_min {self.selectivity_min:g} exceeds selectivity_max {self.selectivity_max:g}"
+            raise Contradiction(
+                f"must not exceed selectivity_max, which is {self.selectivity_max:g}",
+                "selectivity_min",
+                self.selectivity_min,
+                "lower selectivity_min or raise selectivity_max",
             )
         return self
 
@@ -239,12 +264,32 @@ class ClockJumps(Settings):
 Fault = Annotated[HostDies | ReportsLost | ReportsLate | ClockJumps, Field(discriminator="kind")]
 
 
+class Claim(Settings):
+    """What a paper found: under `policy` the metric is `by_pct` percent below what it is under the other."""
+
+    metric: Literal[
+        "response_ms.mean",
+        "response_ms.max",
+        "response_ms.l2",
+        "slowdown.mean",
+        "slowdown.max",
+        "slowdown.l2",
+    ]
+    policy: PolicyKind
+    below: PolicyKind
+    by_pct: Annotated[float, Field(gt=0, le=100)]
+    source: str = ""
+
+
 class Scenario(Settings):
-    """One simulated run."""
+    """One simulated run. `extends: NAME` in its file takes over another scenario and changes what it states."""
 
     name: Name
     description: str = ""
     seconds: Annotated[float, Field(gt=0, le=86_400)]
+    drain: bool = False
+    """Whether the run goes on after `seconds`, without new arrivals, until nothing is queued."""
+
     seed: Annotated[int, Field(ge=0)] = 1
     lanes: Annotated[int, Field(ge=1, le=256)] = 1
     round_ms: Positive = 10.0
@@ -270,6 +315,8 @@ class Scenario(Settings):
     networks: Mapping[Name, NetworkModel] = Field(min_length=1)
     classes: tuple[SimulatedClass, ...] = Field(min_length=1, max_length=10_000)
     faults: tuple[Fault, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """Printed beside what came out, by `weir sim --policies`."""
 
     def original_shares(self) -> dict[str, float]:
         total = sum(one.priority for one in self.classes)
@@ -282,19 +329,50 @@ def preset_names() -> list[str]:
 
 def load_scenario(source: str) -> Scenario:
     """A preset by name, or a YAML file by path; InvalidInput if anything in it cannot be."""
-    path = PRESETS / f"{source}.yaml" if source in preset_names() else Path(source)
-    if not path.is_file():
-        raise UnknownName(
-            "no such scenario",
-            "SCENARIO",
-            source,
-            f"{nearest(source, preset_names())}; or give the path of a YAML file",
-        )
-    scenario = read_model(Scenario, path)
+    path = scenario_path(source, "SCENARIO", Path())
+    scenario = parse_model(Scenario, extended(path), str(path))
     for problem in contradictions(scenario):
         problem.file = str(path)
         raise problem
     return scenario
+
+
+def scenario_path(source: str, field: str, beside: Path) -> Path:
+    """Where a scenario stands: among the presets by name, else at the path, relative to `beside`."""
+    presets = preset_names()
+    if source in presets:
+        return PRESETS / f"{source}.yaml"
+    path = beside / source
+    if path.is_file() or "/" in source or source.endswith((".yaml", ".yml")):
+        return path
+    hint = f"give a preset's name or the path of a .yaml file; {nearest(source, presets)}"
+    raise UnknownName("no such preset", field, source, hint)
+
+
+def extended(path: Path, depth: int = 0) -> object:
+    """The file's data laid over what it extends: mappings are merged, everything else is replaced."""
+    data = read_data(path)
+    if not isinstance(data, dict) or "extends" not in data:
+        return data
+    base = data.pop("extends")
+    if not isinstance(base, str):
+        hint = "give a preset's name or the path of a .yaml file"
+        raise InvalidInput("must be one name", "extends", base, hint, str(path))
+    if depth >= EXTENDS_MAX:
+        hint = "let one scenario extend another that stands alone; perhaps two extend each other"
+        raise InvalidInput(
+            f"more than {EXTENDS_MAX} scenarios extend one another", "extends", base, hint, str(path)
+        )
+    below = extended(scenario_path(base, "extends", path.parent), depth + 1)
+    return overlaid(below, data)
+
+
+def overlaid(below: object, above: object) -> object:
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return below | {
+        key: overlaid(below[key], value) if key in below else value for key, value in above.items()
+    }
 
 
 def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
@@ -335,7 +413,7 @@ def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
         for stream, given in one.streams.items():
             if not math.isfinite(given.arrivals.mean_rate()) or given.arrivals.mean_rate() <= 0:
                 yield InvalidInput(
-                    "the arrival rate must be above 0 somewhere",
+                    "the mean arrival rate must be finite and above 0",
                     f"{at}.streams.{stream}.arrivals",
                     given.arrivals.mean_rate(),
                     "remove the stream or give it a rate",

@@ -35,6 +35,8 @@ from loadshed.monitors import Verdict
 LEAST_DROP_STEP = 0.01
 # Headroom never falls below this many processors: 0 would make every ratio with it NaN, for ever.
 LEAST_HEADROOM = 1e-4
+# A load further above the headroom than this is a broken measurement; what follows from it must stay finite.
+LARGEST_LOAD_RATIO = 1e6
 
 
 class Branch(StrEnum):
@@ -90,7 +92,7 @@ def decide(control: Control, load: float, verdict: Verdict, limits: Limits) -> C
         case Branch.WAIT | Branch.HOLD:
             pass
     return Control(
-        headroom=min(max(headroom, LEAST_HEADROOM), limits.headroom_max),
+        headroom=bounded(headroom, limits.headroom_max),
         keep=min(max(keep, 1 - limits.max_drop), 1.0),
         branch=branch,
         streak=streak,
@@ -113,9 +115,14 @@ def choose(load: float, headroom: float, keep: float, verdict: Verdict) -> Branc
 
 def stepped(headroom: float, load: float, step: Literal["size", "signed"] = "size") -> float:
     """The headroom moved towards the load."""
+    load = min(load, LARGEST_LOAD_RATIO * headroom)
     gap = 100 * (load - headroom) / headroom
     k = max(1.0, abs(gap) if step == "size" else gap)
     return headroom + math.log2(k + 1) / k * (load - headroom)
+
+
+def bounded(headroom: float, headroom_max: float) -> float:
+    return min(max(headroom, LEAST_HEADROOM), headroom_max)
 
 
 def queue_limit(

@@ -14,17 +14,31 @@ dead coordinator) it sheds by the table like any other, since a full queue helps
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from configs.load import LoadSettings
-from loadshed.aloma import Branch, Control, Limits, decide, queue_limit
+from loadshed.aloma import Branch, Control, Limits, bounded, decide, queue_limit
 from loadshed.cycle import CycleEnded
 from loadshed.monitors import LoadMonitor, ResponseMonitor, Verdict
 from scheduler.capacity import HeadroomScaled
 
 EXPLANATIONS_KEPT = 1000
-# Overload needs a queue to show it: this part of a cycle's worth of work, so that one noisy cycle is no overload.
+# One noisy cycle is no overload: it takes a queue of this part of a cycle's work, or a load this far above both
+# headroom and share.
 OVERLOAD_QUEUE_CYCLES = 0.25
+OVERLOAD_MARGIN = 1.05
+
+# What the branches say of the class, as an operator would put them.
+MEANING: Mapping[Branch, str] = {
+    Branch.DROP_MORE: "overloaded",
+    Branch.RAISE: "it keeps up all the same",
+    Branch.RAISE_AND_EASE: "its delay is falling all the same",
+    Branch.LOWER_AND_DROP: "it falls behind all the same",
+    Branch.EASE: "there is room",
+    Branch.WAIT: "nothing to change",
+    Branch.HOLD: "overloaded below its original share; ask for the capacity back and drop no more meanwhile",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +50,10 @@ class SetKeep:
 
 @dataclass(frozen=True, slots=True)
 class ReportUsage:
-    """To the coordinator: offered, unshed load over headroom."""
+    """To the coordinator: the offered, unshed load, in processors, and as a part of the headroom."""
 
     usage: float
+    load: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +81,31 @@ class Explanation:
     at_max_drop: bool
 
     def sentence(self) -> str:
-        """The decision in words."""
-        side = "above" if self.load > self.before.headroom else "within"
-        text = (
-            f"{self.at:.2f} s {self.name}: load {self.load:.3f} {side} headroom {self.before.headroom:.3f}, "
-            f"response {self.verdict.name} at {self.verdict.worst:.0%} of target, "
-            f"{self.queued_work_s * 1e3:.0f} ms of work queued → {self.after.branch}"
+        """The decision in words: what was seen → what follows."""
+        before, after, verdict = self.before, self.after, self.verdict
+        side = "above" if self.load > before.headroom else "within"
+        response = (
+            f"response {verdict.worst:.0%} of target ({verdict.name})" if verdict.worst else "no response"
         )
-        if self.after.headroom != self.before.headroom:
-            text += f", headroom {self.after.headroom:.3f}"
-        if self.after.keep != self.before.keep:
-            text += f", drop {1 - self.before.keep:.1%} → {1 - self.after.keep:.1%}"
+        old_headroom, headroom = f"{before.headroom:.3g}", f"{after.headroom:.3g}"
+        old_drop, drop = f"{1 - before.keep:.1%}", f"{1 - after.keep:.1%}"
+        follows = []
+        if after.branch is not Branch.WAIT or not self.queue_limited:
+            follows.append(MEANING[after.branch])
         if self.queue_limited:
-            text += " (limited by the queue)"
+            follows.append("let in no more than the queue allows")
+        if headroom != old_headroom:
+            follows.append(f"headroom {old_headroom} → {headroom}")
+        if drop != old_drop:
+            follows.append(f"drop {old_drop} → {drop}")
+        elif after.keep < 1:
+            follows.append(f"drop stays at {drop}")
         if self.at_max_drop:
-            text += " (at its highest drop)"
-        return text
+            follows.append("no more may be dropped")
+        return (
+            f"{self.at:.2f} s {self.name}: load {self.load:.3g} {side} headroom {old_headroom}, {response}, "
+            f"{self.queued_work_s * 1e3:.0f} ms of work queued → " + "; ".join(follows)
+        )
 
 
 @dataclass
@@ -103,7 +127,8 @@ class LoadManager:
     _reclaiming: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self.control = Control(headroom=self.settings.headroom_start * self.share * self.lanes)
+        headroom = self.settings.headroom_start * self.share * self.lanes
+        self.control = Control(bounded(headroom, self.headroom_max))
         self._responses = ResponseMonitor(self.settings.gap)
 
     def handle(self, event: LoadEvent, now: float) -> tuple[LoadCommand, ...]:
@@ -112,8 +137,8 @@ class LoadManager:
                 return self._cycle(event, now)
             case HeadroomScaled(_, factor, share):
                 self.share = share
-                headroom = min(self.control.headroom * factor, self.headroom_max)
-                self.control = replace(self.control, headroom=headroom)
+                headroom = self.control.headroom * factor
+                self.control = replace(self.control, headroom=bounded(headroom, self.headroom_max))
                 return ()
 
     def _cycle(self, cycle: CycleEnded, now: float) -> tuple[LoadCommand, ...]:
@@ -122,21 +147,26 @@ class LoadManager:
         load = offered * before.keep
         verdict = self._responses.verdict(cycle.outputs, cycle.queued_work_s / before.headroom)
         reclaim = self._wants_reclaim(offered, verdict, cycle)
+        after = decide(before, load, verdict, self._limits())
+        limit = self._queue_limit(after.headroom, offered, cycle)
         if reclaim and not self._reclaiming:
-            after, limit = replace(before, branch=Branch.HOLD, streak=1), 1.0
-        else:
-            after = decide(before, load, verdict, self._limits())
-            limit = self._queue_limit(after.headroom, offered, cycle)
-        keep = max(min(after.keep, limit), 1 - self._max_drop())
+            # The headroom still learns: if it was too high, usage would look low and the share be lent again.
+            after, limit = (
+                replace(after, branch=Branch.HOLD, streak=1, keep=max(before.keep, after.keep)),
+                1.0,
+            )
+        floor = 1 - self._max_drop()
+        keep = max(min(after.keep, limit), floor)
         self._reclaiming = reclaim
         self.control = replace(after, keep=keep)
         self.explanations.append(
             Explanation(
                 now, self.name, offered, load, verdict, cycle.queued_work_s, before, self.control,
-                queue_limited=keep < after.keep, at_max_drop=keep < 1 and keep <= 1 - self._max_drop(),
+                queue_limited=keep < after.keep,
+                at_max_drop=keep <= floor and (after.branch is Branch.DROP_MORE or min(after.keep, limit) < 1),
             )
         )  # fmt: skip
-        commands: list[LoadCommand] = [ReportUsage(offered / before.headroom)]
+        commands: list[LoadCommand] = [ReportUsage(offered / before.headroom, offered)]
         if keep != before.keep:
             commands.append(SetKeep(keep))
         if reclaim:
@@ -148,7 +178,8 @@ class LoadManager:
             return False
         headroom = self.control.headroom
         queue_shows = cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * headroom
-        return verdict.over_target or (offered > headroom and queue_shows)
+        beyond_doubt = offered > OVERLOAD_MARGIN * max(headroom, self.share * self.lanes)
+        return verdict.over_target or beyond_doubt or (offered > headroom and queue_shows)
 
     def _queue_limit(self, headroom: float, offered: float, cycle: CycleEnded) -> float:
         allowance_s = self.settings.queue_fraction * self.target_s

@@ -19,8 +19,9 @@ from loadshed.cycle import InputCycle, OutputCycle
 
 RATE_ALPHA = 0.175  # as for costs and selectivities (Sharaf §3.3.3)
 RATE_JUMP_SIGMAS = 3.0
+LEAST_CYCLE_S = 1e-9  # less than a tick of any clock; a rate taken over it could be infinite
 ACCUMULATING_RATIO = 2.0  # authors: mean > 2 × the lowest mean seen
-# The reference for "lowest" grows by this a cycle, so it is forgotten within some ten seconds.
+# The reference for "lowest" grows by this a cycle: it doubles in 70 cycles, some ten seconds.
 LOWEST_AGEING = 1.01
 # Queueing below this part of the target is not accumulation.
 ACCUMULATING_QUEUE = 0.1
@@ -40,7 +41,7 @@ class LoadMonitor:
         return self._rates.get(stream, 0.0)
 
     def _rate(self, stream: str, offered: int, cycle_s: float) -> float:
-        if cycle_s <= 0:  # a clock that stood still or ran back has measured nothing
+        if cycle_s < LEAST_CYCLE_S:  # a clock that stood still or ran back has measured nothing
             return self.rate(stream)
         seen, known = offered / cycle_s, self._rates.get(stream)
         if known is None or abs(offered - known * cycle_s) > RATE_JUMP_SIGMAS * math.sqrt(

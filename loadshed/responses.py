@@ -20,8 +20,8 @@ class ResponseStatistics:
 
     def __init__(self, target_s: float = math.inf) -> None:
         self.target_s = target_s
-        self.count = 0
-        self.within_target = 0
+        self._count = 0
+        self._within_target = 0
         self._responses: list[float] = []
         self._ideals: list[float] = []
         self._sum = self._sum_sq = self._max = 0.0
@@ -42,8 +42,8 @@ class ResponseStatistics:
         response = np.maximum(np.array(self._responses), 0.0)
         ideal = np.array(self._ideals)
         self._responses, self._ideals = [], []
-        self.count += len(response)
-        self.within_target += int((response <= self.target_s).sum())
+        self._count += len(response)
+        self._within_target += int((response <= self.target_s).sum())
         self._sum += float(response.sum())
         self._sum_sq += float(np.dot(response, response))
         self._max = max(self._max, float(response.max()))
@@ -55,18 +55,23 @@ class ResponseStatistics:
             self._slow_sum_sq += float(np.dot(slowdown, slowdown))
             self._slow_max = max(self._slow_max, float(slowdown.max()))
 
+    @property
+    def count(self) -> int:
+        """Answers so far."""
+        return self._count + len(self._responses)
+
     def percentile_s(self, part: float) -> float:
         """The response time that `part` of the answers did not exceed."""
         self._fold()
-        if not self.count:
+        if not self._count:
             return 0.0
-        place = int(np.searchsorted(np.cumsum(self._bins), part * self.count))
-        return min(LEAST_S * BIN_RATIO ** (place + 0.5), self._max)
+        place = int(np.searchsorted(np.cumsum(self._bins), part * self._count))
+        return float(min(LEAST_S * BIN_RATIO ** (place + 0.5), self._max))
 
     def response_ms(self) -> dict[str, float]:
         self._fold()
         return {
-            "mean": 1e3 * self._sum / self.count if self.count else 0.0,
+            "mean": 1e3 * self._sum / self._count if self._count else 0.0,
             "p50": 1e3 * self.percentile_s(0.50),
             "p95": 1e3 * self.percentile_s(0.95),
             "p99": 1e3 * self.percentile_s(0.99),
@@ -77,11 +82,11 @@ class ResponseStatistics:
     def slowdown(self) -> dict[str, float]:
         self._fold()
         return {
-            "mean": self._slow_sum / self.count if self.count else 0.0,
+            "mean": self._slow_sum / self._count if self._count else 0.0,
             "max": self._slow_max,
             "l2": math.sqrt(self._slow_sum_sq),
         }
 
     def target_met_pct(self) -> float:
         self._fold()
-        return 100.0 * self.within_target / self.count if self.count else 100.0
+        return 100.0 * self._within_target / self._count if self._count else 100.0

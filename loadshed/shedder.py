@@ -7,19 +7,20 @@
 
 Properties (`tests/property/test_shedder.py`): a keep of 1 drops nothing; over many tuples the kept fraction is the
 one that was set; every tuple offered is either admitted or counted as shed; `fair` drops nothing of a key that
-stays under the level.
+stays under the level, also if the last cycle did not see the key.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 Victim = Literal["random", "oldest", "newest", "fair"]
 
-# `fair` counts this many keys a cycle by name; the rest share one count.
+# `fair` counts this many keys a cycle by name; of the rest it keeps as much as of all.
 KEYS_COUNTED = 10_000
 
 
@@ -40,7 +41,8 @@ class Shedder:
     keep: float = 1.0
     _owed: float = field(init=False, default=0.0)  # drops due under `newest` and `oldest`
     _counts: dict[Hashable, int] = field(init=False, default_factory=dict)
-    _chance: dict[Hashable, float] = field(init=False, default_factory=dict)
+    _chances: dict[Hashable, float] = field(init=False, default_factory=dict)
+    _level: float | None = field(init=False, default=None)
 
     def admit(self, tuples: int, keys: Sequence[Hashable] | None = None) -> Admission:
         """Decide on a batch of arrivals."""
@@ -54,9 +56,10 @@ class Shedder:
         return self._admit_evenly(tuples)
 
     def end_cycle(self) -> None:
-        """A load cycle is over: `fair` sets each key's chance from the counts of the cycle."""
+        """A load cycle is over and `keep` set for the next: `fair` sets each key's chance from its counts."""
         if self.victim == "fair":
-            self._chance = fair_chances(self._counts, self.keep)
+            level = self._level = fair_level(self._counts.values(), self.keep)
+            self._chances = {key: min(1.0, level / count) for key, count in self._counts.items()}
             self._counts = {}
 
     def _admit_evenly(self, tuples: int) -> Admission:
@@ -73,24 +76,32 @@ class Shedder:
         return Admission(kept, evicted)
 
     def _admit_fairly(self, keys: Sequence[Hashable]) -> Admission:
-        coin, counts, chance = self.rng.random, self._counts, self._chance
+        coin, counts = self.rng.random, self._counts
         kept = []
         for position, key in enumerate(keys):
-            counted = key if key in counts or len(counts) < KEYS_COUNTED else None
-            counts[counted] = counts.get(counted, 0) + 1
-            if self.keep >= 1 or coin() < chance.get(counted, self.keep):
+            if key in counts or len(counts) < KEYS_COUNTED:
+                counts[key] = counts.get(key, 0) + 1
+            if self.keep >= 1 or coin() < self._chance(key):
                 kept.append(position)
         return Admission(kept)
 
+    def _chance(self, key: Hashable) -> float:
+        chance = self._chances.get(key)
+        if chance is not None:
+            return chance
+        nth = self._counts.get(key)
+        if nth is None or self._level is None:
+            return self.keep
+        # Of a key that the last cycle did not see, the first ones up to the level.
+        return self._level - (nth - 1)
 
-def fair_chances(counts: dict[Hashable, int], keep: float) -> dict[Hashable, float]:
-    """Each key's chance to be kept so that Σ min(count, level) is the kept part of all (max-min fairness)."""
-    budget = keep * sum(counts.values())
-    level, left = float("inf"), len(counts)
-    for count in sorted(counts.values()):
+
+def fair_level(counts: Collection[int], keep: float) -> float:
+    """The level with Σ min(count, level) = keep·Σ count (max-min fairness); infinite if nothing has to go."""
+    budget, left = keep * sum(counts), len(counts)
+    for count in sorted(counts):
         if count * left >= budget:
-            level = budget / left
-            break
+            return budget / left
         budget -= count
         left -= 1
-    return {key: min(1.0, level / count) for key, count in counts.items()}
+    return math.inf

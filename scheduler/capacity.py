@@ -29,10 +29,11 @@ EXPLANATIONS_KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """A class's offered load over its headroom in one load cycle."""
+    """A class's offered load in one load cycle, in processors, and as a part of its headroom."""
 
     name: str
     usage: float
+    load: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +96,24 @@ class CapacityCore:
     scale_headroom: bool = True
     moves: deque[ShareMove] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
     _accounts: dict[str, ClassAccount] = field(init=False)
-    _usage: dict[str, tuple[float, int]] = field(init=False, default_factory=dict)
+    _usage: dict[str, tuple[float, float, int]] = field(init=False, default_factory=dict)
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
-    _loans: list[tuple[str, str, float]] = field(init=False, default_factory=list)
+    _loans: list[tuple[str, str, float]] = field(init=False)
     _accrued_to: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._accounts = {account.name: account for account in by_priority(self.accounts)}
+        self._loans = self._lent()
 
     def handle(self, event: CapacityEvent, now: float) -> tuple[CapacityCommand, ...]:
         match event:
-            case UsageReported(name, usage):
-                total, count = self._usage.get(name, (0.0, 0))
-                self._usage[name] = (total + usage, count + 1)
+            case UsageReported(name, usage, load):
+                total, work, count = self._usage.get(name, (0.0, 0.0, 0))
+                self._usage[name] = (total + usage, work + load, count + 1)
                 return ()
             case RedistributionDue():
-                accounts = [replace(a, usage=self._mean_usage(a.name)) for a in self._accounts.values()]
+                accounts = [self._measured(account) for account in self._accounts.values()]
+                self._usage.clear()
                 return self._move("redistribution", accounts, redistribute(accounts), now)
             case ReclaimRequested(name):
                 accounts = list(self._accounts.values())
@@ -128,32 +131,37 @@ class CapacityCore:
             table.setdefault(lender, {})[borrower] = seconds
         return table
 
-    def _mean_usage(self, name: str) -> float | None:
-        total, count = self._usage.get(name, (0.0, 0))
-        return total / count if count else None
+    def _measured(self, account: ClassAccount) -> ClassAccount:
+        """The account with the means of what was reported since the last move."""
+        usage, load, count = self._usage.get(account.name, (0.0, 0.0, 0))
+        if not count:
+            return replace(account, usage=None, load=None)
+        return replace(account, usage=usage / count, load=load / count / self.lanes)
 
     def _move(
         self, reason: str, accounts: Sequence[ClassAccount], after: Mapping[str, float], now: float
     ) -> tuple[CapacityCommand, ...]:
         before = self.shares
         self._accrue(now)
-        # Usage is relative to the headroom, which a move changes: what was measured before does not count after.
-        self._usage.clear()
         self.moves.append(
             ShareMove(now, reason, before, dict(after), {account.name: account.usage for account in accounts})
         )
         changed = {name: share for name, share in after.items() if abs(share - before[name]) > LEAST_MOVE}
         if not changed:
             return ()
+        # Usage is relative to the headroom, which a move changes: what was measured before does not count after.
+        self._usage.clear()
         for name, share in changed.items():
             self._accounts[name] = replace(self._accounts[name], share=share)
-        originals = {name: account.original for name, account in self._accounts.items()}
-        self._loans = lent_shares(originals, self.shares)
+        self._loans = self._lent()
         scaled = tuple(
             HeadroomScaled(name, share / before[name] if self.scale_headroom else 1.0, share)
             for name, share in changed.items()
         )
         return (SharesChanged(self.shares), *scaled)
+
+    def _lent(self) -> list[tuple[str, str, float]]:
+        return lent_shares({name: account.original for name, account in self._accounts.items()}, self.shares)
 
     def _accrue(self, now: float) -> None:
         # A clock that jumped back has not taken processor time away from anybody.

@@ -32,13 +32,10 @@ class OperatorScheduler:
     ) -> None:
         self.network = network
         self.statistics = OperatorStatistics(initial, adaptive)
-        believed = self.believed()
+        believed = self._believed = NetworkEstimates(network, tuple(initial))
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(settings, believed)
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
-
-    def believed(self) -> NetworkEstimates:
-        return NetworkEstimates(self.network, tuple(self.statistics.estimates))
 
     def ready(self, operator: int, head: float) -> None:
         self._group[operator].ready(operator, head)
@@ -53,9 +50,9 @@ class OperatorScheduler:
 
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""
-        believed = self.believed()
         if self.statistics.changed:
             self.statistics.changed = False
-            self._inner.rank(believed)
-            self._sources.rank(believed)
-        return believed
+            self._believed = NetworkEstimates(self.network, tuple(self.statistics.estimates))
+            self._inner.rank(self._believed)
+            self._sources.rank(self._believed)
+        return self._believed

@@ -39,10 +39,11 @@ class ClassAccount:
     priority: float
     original: float
     share: float
-    usage: float | None  # None: no report since the last one
+    usage: float | None  # offered load over headroom; None: no report since the last one
     lendable: float = 1.0  # part of the original share that may be lent
     borrow_limit: float = 1.0  # how far the share may exceed the original
     min_share: float = 0.0
+    load: float | None = None  # offered load as a share of the lanes
 
     @property
     def floor(self) -> float:
@@ -59,7 +60,10 @@ class ClassAccount:
     def supply(self) -> float:
         if self.usage is None:
             return 0.0
-        spare = (1 - self.usage) * self.share - RESERVE * self.original
+        # A class whose load exceeds its share lives on what others leave over, which its headroom has learned to
+        # count on. It has nothing to lend: without this it would lend, starve, reclaim, and lend again.
+        busy = self.usage if self.load is None else max(self.usage, self.load / self.share)
+        spare = (1 - busy) * self.share - RESERVE * self.original
         return max(0.0, min(spare, self.share - self.floor))
 
 

@@ -19,7 +19,7 @@ Properties (`tests/property/test_wrr.py`):
 4. A turn costs O(log classes), however many classes are idle.
 
 Several lanes take turns from the same round. A class runs in one lane at a time, so one that is entitled to more
-than a whole lane leaves the rest to the others.
+than a whole lane leaves the rest to the others; one still running when a round begins has its turn in it afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 # A share never counts as less than this, so that a class that was given almost nothing still gets a turn.
 LEAST_SHARE = 1e-6
@@ -90,6 +90,7 @@ class RoundRobin:
     round_s: float
     lanes: int = 1
     _turns: dict[str, _Turn] = field(init=False, default_factory=dict)
+    _left: dict[str, _Turn] = field(init=False, default_factory=dict)  # left, but still on a lane
     _names: list[str] = field(init=False, default_factory=list)
     _round: int = field(init=False, default=0)
     _place: int = field(init=False, default=-1)
@@ -120,25 +121,29 @@ class RoundRobin:
         turn = self._turns.get(name)
         if turn is not None and not turn.waiting and not turn.running:
             turn.waiting = True
-            self._enqueue(turn)
+            # A class whose place the round has passed was passed over.
+            passed = turn.settled_round == self._round or turn.place <= self._place
+            self._enqueue(turn, in_this_round=not passed)
 
     def _ended(self, name: str, lane: int, used_s: float, backlog: bool) -> None:
         heappush(self._free, lane)
         turn = self._turns.get(name)
         if turn is None:  # the class left while it ran
+            self._left.pop(name, None)
             return
         turn.running = False
         turn.credit_s -= used_s
         if backlog:
             turn.waiting = True
-            self._enqueue(turn)
+            # A round that began during the slice still owes the class its turn.
+            self._enqueue(turn, in_this_round=turn.settled_round < self._round)
         else:
             turn.credit_s = min(turn.credit_s, 0.0)
 
-    def _enqueue(self, turn: _Turn) -> None:
+    def _enqueue(self, turn: _Turn, in_this_round: bool) -> None:
         if not turn.queued:
             turn.queued = True
-            heappush(self._this_round if turn.place > self._place else self._next_round, turn.place)
+            heappush(self._this_round if in_this_round else self._next_round, turn.place)
 
     def _grants(self) -> tuple[Grant, ...]:
         grants = []
@@ -156,8 +161,10 @@ class RoundRobin:
         while self._this_round or self._next_round:
             if not self._this_round:
                 self._begin_round()
-            self._place = heappop(self._this_round)
-            name = self._names[self._place]
+            place = heappop(self._this_round)
+            # A turn made up for lies behind the round's place; the classes between have had theirs.
+            self._place = max(self._place, place)
+            name = self._names[place]
             turn = self._turns[name]
             turn.queued = False
             if not turn.waiting:
@@ -165,7 +172,7 @@ class RoundRobin:
             self._settle(turn, self._round)
             if turn.credit_s > 0:
                 return name
-            self._enqueue(turn)
+            self._enqueue(turn, in_this_round=False)
         return None
 
     def _begin_round(self) -> None:
@@ -192,21 +199,22 @@ class RoundRobin:
             turn.settled_round = round_number
 
     def _set_shares(self, shares: Mapping[str, float]) -> None:
-        """New shares: debts stay, places follow the given order."""
-        for turn in self._turns.values():
-            self._settle(turn, self._round)
-        old, current = self._turns, self._names[self._place] if 0 <= self._place < len(self._names) else None
+        """New shares, from the next turn on: debts stay, places follow the given order, nobody loses a turn."""
+        due = {self._names[place] for place in self._this_round}
+        old, current = self._turns | self._left, None
+        if 0 <= self._place < len(self._names):
+            current = self._names[self._place]
+        self._left = {name: turn for name, turn in old.items() if turn.running and name not in shares}
         self._turns, self._names = {}, list(shares)
+        self._this_round, self._next_round = [], []
         for place, (name, share) in enumerate(shares.items()):
             quota_s = max(share, LEAST_SHARE) * self.round_s * self.lanes
             turn = old.get(name) or _Turn(place, quota_s, settled_round=self._round)
+            # What a slice under way uses, and so what earlier rounds still have to pay, is not known yet.
+            if not turn.running:
+                self._settle(turn, self._round - 1)
             turn.place, turn.quota_s, turn.queued = place, quota_s, False
-            turn.credit_s = min(turn.credit_s, quota_s)
             self._turns[name] = turn
-        self._place = self._turns[current].place if current in self._turns else -1
-        self._this_round, self._next_round = [], []
-        for turn in self._turns.values():
             if turn.waiting:
-                self._enqueue(turn)
-        heapify(self._this_round)
-        heapify(self._next_round)
+                self._enqueue(turn, in_this_round=name in due)
+        self._place = self._turns[current].place if current in self._turns else -1

@@ -22,6 +22,7 @@ def arrival_chunks(
     settings: Arrivals, rng: random.Random, scale: float, end_s: float
 ) -> Iterator[list[float]]:
     """Times below `end_s` at `scale` times the declared rate, in chunks."""
+    times: Iterator[float]
     match settings:
         case ConstantArrivals():
             times = constant(settings.rate * scale, rng)

@@ -123,8 +123,8 @@ class JoinSide:
         for arrival in train:
             low = bisect_left(other, arrival - self._window)
             high = bisect_right(other, arrival + self._window)
-            for _ in range(self._matches(high - low)):
-                out.append(max(arrival, other[self._rng.randrange(low, high)]))
+            matches = self._matches(high - low)
+            out.extend(max(arrival, other[self._rng.randrange(low, high)]) for _ in range(matches))
         self._own.extend(train)
         self._expire(train[-1])
         return out, len(out) * self._match_s

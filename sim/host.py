@@ -102,10 +102,7 @@ class SimulatedHost:
 
     def _entry(self, scenario: Scenario, stream: str, operators: list[int], scale: float, seed: int) -> Entry:
         given = self.settings.streams[stream]
-        # The networks of Sharaf's testbed scale their costs to the offered load, all others their rates.
-        times = arrival_chunks(
-            given.arrivals, generator(seed, self.name, stream, "arrivals"), scale, scenario.seconds
-        )
+        times = arrivals_of(scenario, self.settings, stream, scale, seed)
         shedder = Shedder(self.settings.victim, generator(seed, self.name, stream, "shedder"))
         return Entry(stream, operators, times, shedder, given)
 
@@ -157,11 +154,12 @@ class SimulatedHost:
         self._announce(operator)
         entry = self._entry_of.get(operator)
         if entry is not None:
-            delivered = min(self._taken[number] for number in entry.operators)
-            self._inside = (entry, delivered - entry.ledger.delivered)
-            entry.ledger.delivered = delivered
+            self._inside = (entry, len(call.train))
         scheduler.statistics.observe(operator, len(call.train), len(out), call.cost_s)
         self.processed_s += call.cost_s
+
+    def is_empty(self) -> bool:
+        return self._call is None and not any(self._pending(number) for number in range(len(self._queues)))
 
     def has_input(self) -> bool:
         return not self.down and any(self._pending(number) for number in range(len(self._queues)))
@@ -245,10 +243,21 @@ class SimulatedHost:
         return sum(self._pending(number) for number in range(len(self._queues)))
 
     def ledger(self) -> TupleLedger:
+        self._count_delivered()
         return sum((entry.ledger for entry in self.entries), TupleLedger())
 
     def closes(self) -> bool:
+        self._count_delivered()
         return all(entry.ledger.closes(self.queued(entry)) for entry in self.entries)
+
+    def _count_delivered(self) -> None:
+        """Delivered is what every source operator of the stream has taken in, but for the call under way."""
+        call = self._call
+        for entry in self.entries:
+            entry.ledger.delivered = min(
+                self._taken[number] - (len(call.train) if call and call.operator == number else 0)
+                for number in entry.operators
+            )
 
     # --- inside --------------------------------------------------------------------------------------
 
@@ -354,6 +363,7 @@ class SimulatedHost:
 
     def _fail_everything(self) -> None:
         """All that is queued fails, and the train inside too: sources run last, so there is one at most."""
+        self._count_delivered()
         inside_entry, inside = self._inside
         busy = self._call is not None and self._call.operator not in self._entry_of
         if inside_entry is not None and (busy or self._inner_pending()):
@@ -385,9 +395,14 @@ def build_effects(plan: Plan, name: str, seed: int, evenly: bool) -> list[Effect
 
 
 def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tuple[Plan, float]:
-    """The class's plan, and the factor on its arrival rates that gives the offered load it declares."""
+    """The class's plan, and the factor on its arrival rates that gives the offered load it declares.
+
+    Sharaf's testbed scales its costs instead, to the mean rate that its trace really has (§3.7).
+    """
     model = scenario.networks[settings.network]
     rates = {name: one.arrivals.mean_rate() for name, one in settings.streams.items()}
+    if model.kind == "sharaf":
+        rates = {stream: realised_rate(scenario, settings, stream, seed) for stream in rates}
 
     def plan_of(cost_scale: float) -> Plan:
         return build_plan(model, scenario.costs, generator(seed, settings.name, "network"), cost_scale)
@@ -400,3 +415,15 @@ def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tupl
     load = sum(rates[stream] * segments[n].cost_s for stream, entry in plan.entries.items() for n in entry)
     factor = settings.offered_load / load
     return (plan_of(factor), 1.0) if model.kind == "sharaf" else (plan, factor)
+
+
+def realised_rate(scenario: Scenario, settings: SimulatedClass, stream: str, seed: int) -> float:
+    chunks = arrivals_of(scenario, settings, stream, 1.0, seed)
+    return max(1, sum(len(chunk) for chunk in chunks)) / scenario.seconds
+
+
+def arrivals_of(
+    scenario: Scenario, settings: SimulatedClass, stream: str, scale: float, seed: int
+) -> Iterator[list[float]]:
+    rng = generator(seed, settings.name, stream, "arrivals")
+    return arrival_chunks(settings.streams[stream].arrivals, rng, scale, scenario.seconds)

@@ -9,29 +9,30 @@ from sim.simulation import Simulation
 
 def results(run: Simulation, policy: str) -> dict[str, Any]:
     """Everything in the units of the field names; rounded, so that it reads well and diffs well."""
-    scenario, seconds = run.scenario, run.scenario.seconds
+    scenario = run.scenario
     spent_s = run.busy_s + run.overhead_s
     lending = run.ring.capacity.lending(run.now + run.clock_offset) if run.ring.capacity else {}
-    return rounded(
+    result: dict[str, Any] = rounded(
         {
             "scenario": scenario.name,
             "manager": run.manager,
             "policy": policy,
             "seed": run.seed,
-            "seconds": seconds,
+            "seconds": scenario.seconds,
             "classes": [class_results(run, name) for name in run.hosts],
             "ledger_closed": all(host.closes() for host in run.hosts.values()),
             "lending": lending,
-            "utilisation": spent_s / (seconds * scenario.lanes),
+            "utilisation": spent_s / (run.now * scenario.lanes),
             "scheduling_overhead_pct": 100 * run.overhead_s / spent_s if spent_s else 0.0,
         }
     )
+    return result
 
 
 def class_results(run: Simulation, name: str) -> dict[str, Any]:
     host, manager = run.hosts[name], run.ring.manager_of(name)
     ledger = host.ledger()
-    cycles = (len(run.ring.loads) and run.ring.cycles) or run.ring.cycles
+    cycles = run.ring.cycles
     mean_share = (
         run.share_integral[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
         if cycles

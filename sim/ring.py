@@ -66,8 +66,8 @@ class ControlRing:
                 match command:
                     case SetKeep(keep):
                         keeps.update(dict.fromkeys(cycles if name == EVERYBODY else [name], keep))
-                    case ReportUsage(usage):
-                        messages.append(UsageReported(name, usage))
+                    case ReportUsage(usage, load):
+                        messages.append(UsageReported(name, usage, load))
                     case RequestReclaim():
                         messages.append(ReclaimRequested(name))
         grants: list[Grant] = []
@@ -124,14 +124,14 @@ def build_ring(scenario: Scenario, manager: str) -> ControlRing:
     lends = manager in ("dilos", "dilos-unscaled")
     accounts = [
         ClassAccount(
-            one.name,
-            one.priority,
-            shares[one.name],
-            shares[one.name],
-            None,
-            one.lendable if lends else 0.0,
-            one.borrow_limit,
-            one.min_share,
+            name=one.name,
+            priority=one.priority,
+            original=shares[one.name],
+            share=shares[one.name],
+            usage=None,
+            lendable=one.lendable if lends else 0.0,
+            borrow_limit=one.borrow_limit,
+            min_share=one.min_share,
         )
         for one in scenario.classes
     ]

@@ -98,6 +98,7 @@ class Simulation:
         self.series = Series({name: ClassSeries() for name in self.hosts})
         self.share_integral = dict.fromkeys(self.hosts, 0.0)
         self.clock_offset = 0.0
+        self._end = inf if scenario.drain else scenario.seconds
         self._cycle_s = scenario.load.cycle_ms / 1e3
         self._cycle_began = 0.0
         self._turn_s = scenario.costs.turn_us * 1e-6
@@ -115,16 +116,15 @@ class Simulation:
 
     def run(self) -> Simulation:
         """The main loop: observe, decide, enact, record."""
-        end = self.scenario.seconds
-        while self._heap and self._heap[0][0] <= end:
+        while self._heap and self._heap[0][0] <= self._end:
             self.now, _, happening = heappop(self._heap)
             for event in self._observe(happening):
                 keeps, grants = self._decide(event)
                 self._enact(keeps, grants)
                 self._record(event)
-        self.now = end
+        self.now = self.now if self.scenario.drain else self._end
         for host in self.hosts.values():
-            host.ingest(end)
+            host.ingest(self.now)
         return self
 
     def _observe(self, happening: Happening) -> list[CoreEvent]:
@@ -187,7 +187,7 @@ class Simulation:
             if lane.call_s > 0:
                 host.finish(now)
                 lane.used_s += lane.call_s
-                self.busy_s += lane.call_s
+                self.busy_s += lane.call_s - self._decision_s
             host.ingest(now)
             cost_s = host.start(now) if lane.used_s < lane.quota_s else -1.0
             if cost_s < 0:
@@ -196,7 +196,7 @@ class Simulation:
             self.overhead_s += self._decision_s
             lane.call_s = cost_s + self._decision_s
             now += lane.call_s
-            if now > self._heap[0][0] or now > self.scenario.seconds:
+            if now > self._heap[0][0] or now > self._end:
                 self._push(now, CallEnds(lane))
                 return []
 
@@ -221,7 +221,8 @@ class Simulation:
         self._cycle_began = self.now + self.clock_offset
         for host in self.hosts.values():
             host.ingest(self.now)
-        self._push(self.now + self._cycle_s, CycleDue())
+        if self.now < self.scenario.seconds or any(not host.is_empty() for host in self.hosts.values()):
+            self._push(self.now + self._cycle_s, CycleDue())
         return {name: host.end_cycle(self.now, elapsed) for name, host in self.hosts.items()}
 
     def _strike(self, fault: Fault) -> list[CoreEvent]:

@@ -25,7 +25,8 @@ from scheduler.policies.static import ratio
 
 Phi = Callable[[NetworkEstimates], Sequence[float]]
 
-# Added to every wait: among heads that have just arrived (W = 0) the static part still decides.
+# Added to every wait: among heads that have just arrived (W = 0) the static part still decides. To the wait, not
+# to the time: beside seconds since 1970 it would be rounded away.
 LEAST_WAIT_S = 1e-9
 # φ stays within these, so that neither ∞·0 nor 0·∞ arises for operators without cost or without output.
 SMALLEST_PHI, LARGEST_PHI = 1e-200, 1e200
@@ -64,7 +65,8 @@ class WaitingPolicy:
         if not self._ready_count:
             return NONE
         value = self._value
-        np.subtract(now + LEAST_WAIT_S, self._head, out=value)
+        np.subtract(now, self._head, out=value)
+        np.add(value, LEAST_WAIT_S, out=value)
         np.multiply(value, self._phi, out=value)
         return int(value.argmax())
 
@@ -80,16 +82,17 @@ class ClusteredPolicy:
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        values = [min(max(value, SMALLEST_PHI), LARGEST_PHI) for value in self._phi_of(believed)]
+        # In logarithms throughout: between the smallest and the largest φ the ratio itself overflows.
+        values = [math.log(min(max(value, SMALLEST_PHI), LARGEST_PHI)) for value in self._phi_of(believed)]
         low, high = min(values), max(values)
-        log_base = math.log(high / low) / self._clusters if high > low else 1.0
-        number = [min(int(math.log(value / low) / log_base), self._clusters - 1) for value in values]
+        log_base = (high - low) / self._clusters if high > low else 1.0
+        number = [min(int((value - low) / log_base), self._clusters - 1) for value in values]
         used = sorted(set(number), reverse=True)
         place = {cluster: position for position, cluster in enumerate(used)}
         self._queues: list[list[tuple[float, int]]] = [[] for _ in used]
         self._queue_of = [self._queues[place[cluster]] for cluster in number]
         self._by_pseudo = [
-            (low * math.exp(log_base * cluster), queue)
+            (math.exp(low + log_base * cluster), queue)
             for cluster, queue in zip(used, self._queues, strict=True)
         ]
         for operator, head in enumerate(self._head):
@@ -108,12 +111,11 @@ class ClusteredPolicy:
 
     def pick(self, now: float) -> int:
         heads, best, chosen = self._head, -math.inf, NONE
-        now += LEAST_WAIT_S
         for pseudo, queue in self._by_pseudo:
             while queue:
                 head, operator = queue[0]
                 if heads[operator] == head:
-                    value = pseudo * (now - head)
+                    value = pseudo * (now - head + LEAST_WAIT_S)
                     if value > best:
                         best, chosen = value, operator
                     break

@@ -40,31 +40,35 @@ def test_an_operator_that_keeps_nothing_costs_only_itself() -> None:
 JOIN = Network(
     (
         Operator("left", (2,), source=True),
-        Operator("right", (2,), source=True),
-        Operator("join", (3,)),
+        Operator("right", (3,), source=True),
+        Operator("join: left", (4,), partner=3),
+        Operator("join: right", (4,), partner=2),
         Operator("common"),
     )
 )
+JOIN_ESTIMATES = estimates((1, 0.5), (2, 0.25), (3, 4.0), (3, 2.0), (5, 1.0))
 
 
 def test_the_ideal_cost_of_a_joined_tuple_counts_both_sides_and_the_join_twice() -> None:
-    costs = estimates((1, 0.5), (2, 0.25), (3, 4.0), (5, 1.0))
-    assert JOIN.ideal_costs(costs) == {3: 1 + 2 + 2 * 3 + 5}
+    assert JOIN.ideal_costs(JOIN_ESTIMATES) == {4: 1 + 2 + 2 * 3 + 5}
 
 
 def test_each_side_of_a_join_has_its_own_selectivity_and_cost() -> None:
-    segments = JOIN.segments(estimates((1, 0.5), (2, 0.25), (3, 4.0), (5, 1.0)))
-    # Of one tuple that enters the join 4 pairs come out: C̄ there is 3 + 4·5.
-    assert_segments(
-        segments, (2.0, 1 + 0.5 * 23, 14), (1.0, 2 + 0.25 * 23, 14), (4.0, 23.0, 14), (1.0, 5.0, 14)
+    # A tuple from the left makes 0.5·4 pairs, one from the right 0.25·2; every pair costs 5 more.
+    left, right = (2.0, 1 + 0.5 * (3 + 4 * 5), 14), (0.5, 2 + 0.25 * (3 + 2 * 5), 14)
+    assert_segments(JOIN.segments(JOIN_ESTIMATES), left, right, (4, 23, 14), (2, 13, 14), (1, 5, 14))
+
+
+def test_the_sides_of_a_join_that_answers_itself_have_one_ideal_cost() -> None:
+    network = Network(
+        (
+            Operator("stream", (1, 2), source=True),
+            Operator("join: left", partner=2),
+            Operator("join: right", partner=1),
+        )
     )
-
-
-def test_a_self_join_is_fed_twice_by_the_same_operator() -> None:
-    network = Network((Operator("stream", (1, 1), source=True), Operator("join")))
-    segments = network.segments(estimates((1, 0.5), (3, 2.0)))
-    assert network.inputs == (1, 2)
-    assert_segments(segments, (2.0, 1 + 2 * 0.5 * 3, 1 + 2 * 3), (2.0, 3.0, 7))
+    segments = network.segments(estimates((1, 0.5), (3, 2.0), (4, 1.0)))
+    assert_segments(segments, (0.5 * (2 + 1), 1 + 0.5 * (3 + 4), 8), (2, 3, 8), (1, 4, 8))
 
 
 SHARED = Network((Operator("shared", (1, 2), source=True), Operator("cheap"), Operator("dear")))
@@ -88,12 +92,12 @@ def test_two_ways_to_one_root_are_one_query() -> None:
     )
     segment = network.segments(estimates((1, 1.0), (2, 0.5), (4, 0.25), (8, 1.0)))[0]
     assert (segment.selectivity, segment.cost_s) == (0.75, 1 + 2 + 4 + 0.75 * 8)
-    assert (segment.ideal_s, segment.answers_per_ideal) == (1 + 2 + 4 + 2 * 8, 0.75 / 23)
+    assert (segment.ideal_s, segment.answers_per_ideal) == (15, 0.75 / 15)
 
 
 def test_roots_sources_and_paths_follow_from_the_edges() -> None:
-    assert (JOIN.roots, JOIN.sources, JOIN.inputs) == ((3,), (0, 1), (1, 1, 2, 1))
-    assert JOIN.depth_first_paths() == [(0, 2, 3), (1, 2, 3)]
+    assert (JOIN.roots, JOIN.sources) == ((4,), (0, 1))
+    assert JOIN.depth_first_paths() == [(0, 2, 4), (1, 3, 4)]
     assert SHARED.depth_first_paths() == [(0, 1), (0, 2)]
 
 

@@ -1,0 +1,1 @@
+"""The outside world: command line, and later API, ingest, results, metrics."""

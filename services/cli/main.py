@@ -1,0 +1,60 @@
+"""The `weir` command: its subcommands, and how it fails.
+
+Exit codes: 0 done (and every promise kept, for `demo`), 1 a promise was broken, 2 the input was wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from configs.problems import WeirError
+from services.cli.demo import demo
+from services.cli.sim import sim
+
+EXIT_WRONG_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Weir: continuous queries for many tenants, each with what it was promised.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(sim)
+app.command()(demo)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"weir {version('weir')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Options of every subcommand."""
+
+
+def main() -> None:
+    """Run the command; a problem on purpose is a line on stderr, not a traceback."""
+    try:
+        app()
+    except WeirError as problem:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escaped(problem)}")
+        sys.exit(EXIT_WRONG_INPUT)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def escaped(problem: WeirError) -> str:
+    """The text without rich taking its brackets for markup."""
+    return str(problem).replace("[", r"\[")

@@ -1,0 +1,184 @@
+"""`weir sim`: a scenario in virtual time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from os import cpu_count
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from configs.policies import POLICY_KINDS, policy_of
+from configs.problems import InvalidInput
+from configs.scenario import Scenario, load_scenario, preset_names
+from services.cli.progress import progress
+from services.cli.tables import claim_table, compare_table, policy_table, promise_table, result_table
+from sim.promises import check_promises
+from sim.report import write_report
+from sim.results import results
+from sim.ring import MANAGERS
+from sim.simulation import Simulation
+
+DEFAULT_MANAGER = "dilos"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a comparison, small enough to send to another process."""
+
+    label: str
+    scenario: Scenario
+    manager: str
+    policy: str
+    seed: int
+
+
+def sim(
+    scenario: Annotated[
+        str,
+        typer.Argument(help=f"A preset ({', '.join(preset_names())}) or a YAML file.", show_default=False),
+    ],
+    manager: Annotated[
+        str, typer.Option("--manager", "-m", help=f"Who sheds and lends: {', '.join(MANAGERS)}.")
+    ] = DEFAULT_MANAGER,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", "-p", help=f"Level-2 policy of every class: {', '.join(POLICY_KINDS)}."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed; the same seed gives the same bytes.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Length of the run in virtual time.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML page with plots into this folder.", show_default=False)
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Run every manager; one table side by side.")
+    ] = False,
+    policies: Annotated[
+        bool, typer.Option("--policies", help="Run every level-2 policy; one table side by side.")
+    ] = False,
+    explain: Annotated[
+        str | None, typer.Option(help="Print the last decisions of this class in words.", show_default=False)
+    ] = None,
+) -> None:
+    """Run a scenario in virtual time: what would each class get, and lose?"""
+    if compare and policies:
+        raise InvalidInput("--compare and --policies exclude each other", hint="run the command twice")
+    chosen = configured(scenario, policy, seconds)
+    seed = checked_seed(chosen.seed if seed is None else seed)
+    out = Console()
+    if compare or policies:
+        rows = run_all(comparison(chosen, policies, policy, manager, seed))
+        if as_json:
+            typer.echo(json.dumps(list(rows.values()), indent=2))
+        elif policies:
+            out.print(policy_table(f"{chosen.name}, every level-2 policy", rows))
+            if chosen.claims:
+                out.print(claim_table(chosen.claims, rows))
+        else:
+            out.print(compare_table(f"{chosen.name}, {chosen.seconds:g} s, seed {seed}", rows))
+        return
+    run = run_one(Job(chosen.name, chosen, manager, policy or policy_name(chosen), seed))
+    result, promises = results(run, policy or policy_name(chosen)), check_promises(run)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+    else:
+        out.print(result_table(result))
+        out.print(promise_table(promises))
+    if explain is not None:
+        for line in explanations(run, explain):
+            typer.echo(line, err=as_json)
+    if report is not None:
+        typer.echo(f"report: {write_report(run, result, promises, report)}", err=as_json)
+
+
+def configured(source: str, policy: str | None, seconds: float | None) -> Scenario:
+    """The scenario with what the command line changes."""
+    scenario = load_scenario(source)
+    if seconds is not None:
+        if not 0 < seconds <= 86_400:
+            raise InvalidInput(
+                "must be above 0 and at most 86400", "--seconds", seconds, "give seconds of virtual time"
+            )
+        faults = tuple(fault for fault in scenario.faults if fault.at_s < seconds)
+        scenario = scenario.model_copy(update={"seconds": seconds, "faults": faults})
+    if policy is not None:
+        settings = policy_of(policy)
+        classes = tuple(one.model_copy(update={"policy": settings}) for one in scenario.classes)
+        scenario = scenario.model_copy(update={"classes": classes})
+    return scenario
+
+
+def checked_seed(seed: int) -> int:
+    if seed < 0:
+        raise InvalidInput("must not be negative", "--seed", seed, "any whole number from 0 on")
+    return seed
+
+
+def policy_name(scenario: Scenario) -> str:
+    return ",".join(dict.fromkeys(one.policy.kind for one in scenario.classes))
+
+
+def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int) -> list[Job]:
+    if policies:
+        # Level 2 alone: with shedding a policy would be compared on different tuples.
+        chosen = "none" if manager == DEFAULT_MANAGER else manager
+        return [
+            Job(
+                kind,
+                scenario.model_copy(
+                    update={
+                        "classes": tuple(
+                            one.model_copy(update={"policy": policy_of(kind)}) for one in scenario.classes
+                        )
+                    }
+                ),
+                chosen,
+                kind,
+                seed,
+            )
+            for kind in POLICY_KINDS
+        ]
+    return [Job(name, scenario, name, policy or policy_name(scenario), seed) for name in MANAGERS]
+
+
+def run_one(job: Job) -> Simulation:
+    """One run with a progress bar."""
+    with progress(f"{job.label} {job.manager}", job.scenario.seconds) as advance:
+        simulation = Simulation(job.scenario, job.manager, job.seed, on_cycle=lambda run: advance(run.now))
+        return simulation.run()
+
+
+def run_all(jobs: Sequence[Job]) -> Mapping[str, dict[str, Any]]:
+    """Every job, on as many processes as there are processors; in the order given."""
+    done: dict[str, dict[str, Any]] = {}
+    workers = min(len(jobs), cpu_count() or 1)
+    with (
+        progress("comparing", len(jobs)) as advance,
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+    ):
+        pending = {pool.submit(result_of, job): job.label for job in jobs}
+        for future in as_completed(pending):
+            done[pending[future]] = future.result()
+            advance(len(done))
+    return {job.label: done[job.label] for job in jobs}
+
+
+def result_of(job: Job) -> dict[str, Any]:
+    return results(Simulation(job.scenario, job.manager, job.seed).run(), job.policy)
+
+
+def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
+    """The class's last decisions in words."""
+    if name not in run.hosts:
+        raise InvalidInput("no such class", "--explain", name, f"one of {', '.join(run.hosts)}")
+    manager = run.ring.manager_of(name)
+    if manager is None:
+        return ["this manager makes no decisions"]
+    return [one.sentence() for one in list(manager.explanations)[-last:]]

@@ -1,0 +1,205 @@
+"""One self-contained HTML page of a run, with the papers' kinds of plots over time (DILoS Figs 2–8)."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sim.promises import Promise
+from sim.series import ClassSeries
+from sim.simulation import Simulation
+
+# Okabe–Ito: told apart by colour-blind readers, in the order of classes.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
+CLASSES_PLOTTED = 7
+MOVES_SHOWN = 40
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2rem }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
+th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid var(--line) }
+th:first-child, td:first-child { text-align: left }
+figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem }
+figure svg { width: 100%; height: auto } .wide { overflow-x: auto }
+figcaption { color: #444; font-size: .9rem; padding: 0 .6rem .3rem }
+.kept { color: #1a7f37 } .broken { color: #cf222e; font-weight: 600 }
+@media (prefers-color-scheme: dark) { .kept { color: #56d364 } .broken { color: #ff7b72 } }
+code, li { font-size: .92rem }
+"""
+
+
+def write_report(run: Simulation, result: dict[str, Any], promises: Sequence[Promise], folder: Path) -> Path:
+    """Write the page into the folder; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result['scenario']}-{result['manager']}.html"
+    path.write_text(page(run, result, promises), encoding="utf-8")
+    return path
+
+
+def page(run: Simulation, result: dict[str, Any], promises: Sequence[Promise]) -> str:
+    title = f"{result['scenario']} under {result['manager']}"
+    names = ", ".join(f"{c['name']} {c['priority']:g}" for c in result["classes"])
+    parts = [
+        f"<h1>{html.escape(title)}</h1>",
+        f"<p>{html.escape(run.scenario.description)}<br>{result['seconds']:g} s, seed {result['seed']}, "
+        f"policy {html.escape(result['policy'])}, {run.scenario.lanes} lane(s); priorities {html.escape(names)}; "
+        f"utilisation {result['utilisation']:.1%}, scheduling overhead {result['scheduling_overhead_pct']:.1f}%</p>",
+        "<h2>Promises</h2>",
+        promise_list(promises),
+        "<h2>Classes</h2>",
+        class_table(result),
+        "<h2>Over time</h2>",
+        *plots(run),
+    ]
+    if result["lending"]:
+        parts += ["<h2>Who lent to whom</h2>", lending_table(result["lending"])]
+    if run.ring.capacity is not None and run.ring.capacity.moves:
+        parts += ["<h2>Moves of capacity</h2>", move_list(run)]
+    body = "\n".join(parts)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def promise_list(promises: Sequence[Promise]) -> str:
+    lines = (
+        f'<li><span class="{"kept" if one.kept else "broken"}">{"✓ kept" if one.kept else "✗ broken"}</span> '
+        f"{html.escape(one.text)} <small>({html.escape(one.detail)})</small></li>"
+        for one in promises
+    )
+    return f"<ul>{''.join(lines)}</ul>"
+
+
+def class_table(result: dict[str, Any]) -> str:
+    columns: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+        ("class", lambda c: html.escape(c["name"])),
+        ("target ms", lambda c: f"{c['delay_target_ms']:g}"),
+        ("mean ms", lambda c: f"{c['response_ms']['mean']:.2f}"),
+        ("p95 ms", lambda c: f"{c['response_ms']['p95']:.1f}"),
+        ("p99 ms", lambda c: f"{c['response_ms']['p99']:.1f}"),
+        ("in target", lambda c: f"{c['target_met_pct']:.1f}%"),
+        ("offered", lambda c: f"{c['offered']:,}"),
+        ("shed", lambda c: f"{c['shed']:,}"),
+        ("loss", lambda c: f"{c['loss_pct']:.2f}%"),
+        ("queued", lambda c: f"{c['queued']:,}"),
+        ("share", lambda c: f"{c['share']['original']:.2f} → {c['share']['mean']:.2f}"),
+        ("headroom", lambda c: "–" if c["headroom_last"] is None else f"{c['headroom_last']:.3f}"),
+    ]
+    head = "".join(f"<th>{name}</th>" for name, _ in columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{show(one)}</td>" for _, show in columns) + "</tr>"
+        for one in result["classes"]
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def lending_table(lending: dict[str, dict[str, float]]) -> str:
+    rows = "".join(
+        f"<tr><td>{html.escape(lender)}</td><td>{html.escape(borrower)}</td><td>{seconds:.2f}</td></tr>"
+        for lender, borrowers in lending.items()
+        for borrower, seconds in borrowers.items()
+    )
+    return f"<table><tr><th>lender</th><th>borrower</th><th>processor-seconds</th></tr>{rows}</table>"
+
+
+def move_list(run: Simulation) -> str:
+    assert run.ring.capacity is not None
+    moved = [move for move in run.ring.capacity.moves if move.before != move.after]
+    lines = "".join(
+        f"<li>{move.at:.2f} s, {html.escape(move.sentence())}</li>" for move in moved[:MOVES_SHOWN]
+    )
+    more = f"<p>and {len(moved) - MOVES_SHOWN} more</p>" if len(moved) > MOVES_SHOWN else ""
+    return f"<ul>{lines}</ul>{more}"
+
+
+# --- plots ----------------------------------------------------------------------------------------------
+
+Draw = Callable[[Axes, str, ClassSeries, str], None]
+
+
+def plots(run: Simulation) -> list[str]:
+    """The figures, each with what it shows in words."""
+    return [
+        figure(run, "response time, ms (log)", draw_response(run), log=True)
+        + "mean of each load cycle; dashed: the class's delay target</figcaption></figure>",
+        figure(run, "headroom and load, processors", draw_headroom)
+        + "solid: capacity the class believes it has; dotted: load offered to it</figcaption></figure>",
+        figure(run, "share of the lanes", draw_share)
+        + "lending shows as shares that leave their start</figcaption></figure>",
+        figure(run, "drop rate", draw_drop) + "part of the input that is shed</figcaption></figure>",
+        figure(run, "queued tuples", draw_queue)
+        + "everything waiting inside the class</figcaption></figure>",
+    ]
+
+
+def figure(run: Simulation, label: str, draw: Draw, log: bool = False) -> str:
+    drawing = Figure(figsize=(9.6, 2.7), layout="constrained")
+    axes = drawing.subplots()
+    for colour, (name, series) in zip(
+        COLOURS, list(run.series.classes.items())[:CLASSES_PLOTTED], strict=False
+    ):
+        draw(axes, name, series, colour)
+    if log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xlim(0, run.now)
+    axes.set_xlabel("time, s")
+    axes.set_ylabel(label)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return f"<figure>{svg(drawing, label)}<figcaption>"
+
+
+def draw_response(run: Simulation) -> Draw:
+    def draw(axes: Axes, name: str, series: ClassSeries, colour: str) -> None:
+        points = [(at, ms) for at, ms in zip(series.at_s, series.response_ms, strict=True) if ms]
+        axes.plot([at for at, _ in points], [ms for _, ms in points], color=colour, lw=0.9, label=name)
+        axes.axhline(run.hosts[name].settings.delay_target_ms, color=colour, lw=1, ls="--", alpha=0.8)
+
+    return draw
+
+
+def draw_headroom(axes: Axes, name: str, series: ClassSeries, colour: str) -> None:
+    known = [
+        (at, h, load)
+        for at, h, load in zip(series.at_s, series.headroom, series.load, strict=True)
+        if h and load is not None
+    ]
+    if known:
+        at_s, headroom, load = zip(*known, strict=True)
+        axes.plot(at_s, headroom, color=colour, lw=1.4, label=name)
+        axes.plot(at_s, load, color=colour, lw=0.8, ls=":")
+
+
+def draw_share(axes: Axes, name: str, series: ClassSeries, colour: str) -> None:
+    axes.plot(series.at_s, series.share, color=colour, lw=1.4, label=name, drawstyle="steps-post")
+
+
+def draw_drop(axes: Axes, name: str, series: ClassSeries, colour: str) -> None:
+    axes.plot(series.at_s, series.drop, color=colour, lw=1, label=name, drawstyle="steps-post")
+
+
+def draw_queue(axes: Axes, name: str, series: ClassSeries, colour: str) -> None:
+    axes.plot(series.at_s, series.queued, color=colour, lw=0.9, label=name)
+
+
+def svg(drawing: Figure, label: str) -> str:
+    # A fixed salt and no date: the same run gives the same page.
+    with matplotlib.rc_context({"svg.hashsalt": label, "svg.fonttype": "none", "font.family": "sans-serif"}):
+        text = io.StringIO()
+        drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return text.getvalue()[text.getvalue().index("<svg") :]

@@ -1,0 +1,333 @@
+"""What every level-2 policy promises, and each one's formula evaluated anew for all ready operators at every pick.
+
+The formulas are computed here from costs and selectivities by following the tuples downstream, not with the
+segments the policies themselves use.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.policies import POLICY_KINDS, policy_of
+from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.policies import NONE, Policy, build_policy
+
+WAITING_KINDS = ("lsf", "brt", "bsd")
+EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
+
+
+# -- networks and scripts to draw ------------------------------------------------------------------------
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Up to seven operators; each feeds at most two later ones, and two that come in a row may be a join."""
+    size = draw(st.integers(1, 7))
+    downstream = [
+        tuple(sorted(draw(st.sets(st.integers(number + 1, size - 1), max_size=2))))
+        if number + 1 < size
+        else ()
+        for number in range(size)
+    ]
+    fed = {below for edges in downstream for below in edges}
+    partners: dict[int, int] = {}
+    for number in range(size - 1):
+        if number not in partners and draw(st.integers(0, 4)) == 0:
+            partners |= {number: number + 1, number + 1: number}
+    return Network(
+        tuple(
+            Operator(
+                f"operator{number}",
+                downstream[number],
+                source=number not in fed,
+                size_out=draw(st.sampled_from([1.0, 0.5, 2.0])),
+                partner=partners.get(number),
+            )
+            for number in range(size)
+        )
+    )
+
+
+costs = st.one_of(st.sampled_from([0.5, 1.0, 2.0]), st.floats(0.001, 100))
+selectivities = st.one_of(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(0.001, 3))
+
+
+@st.composite
+def estimates(draw: st.DrawFn, network: Network) -> NetworkEstimates:
+    return NetworkEstimates(
+        network, tuple(Estimate(draw(costs), draw(selectivities)) for _ in network.operators)
+    )
+
+
+@dataclass(frozen=True)
+class Ready:
+    operator: int
+    age: float
+    """How long before now the head arrived."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    operator: int
+
+
+@dataclass(frozen=True)
+class Pick:
+    then_idle: bool
+
+
+@dataclass(frozen=True)
+class Rank:
+    believed: NetworkEstimates
+
+
+Step = Ready | Idle | Pick | Rank
+
+
+@dataclass(frozen=True)
+class Script:
+    """Calls to a policy, one a second."""
+
+    start: NetworkEstimates
+    steps: tuple[Step, ...]
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> Script:
+    network = draw(networks())
+    operator = st.integers(0, len(network.operators) - 1)
+    ready = st.builds(Ready, operator, st.one_of(st.integers(0, 3).map(float), st.floats(0, 100)))
+    pick = st.builds(Pick, st.booleans())
+    step = st.one_of(ready, ready, pick, pick, st.builds(Idle, operator), st.builds(Rank, estimates(network)))
+    return Script(draw(estimates(network)), tuple(draw(st.lists(step, max_size=40))))
+
+
+@dataclass
+class Picked:
+    """One answer of a policy, with all it could know."""
+
+    operator: int
+    now: float
+    heads: dict[int, float]
+    """Of the ready operators, when their oldest tuple arrived."""
+    believed: NetworkEstimates
+
+
+def answers(policy: Policy, script: Script, clock: Callable[[float], float] = float) -> Iterator[Picked]:
+    """Runs the script; what was picked, each time. The policy is told the time by `clock`."""
+    heads: dict[int, float] = {}
+    believed = script.start
+    for second, step in enumerate(script.steps):
+        match step:
+            case Ready(operator, age):
+                heads[operator] = second - age
+                policy.ready(operator, heads[operator])
+            case Idle(operator):
+                heads.pop(operator, None)
+                policy.idle(operator)
+            case Rank(believed):
+                policy.rank(believed)
+            case Pick(then_idle):
+                picked = policy.pick(clock(second))
+                yield Picked(picked, second, dict(heads), believed)
+                if then_idle and picked != NONE:
+                    del heads[picked]
+                    policy.idle(picked)
+
+
+# -- the formulas ------------------------------------------------------------------------------------------
+
+
+def answers_and_cost(believed: NetworkEstimates, start: int) -> tuple[dict[int, float], float]:
+    """One tuple entering at `start`, followed downstream: answers by root, and the processor time it takes."""
+    arriving = {start: 1.0}
+    answers: dict[int, float] = {}
+    cost = 0.0
+    for number, (operator, own) in enumerate(
+        zip(believed.network.operators, believed.estimates, strict=True)
+    ):
+        tuples = arriving.get(number, 0.0)
+        cost += tuples * own.cost_s
+        for below in operator.downstream:
+            arriving[below] = arriving.get(below, 0.0) + tuples * own.selectivity
+        if not operator.downstream and number in arriving:
+            answers[number] = tuples * own.selectivity
+    return answers, cost
+
+
+def ideal(believed: NetworkEstimates, root: int) -> float:
+    """T: the cost of all operators that have to run for an answer, both sides of joins included."""
+    operators, needed = believed.network.operators, {root}
+    while True:
+        more = {
+            number
+            for number, operator in enumerate(operators)
+            if needed & set(operator.downstream) or any(operators[one].partner == number for one in needed)
+        }
+        if more <= needed:
+            return math.fsum(believed.estimates[number].cost_s for number in needed)
+        needed |= more
+
+
+def highest_rate(believed: NetworkEstimates, x: int) -> float:
+    answers, cost = answers_and_cost(believed, x)
+    return sum(answers.values()) / cost
+
+
+def highest_normalized_rate(believed: NetworkEstimates, x: int) -> float:
+    answers, cost = answers_and_cost(believed, x)
+    return sum(s / ideal(believed, root) for root, s in answers.items()) / cost
+
+
+def balance_slowdown(believed: NetworkEstimates, x: int) -> float:
+    answers, cost = answers_and_cost(believed, x)
+    return sum(s / ideal(believed, root) ** 2 for root, s in answers.items()) / cost
+
+
+def shortest_ideal(believed: NetworkEstimates, x: int) -> float:
+    return 1 / min(ideal(believed, root) for root in answers_and_cost(believed, x)[0])
+
+
+def paths_through(network: Network, x: int) -> list[list[int]]:
+    """All paths from a source to a root that pass `x`."""
+
+    def down(number: int) -> list[list[int]]:
+        below = network.operators[number].downstream
+        return [[number, *rest] for one in below for rest in down(one)] if below else [[number]]
+
+    return [path for source in network.sources for path in down(source) if x in path]
+
+
+def chain(believed: NetworkEstimates, x: int) -> float:
+    """The steepest slope that the greatest convex function below a progress chart has at `x`, over all paths."""
+    return max(envelope_slope(believed, path, x) for path in paths_through(believed.network, x))
+
+
+def envelope_slope(believed: NetworkEstimates, path: Sequence[int], x: int) -> float:
+    spent, size = [0.0], [1.0]
+    for place, number in enumerate(path):
+        tuples = math.prod(believed.estimates[above].selectivity for above in path[:place])
+        left = tuples * believed.estimates[number].selectivity * believed.network.operators[number].size_out
+        spent.append(spent[-1] + tuples * believed.estimates[number].cost_s)
+        size.append(left if number != path[-1] else 0.0)
+
+    def steepness(start: int, end: int) -> float:
+        took = spent[end] - spent[start]
+        return (size[start] - size[end]) / took if took > 0 else math.inf
+
+    step = path.index(x)
+    starts, ends = range(step + 1), range(step + 1, len(path) + 1)
+    return min(max(steepness(start, end) for end in ends) for start in starts)
+
+
+FORMULAS: dict[str, Callable[[NetworkEstimates, int], float]] = {
+    "srpt": shortest_ideal,
+    "hr": highest_rate,
+    "hnr": highest_normalized_rate,
+    "chain": chain,
+    "lsf": shortest_ideal,
+    "brt": highest_rate,
+    "bsd": balance_slowdown,
+}
+
+
+def wait(picked: Picked, operator: int) -> float:
+    return picked.now - picked.heads[operator] + 1e-9
+
+
+def phi(kind: str, believed: NetworkEstimates, operator: int) -> float:
+    return max(FORMULAS[kind](believed, operator), 1e-200)
+
+
+def close_to_or_above(value: float, best: float) -> bool:
+    return value >= best or math.isclose(value, best, rel_tol=1e-9)
+
+
+# -- what all promise --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
+@given(scripts())
+def test_a_ready_operator_is_picked_whenever_there_is_one(kind: str, clusters: int, script: Script) -> None:
+    policy = build_policy(policy_of(kind, clusters), script.start)
+    for picked in answers(policy, script):
+        assert picked.operator in picked.heads or (picked.operator, picked.heads) == (NONE, {})
+
+
+@pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
+@given(scripts())
+def test_the_same_calls_give_the_same_picks_and_no_static_policy_looks_at_the_time(
+    kind: str, clusters: int, script: Script
+) -> None:
+    def other_clock(now: float) -> float:
+        return now if kind in WAITING_KINDS else 1000.0 - 7 * now
+
+    first = build_policy(policy_of(kind, clusters), script.start)
+    second = build_policy(policy_of(kind, clusters), script.start)
+    assert list(answers(first, script)) == list(answers(second, script, other_clock))
+
+
+# -- what each one promises ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["srpt", "hr", "hnr", "chain"])
+@given(scripts())
+def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -> None:
+    for picked in answers(build_policy(policy_of(kind), script.start), script):
+        values = {one: FORMULAS[kind](picked.believed, one) for one in picked.heads}
+        assert not values or close_to_or_above(values[picked.operator], max(values.values()))
+
+
+@pytest.mark.parametrize("kind", WAITING_KINDS)
+@given(scripts())
+def test_a_waiting_policy_picks_the_highest_product_of_phi_and_wait(kind: str, script: Script) -> None:
+    for picked in answers(build_policy(policy_of(kind), script.start), script):
+        values = {one: phi(kind, picked.believed, one) * wait(picked, one) for one in picked.heads}
+        assert not values or close_to_or_above(values[picked.operator], max(values.values()))
+
+
+@pytest.mark.parametrize("kind", WAITING_KINDS)
+@given(scripts(), st.integers(1, 12))
+def test_a_clustered_policy_is_within_one_cluster_of_the_highest_product(
+    kind: str, script: Script, clusters: int
+) -> None:
+    for picked in answers(build_policy(policy_of(kind, clusters), script.start), script):
+        every = [phi(kind, picked.believed, one) for one in range(len(picked.believed.estimates))]
+        log_ratio = (math.log(max(every)) - math.log(min(every))) / clusters
+        values = {one: math.log(every[one] * wait(picked, one)) for one in picked.heads}
+        assert not values or values[picked.operator] >= max(values.values()) - log_ratio - 1e-9
+
+
+@pytest.mark.parametrize("kind", WAITING_KINDS)
+@given(scripts(), st.integers(1, 12))
+def test_a_clustered_policy_picks_the_oldest_of_a_cluster(kind: str, script: Script, clusters: int) -> None:
+    for picked in answers(build_policy(policy_of(kind, clusters), script.start), script):
+        every = [math.log(phi(kind, picked.believed, one)) for one in range(len(picked.believed.estimates))]
+        width = max(max(every) - min(every), 1e-9) / clusters
+        place = [(one - min(every)) / width for one in every]
+        # Within rounding of a border an operator may stand on either side.
+        clear = [one for one in picked.heads if abs(place[one] - round(place[one])) > 1e-6]
+        mates = [one for one in clear if int(place[one]) == int(place[picked.operator])]
+        assert picked.operator not in clear or picked.heads[picked.operator] == min(
+            picked.heads[one] for one in mates
+        )
+
+
+@given(scripts())
+def test_first_come_first_served_picks_the_oldest_head_and_the_lower_number(script: Script) -> None:
+    for picked in answers(build_policy(policy_of("fcfs"), script.start), script):
+        expected = min(picked.heads, key=lambda one: (picked.heads[one], one), default=NONE)
+        assert picked.operator == expected
+
+
+@given(scripts())
+def test_round_robin_picks_the_next_ready_operator_in_the_cycle(script: Script) -> None:
+    last = NONE
+    for picked in answers(build_policy(policy_of("rr"), script.start), script):
+        # When nothing is ready the cycle starts from the beginning.
+        last = min([one for one in picked.heads if one > last] or picked.heads, default=NONE)
+        assert picked.operator == last

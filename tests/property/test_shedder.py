@@ -1,0 +1,118 @@
+"""The properties named in loadshed/shedder.py, on drawn batches; fairness against an independent oracle."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadshed.shedder import Shedder, Victim, fair_level
+
+victims = st.sampled_from(["random", "oldest", "newest", "fair"])
+even = st.sampled_from(["oldest", "newest"])
+seeds = st.integers(0, 10**6)
+keeps = st.floats(0.05, 1) | st.just(1.0)
+keys = st.text("abcdef", min_size=1, max_size=1)
+batches = st.lists(st.tuples(keeps, st.lists(keys, max_size=60), st.booleans()), max_size=20)
+"""What is to be kept, the keys that arrive, whether a load cycle ends after them."""
+counts = st.lists(st.integers(1, 50) | st.integers(1, 10**6), min_size=1, max_size=30)
+
+Batches = Sequence[tuple[float, list[str], bool]]
+
+
+def admitted(victim: Victim, seed: int, arrivals: Batches) -> list[tuple[list[int], int]]:
+    """For each batch the positions let in and how many of the oldest go for them."""
+    shedder, fates = Shedder(victim, random.Random(seed)), []
+    for keep, arrived, cycle_ends in arrivals:
+        shedder.keep = keep
+        admission = shedder.admit(len(arrived), arrived)
+        fates.append((list(admission.kept), admission.evict_oldest))
+        if cycle_ends:
+            shedder.end_cycle()
+    return fates
+
+
+def level_by_bisection(demands: Sequence[int], keep: float) -> float:
+    """The level below which each demand is granted in full and above which it is cut, if that uses up the budget."""
+    budget, low, high = keep * sum(demands), 0.0, float(max(demands))
+    for _ in range(200):
+        middle = (low + high) / 2
+        if sum(min(demand, middle) for demand in demands) < budget:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@given(victims, seeds, batches)
+def test_every_tuple_is_let_in_or_dropped_once_and_no_more_is_evicted_than_came_in(
+    victim: Victim, seed: int, arrivals: Batches
+) -> None:
+    for (keep, arrived, _), (kept, evicted) in zip(arrivals, admitted(victim, seed, arrivals), strict=True):
+        assert kept == sorted(set(kept) & set(range(len(arrived))))
+        assert 0 <= evicted <= (len(kept) if victim == "oldest" else 0)
+        if keep == 1:
+            assert (len(kept), evicted) == (len(arrived), 0)
+
+
+@given(victims, seeds, batches)
+def test_the_same_seed_and_arrivals_meet_the_same_fate(victim: Victim, seed: int, arrivals: Batches) -> None:
+    assert admitted(victim, seed, arrivals) == admitted(victim, seed, arrivals)
+
+
+@given(even, batches)
+def test_even_drops_follow_what_is_to_be_kept_to_within_one_tuple(victim: Victim, arrivals: Batches) -> None:
+    due = kept = 0.0
+    for (keep, arrived, _), (positions, evicted) in zip(arrivals, admitted(victim, 0, arrivals), strict=True):
+        due += keep * len(arrived)
+        kept += len(positions) - evicted
+        assert -1e-6 <= kept - due < 1 + 1e-6
+
+
+@given(batches)
+def test_oldest_drops_as_many_as_newest(arrivals: Batches) -> None:
+    newest, oldest = admitted("newest", 0, arrivals), admitted("oldest", 0, arrivals)
+    assert [len(kept) for kept, _ in newest] == [len(kept) - evicted for kept, evicted in oldest]
+
+
+@given(st.sampled_from(["random", "fair"]), seeds, st.floats(0.05, 0.99), st.integers(1, 6))
+def test_over_many_tuples_the_kept_part_is_the_one_that_was_set(
+    victim: Victim, seed: int, keep: float, distinct: int
+) -> None:
+    rng = random.Random(seed)
+    cycles = [(keep, rng.choices("abcdef"[:distinct], [1, 2, 4, 8, 16, 32][:distinct], k=300), True)] * 20
+    kept = sum(len(positions) for positions, _ in admitted(victim, seed, cycles))
+    # Six standard deviations of a coin for every tuple: more than once in 500 million draws is a fault.
+    assert kept == pytest.approx(keep * 6000, abs=6 * math.sqrt(6000 * keep * (1 - keep)) + 1)
+
+
+@given(counts, st.floats(0.01, 0.99))
+def test_the_fair_level_is_the_one_that_uses_up_the_budget(demands: list[int], keep: float) -> None:
+    level = fair_level(demands, keep)
+    assert level == pytest.approx(level_by_bisection(demands, keep), rel=1e-9)
+    assert sum(min(demand, level) for demand in demands) == pytest.approx(keep * sum(demands))
+
+
+@given(
+    st.lists(keys, min_size=1, max_size=200), st.floats(0.05, 0.95), seeds, st.randoms(use_true_random=False)
+)
+def test_fair_drops_nothing_of_a_key_that_stays_under_the_level(
+    arrived: list[str], keep: float, seed: int, shuffle: random.Random
+) -> None:
+    again = shuffle.sample(arrived, len(arrived))
+    kept = admitted("fair", seed, [(keep, arrived, True), (keep, again, True)])[1][0]
+    demand, granted = Counter(again), Counter(again[position] for position in kept)
+    level = level_by_bisection(list(demand.values()), keep)
+    assert all(granted[key] == count for key, count in demand.items() if count < level - 1e-6)
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.floats(0.05, 0.95), seeds)
+def test_fair_grants_a_new_key_the_level_of_the_last_cycle(
+    known: int, new: int, keep: float, seed: int
+) -> None:
+    kept = admitted("fair", seed, [(keep, ["a"] * known, True), (keep, ["b"] * new, False)])[1][0]
+    level = keep * known
+    assert math.floor(min(new, level)) <= len(kept) <= math.ceil(min(new, level))

@@ -1,0 +1,250 @@
+"""The numbered properties of `scheduler.wrr`, and its fast-forward over debts against a walk round by round.
+
+All times are multiples of 1/64 and all shares of 1/16, so that sums are exact and no tolerance is needed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from scheduler.wrr import ClassReady, Grant, RoundRobin, SharesSet, SliceEnded, TurnEvent
+
+NAMES = ("a", "b", "c", "d")
+
+weights = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 16), min_size=1)
+processor_times = st.one_of(st.integers(0, 64), st.integers(0, 4000)).map(lambda ticks: ticks / 64)
+
+
+def shares_of(drawn: Mapping[str, int]) -> dict[str, float]:
+    return {name: weight / 16 for name, weight in drawn.items()}
+
+
+@dataclass
+class Node:
+    """Lanes and classes around a round robin; checks each grant, and after each event that no lane idles in vain."""
+
+    turns: RoundRobin
+    waiting: set[str] = field(default_factory=set)
+    running: dict[str, Grant] = field(default_factory=dict)
+
+    def tell(self, event: TurnEvent, now: float = 0.0) -> tuple[Grant, ...]:
+        match event:
+            case ClassReady(name) if name in self.turns.shares and name not in self.running:
+                self.waiting.add(name)
+            case SliceEnded(name, backlog=backlog):
+                del self.running[name]
+                if backlog and name in self.turns.shares:
+                    self.waiting.add(name)
+            case SharesSet(shares):
+                self.turns.shares = shares
+                self.waiting &= set(shares)
+        granted = self.turns.handle(event, now)
+        for grant in granted:
+            assert grant.name in self.waiting, f"{grant} to a class that does not wait"
+            assert grant.lane not in {one.lane for one in self.running.values()}, f"{grant}: lane is taken"
+            assert 0 <= grant.lane < self.turns.lanes
+            self.waiting.remove(grant.name)
+            self.running[grant.name] = grant
+        assert not self.waiting or len(self.running) == self.turns.lanes, "a lane is free while a class waits"
+        return granted
+
+
+def draw_event(draw: st.DrawFn, node: Node, names: tuple[str, ...], shares_move: bool) -> TurnEvent:
+    kinds = ["ready"] + ["ended"] * 3 * bool(node.running) + ["shares"] * shares_move
+    kind = draw(st.sampled_from(kinds))
+    if kind == "ready":
+        return ClassReady(draw(st.sampled_from(names)))
+    if kind == "shares":
+        return SharesSet(shares_of(draw(weights)))
+    name = draw(st.sampled_from(sorted(node.running)))
+    return SliceEnded(name, node.running[name].lane, draw(processor_times), draw(st.booleans()))
+
+
+class RoundByRound:
+    """What the round robin must grant, from a walk that visits every class in every round, one round at a time."""
+
+    def __init__(self, shares: Mapping[str, float], lanes: int) -> None:
+        self.lanes, self.free, self.round = lanes, set(range(lanes)), 0
+        self.order: list[str] = []
+        self.place = -1  # how far the round has come
+        self.quota: dict[str, float] = {}
+        self.credit: dict[str, float] = {}
+        self.waiting: set[str] = set()
+        self.passed: dict[str, int] = {}  # running classes → rounds begun during the slice
+        self.due: set[str] = set()  # classes that still have their turn in this round
+        self.unpaid: set[str] = set()  # classes that have not had the quota of this round
+        self.set_shares(shares)
+
+    def handle(self, event: TurnEvent) -> tuple[Grant, ...]:
+        match event:
+            case ClassReady(name) if name in self.order and name not in self.waiting | set(self.passed):
+                self.waiting.add(name)
+                if self.order.index(name) <= self.place:
+                    self.due.discard(name)
+            case SliceEnded(name, lane, used_s, backlog):
+                self.free.add(lane)
+                self.end(name, used_s, backlog)
+            case SharesSet(shares):
+                self.set_shares(shares)
+        return tuple(self.grants())
+
+    def end(self, name: str, used_s: float, backlog: bool) -> None:
+        passed = self.passed.pop(name)
+        self.credit[name] -= used_s
+        if not backlog:
+            self.credit[name] = min(self.credit[name], 0.0)
+        if name in self.order:
+            for _ in range(passed - 1):
+                self.pay(name)
+            if backlog:
+                self.waiting.add(name)
+        else:
+            self.due.discard(name)
+            self.unpaid.discard(name)
+
+    def pay(self, name: str) -> None:
+        self.credit[name] = min(self.credit[name], 0.0) + self.quota[name]
+
+    def grants(self) -> list[Grant]:
+        granted: list[Grant] = []
+        while self.free and self.waiting:
+            candidates = [name for name in self.order if name in self.waiting & self.due]
+            if not candidates:
+                self.begin_round()
+                continue
+            name = candidates[0]
+            self.due.remove(name)
+            self.unpaid.remove(name)
+            self.pay(name)
+            self.place = max(self.place, self.order.index(name))
+            if self.credit[name] > 0:
+                self.waiting.remove(name)
+                self.passed[name] = 0
+                lane = min(self.free)
+                self.free.remove(lane)
+                granted.append(Grant(name, lane, self.credit[name]))
+        return granted
+
+    def begin_round(self) -> None:
+        self.round += 1
+        self.place = -1
+        for name in self.unpaid - set(self.passed):
+            self.pay(name)
+        self.passed = {name: rounds + 1 for name, rounds in self.passed.items()}
+        self.due, self.unpaid = set(self.order) | set(self.passed), set(self.order) | set(self.passed)
+
+    def set_shares(self, shares: Mapping[str, float]) -> None:
+        known = set(self.order) | set(self.passed)
+        at = self.order[self.place] if self.place >= 0 else None
+        self.order = list(shares)
+        self.place = self.order.index(at) if at in self.order else -1
+        self.quota |= {name: share * self.lanes for name, share in shares.items()}
+        self.waiting &= set(shares)
+        # A class that left during its slice is remembered until the slice ends.
+        self.due &= set(shares) | set(self.passed)
+        self.unpaid &= set(shares) | set(self.passed)
+        for name in shares:
+            if name not in known:
+                self.credit[name] = 0.0
+
+
+events = st.composite(draw_event)
+
+
+@given(st.data(), weights, st.integers(1, 4))
+def test_grants_are_those_of_a_walk_round_by_round(
+    data: st.DataObject, drawn: dict[str, int], lanes: int
+) -> None:
+    node = Node(RoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes))
+    oracle = RoundByRound(shares_of(drawn), lanes)
+    for _ in range(data.draw(st.integers(1, 40))):
+        event = data.draw(events(node, NAMES, shares_move=True))
+        assert node.tell(event) == oracle.handle(event)
+        assert node.turns.rounds == oracle.round
+
+
+@given(st.data(), weights, st.integers(1, 4))
+def test_nobody_runs_ahead_of_its_rounds_and_unused_quota_is_not_saved(
+    data: st.DataObject, drawn: dict[str, int], lanes: int
+) -> None:
+    node = Node(RoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes))
+    used = dict.fromkeys(drawn, 0.0)
+    for _ in range(data.draw(st.integers(1, 40))):
+        event = data.draw(events(node, tuple(drawn), shares_move=False))
+        if isinstance(event, SliceEnded):
+            used[event.name] += event.used_s
+        for grant in node.tell(event):
+            quota_s = drawn[grant.name] / 16 * lanes
+            assert 0 < grant.quota_s <= quota_s
+            # Whatever it overran, it has given back before it runs again.
+            assert used[grant.name] + grant.quota_s <= node.turns.rounds * quota_s
+
+
+@st.composite
+def backlogs(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, float]]:
+    """Weights of classes in sixteenths of a lane, and the length of their trains."""
+    drawn = draw(weights)
+    return drawn, {name: draw(st.integers(1, 200)) / 64 for name in drawn}
+
+
+def slice_of(grant: Grant, train_s: float) -> float:
+    """What a backlogged class uses of a grant: whole trains until the quota is used up."""
+    return train_s * -(-grant.quota_s // train_s)
+
+
+@given(backlogs())
+def test_backlogged_classes_have_their_rounds_plus_less_than_one_train(
+    backlog: tuple[dict[str, int], dict[str, float]],
+) -> None:
+    drawn, train_s = backlog
+    node = Node(RoundRobin(shares_of(drawn), round_s=1.0))
+    used = dict.fromkeys(drawn, 0.0)
+    granted = [grant for name in drawn for grant in node.tell(ClassReady(name))]
+    for _ in range(100):
+        begun, grant = node.turns.rounds, granted.pop()
+        used_s = slice_of(grant, train_s[grant.name])
+        used[grant.name] += used_s
+        granted.extend(node.tell(SliceEnded(grant.name, 0, used_s, backlog=True)))
+        if node.turns.rounds > begun:
+            ahead = {name: used[name] - (node.turns.rounds - 1) * drawn[name] / 16 for name in drawn}
+            assert all(0 <= ahead[name] < train_s[name] for name in drawn), ahead
+
+
+def used_by_backlogged(
+    shares: Mapping[str, float], lanes: int, train_s: float, until: float
+) -> dict[str, float]:
+    """Processor time each class has had by `until` when all have input all the time."""
+    node = Node(RoundRobin(shares, round_s=1.0, lanes=lanes))
+    used, ends, started = dict.fromkeys(shares, 0.0), list[tuple[float, int, Grant, float]](), count()
+    granted, now = [grant for name in shares for grant in node.tell(ClassReady(name))], 0.0
+    while now < until:
+        for grant in granted:
+            used_s = slice_of(grant, train_s)
+            heappush(ends, (now + used_s, next(started), grant, used_s))
+        now, _, grant, used_s = heappop(ends)
+        used[grant.name] += used_s
+        granted = list(node.tell(SliceEnded(grant.name, grant.lane, used_s, backlog=True), now))
+    return used
+
+
+@st.composite
+def lanes_and_shares(draw: st.DrawFn) -> tuple[int, dict[str, float]]:
+    """Two to four lanes; shares that sum to 1, none above four fifths of a lane."""
+    lanes = draw(st.integers(2, 4))
+    parts = draw(st.lists(st.integers(1, 16), min_size=lanes + 1, max_size=8))
+    assume(max(parts) * lanes <= 0.8 * sum(parts))
+    return lanes, {f"class{number}": part / sum(parts) for number, part in enumerate(parts)}
+
+
+@given(lanes_and_shares(), st.integers(1, 8))
+def test_on_several_lanes_backlogged_classes_keep_within_a_round_of_their_shares(
+    drawn: tuple[int, dict[str, float]], train: int
+) -> None:
+    lanes, shares = drawn
+    used = used_by_backlogged(shares, lanes, train / 64, until=50.0)
+    fair = {name: share * sum(used.values()) for name, share in shares.items()}
+    assert all(abs(used[name] - fair[name]) <= 1.0 for name in shares), (used, fair)

@@ -1,0 +1,136 @@
+"""ALoMa's decision, cell by cell, step by step (ALGORITHMS §4.1)."""
+
+import math
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from loadshed.aloma import LEAST_HEADROOM, Branch, Control, Limits, bounded, decide, queue_limit, stepped
+from loadshed.monitors import Verdict
+
+NORMAL = Verdict()
+ACCUMULATING = Verdict(accumulating=True)
+FALLING = Verdict(accumulating=True, falling=True)
+LATE = Verdict(over_target=True)
+CRITICAL = Verdict(over_target=True, critical=True)
+CRITICAL_AND_RISING = Verdict(over_target=True, critical=True, rising=True)
+LATE_AND_RISING = Verdict(over_target=True, rising=True)
+
+LIMITS = Limits(max_drop=0.95, headroom_max=4.0)
+ABOVE, BELOW = 1.25, 0.8
+UP, DOWN = stepped(1.0, ABOVE), stepped(1.0, BELOW)
+
+
+@pytest.mark.parametrize(
+    ("load", "keep", "verdict", "branch", "headroom_after", "keep_after"),
+    [
+        # load above headroom
+        (ABOVE, 1.0, LATE, Branch.DROP_MORE, 1.0, 0.8),
+        (ABOVE, 0.5, LATE, Branch.DROP_MORE, 1.0, 0.4),
+        (1.005, 1.0, LATE, Branch.DROP_MORE, 1.0, 0.99),
+        (ABOVE, 1.0, CRITICAL_AND_RISING, Branch.DROP_MORE, 1.0, 0.8),
+        (ABOVE, 0.5, ACCUMULATING, Branch.WAIT, 1.0, 0.5),
+        (ABOVE, 0.5, FALLING, Branch.RAISE_AND_EASE, UP, 0.505),
+        (ABOVE, 1.0, FALLING, Branch.WAIT, 1.0, 1.0),
+        (ABOVE, 1.0, NORMAL, Branch.RAISE, UP, 1.0),
+        (ABOVE, 0.5, NORMAL, Branch.RAISE, UP, 0.5),
+        # load within headroom
+        (BELOW, 0.5, CRITICAL_AND_RISING, Branch.LOWER_AND_DROP, DOWN, 0.495),
+        (BELOW, 0.5, CRITICAL, Branch.WAIT, 1.0, 0.5),
+        (BELOW, 0.5, LATE_AND_RISING, Branch.WAIT, 1.0, 0.5),
+        (BELOW, 0.5, ACCUMULATING, Branch.EASE, 1.0, 0.625),
+        (BELOW, 0.5, NORMAL, Branch.EASE, 1.0, 0.625),
+        (BELOW, 0.9, NORMAL, Branch.EASE, 1.0, 1.0),
+        (1.0, 0.5, NORMAL, Branch.EASE, 1.0, 0.505),
+        (0.0, 0.05, NORMAL, Branch.EASE, 1.0, 1.0),
+        (BELOW, 1.0, ACCUMULATING, Branch.WAIT, 1.0, 1.0),
+        (BELOW, 1.0, NORMAL, Branch.WAIT, 1.0, 1.0),
+    ],
+)
+def test_each_cell_of_the_table(
+    load: float, keep: float, verdict: Verdict, branch: Branch, headroom_after: float, keep_after: float
+) -> None:
+    after = decide(Control(1.0, keep), load, verdict, LIMITS)
+    assert replace(after, keep=round(after.keep, 12)) == Control(headroom_after, keep_after, branch, streak=1)
+
+
+@pytest.mark.parametrize(
+    ("gap", "closed"), [(0.001, 1.0), (0.01, 1.0), (0.1, 0.346), (1.0, 0.067), (10.0, 0.01)]
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_headroom_closes_a_small_gap_at_once_and_a_large_one_by_little(
+    sign: int, gap: float, closed: float
+) -> None:
+    load = 2.0 + sign * 2.0 * gap
+    assert (stepped(2.0, load) - 2.0) / (load - 2.0) == pytest.approx(closed, abs=5e-4)
+
+
+@pytest.mark.parametrize(("load", "after"), [(1.0, 1.0), (0.2, 0.2), (1.9, 1.9), (2.2, 2.069), (4.0, 2.133)])
+def test_a_signed_step_lowers_in_one_jump_and_raises_as_the_other(load: float, after: float) -> None:
+    assert stepped(2.0, load, "signed") == pytest.approx(after, abs=5e-4)
+    signed = decide(Control(2.0, 0.5), load, CRITICAL_AND_RISING, Limits(0.95, 4.0, "signed"))
+    assert signed.headroom == pytest.approx(after if load < 2.0 else 2.0, abs=5e-4)
+
+
+@pytest.mark.parametrize("step", ["size", "signed"])
+def test_a_step_towards_an_absurd_load_stays_finite(step: Literal["size", "signed"]) -> None:
+    assert 1.0 < stepped(1.0, 1e308, step) < 2.0
+
+
+def test_a_little_grows_with_the_cycles_in_a_row_and_starts_anew_after_another_branch() -> None:
+    control, parts = Control(1.0), []
+    for load in [0.5] * 9 + [2.0] + [0.5]:
+        before, control = control, decide(control, load, CRITICAL_AND_RISING, LIMITS)
+        parts.append(round(100 * (1 - control.keep / before.keep)))
+    assert parts[:9] == [1 + round(math.log2(n)) for n in range(1, 10)] == [1, 2, 3, 3, 3, 4, 4, 4, 4]
+    assert parts[10] == 1
+    assert control.streak == 1
+
+
+def test_easing_grows_with_the_cycles_in_a_row_as_dropping_does() -> None:
+    control, parts = Control(0.1, 0.2), []
+    for _ in range(4):
+        before, control = control, decide(control, 10.0, FALLING, LIMITS)
+        parts.append(round(100 * (control.keep / before.keep - 1)))
+    assert parts == [1, 2, 3, 3]
+
+
+def test_no_more_is_dropped_than_allowed() -> None:
+    assert decide(Control(1.0), 100.0, LATE, Limits(0.3, 4.0)).keep == 0.7
+    assert decide(Control(1.0), 100.0, LATE, Limits(0.0, 4.0)).keep == 1.0
+
+
+def test_headroom_stays_between_its_least_and_its_most() -> None:
+    assert decide(Control(3.9), 1e6, NORMAL, LIMITS).headroom == 4.0
+    assert decide(Control(LEAST_HEADROOM), 0.0, CRITICAL_AND_RISING, LIMITS).headroom == LEAST_HEADROOM
+    assert [bounded(headroom, 2.0) for headroom in (-1.0, 0.0, 1.0, 3.0)] == [
+        LEAST_HEADROOM,
+        LEAST_HEADROOM,
+        1.0,
+        2.0,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headroom", "offered_load", "queued_work_s", "kept"),
+    [
+        # 0.5·(0.15 + 0.21) = 0.18 s of work may be there at the end of the next cycle
+        (0.5, 2.0, 0.0, 0.6),
+        (0.5, 2.0, 0.06, 0.4),
+        (0.5, 2.0, 0.18, 0.0),
+        (0.5, 2.0, 9.0, 0.0),
+        (0.5, 1.0, 0.0, 1.0),
+        (0.5, 0.0, 9.0, 1.0),
+    ],
+)
+def test_no_more_is_let_in_than_can_be_worked_off_in_time(
+    headroom: float, offered_load: float, queued_work_s: float, kept: float
+) -> None:
+    limit = queue_limit(headroom, offered_load, queued_work_s, cycle_s=0.15, allowance_s=0.7 * 0.3)
+    assert limit == pytest.approx(kept)
+
+
+@pytest.mark.parametrize("cycle_s", [0.0, -3.0])
+def test_a_clock_that_stands_still_or_runs_back_limits_nothing(cycle_s: float) -> None:
+    assert queue_limit(0.5, 2.0, 9.0, cycle_s, allowance_s=0.2) == 1.0

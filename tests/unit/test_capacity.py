@@ -1,0 +1,213 @@
+"""The coordinator's core: what it tells lanes and load managers, and its account of who lent to whom."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from scheduler.capacity import (
+    CapacityCommand,
+    CapacityCore,
+    HeadroomScaled,
+    ReclaimRequested,
+    RedistributionDue,
+    SharesChanged,
+    UsageReported,
+)
+from scheduler.redistribution import ClassAccount
+
+ORIGINALS = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
+PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
+# At original shares these usages move 0.265 from gold and 0.135 from silver to bronze.
+BRONZE_IN_NEED = {"gold": 0.1, "silver": 0.5, "bronze": 5.0}
+AFTER_BRONZE_IN_NEED = {"gold": 0.335, "silver": 0.165, "bronze": 0.5}
+
+
+def core(
+    shares: Mapping[str, float] = ORIGINALS, lanes: int = 1, scale_headroom: bool = True
+) -> CapacityCore:
+    accounts = [
+        ClassAccount(name, PRIORITIES[name], ORIGINALS[name], share, usage=None)
+        for name, share in shares.items()
+    ]
+    return CapacityCore(accounts, lanes, scale_headroom)
+
+
+def report(capacity: CapacityCore, usages: Mapping[str, float], at: float = 0.0) -> None:
+    """Reports of a load cycle in which each class's headroom is its share of the lanes."""
+    for name, usage in usages.items():
+        load = usage * capacity.shares[name] * capacity.lanes
+        assert capacity.handle(UsageReported(name, usage, load), at) == ()
+
+
+def redistribute(
+    capacity: CapacityCore, usages: Mapping[str, float], at: float = 0.0
+) -> tuple[CapacityCommand, ...]:
+    report(capacity, usages, at)
+    return capacity.handle(RedistributionDue(), at)
+
+
+def factors(commands: Sequence[CapacityCommand]) -> dict[str, tuple[float, float]]:
+    return {one.name: (one.factor, one.share) for one in commands if isinstance(one, HeadroomScaled)}
+
+
+def test_a_redistribution_tells_the_lanes_all_shares() -> None:
+    lanes_hear = redistribute(core(), BRONZE_IN_NEED)[0]
+    assert isinstance(lanes_hear, SharesChanged)
+    assert lanes_hear.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
+    assert list(lanes_hear.shares) == ["gold", "silver", "bronze"]
+
+
+def test_headrooms_are_scaled_as_shares_move() -> None:
+    scaled = factors(redistribute(core(), BRONZE_IN_NEED))
+    assert scaled == {
+        "gold": pytest.approx((0.335 / 0.6, 0.335)),
+        "silver": pytest.approx((0.165 / 0.3, 0.165)),
+        "bronze": pytest.approx((0.5 / 0.1, 0.5)),
+    }
+
+
+def test_only_classes_whose_share_moved_are_told() -> None:
+    capacity = core({"gold": 0.6, "silver": 0.2, "bronze": 0.2})
+    assert factors(capacity.handle(ReclaimRequested("silver"), 0.0)) == {
+        "silver": pytest.approx((1.5, 0.3)),
+        "bronze": pytest.approx((0.5, 0.1)),
+    }
+
+
+def test_without_scaling_load_managers_hear_of_the_share_only() -> None:
+    scaled = factors(redistribute(core(scale_headroom=False), BRONZE_IN_NEED))
+    assert scaled == {name: pytest.approx((1.0, share)) for name, share in AFTER_BRONZE_IN_NEED.items()}
+
+
+def test_nothing_is_told_when_nothing_moves() -> None:
+    capacity = core()
+    assert redistribute(capacity, dict.fromkeys(ORIGINALS, 2.0)) == ()
+    assert capacity.shares == ORIGINALS
+
+
+def test_usage_is_the_mean_of_the_reports_since_the_last_redistribution() -> None:
+    capacity = core()
+    redistribute(capacity, dict.fromkeys(ORIGINALS, 9.0))
+    for around in (-0.1, 0.0, 0.1):
+        report(capacity, {name: usage + around for name, usage in BRONZE_IN_NEED.items()})
+    capacity.handle(RedistributionDue(), 0.0)
+    assert capacity.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
+
+
+def test_a_load_above_the_share_of_the_lanes_is_not_lent_from() -> None:
+    # Gold uses half its headroom, but on two lanes 1.3 processors are more than its share of 0.6·2.
+    capacity = core(lanes=2)
+    capacity.handle(UsageReported("gold", 0.5, 1.3), 0.0)
+    assert redistribute(capacity, {"silver": 2.0, "bronze": 1.0}) == ()
+
+
+def test_a_class_without_reports_keeps_its_share() -> None:
+    capacity = core()
+    redistribute(capacity, {"silver": 0.5, "bronze": 5.0})
+    assert capacity.shares == pytest.approx({"gold": 0.6, "silver": 0.165, "bronze": 0.235})
+
+
+def test_without_any_report_nothing_moves() -> None:
+    capacity = core(AFTER_BRONZE_IN_NEED)
+    assert capacity.handle(RedistributionDue(), 0.0) == ()
+
+
+def test_what_was_reported_before_a_move_does_not_count_after_it() -> None:
+    capacity = core(AFTER_BRONZE_IN_NEED)
+    report(capacity, BRONZE_IN_NEED)
+    assert capacity.handle(ReclaimRequested("gold"), 0.0) != ()
+    assert capacity.handle(RedistributionDue(), 0.0) == ()
+
+
+def test_a_reclaim_that_moves_nothing_forgets_no_report() -> None:
+    capacity = core()
+    report(capacity, BRONZE_IN_NEED)
+    assert capacity.handle(ReclaimRequested("gold"), 0.0) == ()
+    capacity.handle(RedistributionDue(), 0.0)
+    assert capacity.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
+
+
+def test_a_lender_gets_its_share_back_at_once() -> None:
+    capacity = core()
+    redistribute(capacity, BRONZE_IN_NEED)
+    commands = capacity.handle(ReclaimRequested("gold"), 0.0)
+    assert capacity.shares == pytest.approx({"gold": 0.6, "silver": 0.165, "bronze": 0.235})
+    assert factors(commands) == {
+        "gold": pytest.approx((0.6 / 0.335, 0.6)),
+        "bronze": pytest.approx((0.235 / 0.5, 0.235)),
+    }
+
+
+# -- the lending ledger --------------------------------------------------------------------------------
+
+
+def assert_lent(capacity: CapacityCore, at: float, expected: dict[str, dict[str, float]]) -> None:
+    table = capacity.lending(at)
+    assert {lender: dict(borrowers) for lender, borrowers in table.items()} == {
+        lender: pytest.approx(borrowers) for lender, borrowers in expected.items()
+    }
+
+
+def test_nothing_is_lent_at_original_shares() -> None:
+    capacity = core()
+    redistribute(capacity, dict.fromkeys(ORIGINALS, 2.0))
+    assert_lent(capacity, 100.0, {})
+
+
+def test_lent_capacity_adds_up_in_processor_seconds() -> None:
+    capacity = core(lanes=2)
+    redistribute(capacity, BRONZE_IN_NEED, at=10.0)
+    lent = {"gold": {"bronze": 0.265 * 2 * 4}, "silver": {"bronze": 0.135 * 2 * 4}}
+    assert_lent(capacity, 14.0, lent)
+    assert_lent(capacity, 14.0, lent)
+
+
+def test_what_was_lent_stays_in_the_ledger_when_it_has_come_back() -> None:
+    capacity = core()
+    redistribute(capacity, BRONZE_IN_NEED, at=10.0)
+    capacity.handle(ReclaimRequested("gold"), 20.0)
+    assert_lent(capacity, 30.0, {"gold": {"bronze": 0.265 * 10}, "silver": {"bronze": 0.135 * 20}})
+
+
+def test_a_clock_that_jumps_back_takes_nothing_away_and_counts_on_from_there() -> None:
+    capacity = core()
+    redistribute(capacity, BRONZE_IN_NEED, at=100.0)
+    capacity.lending(104.0)
+    assert_lent(capacity, 40.0, {"gold": {"bronze": 0.265 * 4}, "silver": {"bronze": 0.135 * 4}})
+    assert_lent(capacity, 43.0, {"gold": {"bronze": 0.265 * 7}, "silver": {"bronze": 0.135 * 7}})
+
+
+def test_loans_from_before_the_start_are_counted_from_the_start_on() -> None:
+    capacity = core(AFTER_BRONZE_IN_NEED)
+    capacity.handle(RedistributionDue(), 10.0)
+    assert_lent(capacity, 14.0, {"gold": {"bronze": 0.265 * 4}, "silver": {"bronze": 0.135 * 4}})
+
+
+# -- the record ----------------------------------------------------------------------------------------
+
+
+def test_every_move_is_recorded_with_what_it_was_decided_on() -> None:
+    capacity = core()
+    redistribute(capacity, {"silver": 0.5, "bronze": 5.0}, at=7.0)
+    (move,) = capacity.moves
+    assert (move.at, move.reason, move.before) == (7.0, "redistribution", ORIGINALS)
+    assert (move.after, move.usage) == (capacity.shares, {"gold": None, "silver": 0.5, "bronze": 5.0})
+
+
+def test_a_move_says_in_a_sentence_what_became_of_whom() -> None:
+    capacity = core()
+    redistribute(capacity, {"silver": 0.5, "bronze": 5.0})
+    capacity.handle(ReclaimRequested("silver"), 1.0)
+    capacity.handle(ReclaimRequested("silver"), 2.0)
+    assert [move.sentence() for move in capacity.moves] == [
+        "redistribution: silver 0.300 → 0.165, bronze 0.100 → 0.235",
+        "reclaim by silver: silver 0.165 → 0.300, bronze 0.235 → 0.100",
+        "reclaim by silver: nothing moved",
+    ]
+
+
+def test_the_record_keeps_the_latest_moves_only() -> None:
+    capacity = core()
+    for second in range(1005):
+        capacity.handle(RedistributionDue(), float(second))
+    assert [capacity.moves[0].at, capacity.moves[-1].at, len(capacity.moves)] == [5.0, 1004.0, 1000]

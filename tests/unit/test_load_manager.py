@@ -1,0 +1,291 @@
+"""The load manager of a class: what it commands at the end of a load cycle, and how it explains itself."""
+
+import pytest
+
+from configs.load import LoadSettings
+from loadshed.aloma import LEAST_HEADROOM, Branch, Control
+from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
+from loadshed.manager import EXPLANATIONS_KEPT, LoadManager, ReportUsage, RequestReclaim, SetKeep
+from scheduler.capacity import HeadroomScaled
+
+CYCLE_S = 0.15
+TARGET_S = 0.3
+
+
+def manager(
+    control: Control | None = None,
+    share: float = 0.5,
+    max_drop: float = 0.95,
+    settings: LoadSettings | None = None,
+) -> LoadManager:
+    """Of a class whose original share is a half."""
+    gold = LoadManager("gold", settings or LoadSettings(), TARGET_S, share, 0.5, max_drop)
+    gold.control = control or gold.control
+    return gold
+
+
+def cycle(load: float, response: float = 0.1, queued_work_s: float = 0.0) -> CycleEnded:
+    """A cycle in which so much load was offered; the response is a part of the target."""
+    readings = InputCycle("readings", 150, load / 1000)
+    return CycleEnded(
+        CYCLE_S, (readings,), (OutputCycle("q", TARGET_S, 1, response * TARGET_S),), queued_work_s
+    )
+
+
+# --- headroom -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lanes", "start", "headroom"), [(1, 1.0, 0.4), (1, 0.5, 0.2), (2, 1.0, 0.8), (4, 1.0, 1.0)]
+)
+def test_the_first_headroom_is_a_part_of_the_share_of_all_lanes_but_at_most_one_lane(
+    lanes: int, start: float, headroom: float
+) -> None:
+    gold = LoadManager("gold", LoadSettings(headroom_start=start), TARGET_S, 0.4, 0.4, lanes=lanes)
+    assert gold.control == Control(headroom)
+
+
+def test_a_headroom_that_starts_at_nothing_is_little_but_not_nothing() -> None:
+    gold = manager(settings=LoadSettings(headroom_start=0))
+    assert gold.control == Control(LEAST_HEADROOM)
+    assert gold.handle(cycle(0.2), 1.0) == (ReportUsage(0.2 / LEAST_HEADROOM, 0.2), SetKeep(1 - 0.95))
+    assert gold.control.headroom > LEAST_HEADROOM
+
+
+def test_headroom_follows_a_move_of_shares_at_once() -> None:
+    gold = manager(Control(0.4, 0.7, Branch.EASE, 3))
+    assert gold.handle(HeadroomScaled("gold", 1.5, 0.75), 1.0) == ()
+    assert (gold.control, gold.share) == (Control(0.4 * 1.5, 0.7, Branch.EASE, 3), 0.75)
+
+
+@pytest.mark.parametrize(("factor", "headroom"), [(100.0, 1.0), (0.0, LEAST_HEADROOM)])
+def test_a_move_of_shares_cannot_take_headroom_out_of_its_bounds(factor: float, headroom: float) -> None:
+    gold = manager()
+    gold.handle(HeadroomScaled("gold", factor, 0.5), 1.0)
+    assert gold.control == Control(headroom)
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def test_a_class_in_order_reports_its_usage_and_changes_nothing() -> None:
+    assert manager().handle(cycle(0.2), 1.0) == (ReportUsage(0.4, 0.2),)
+
+
+def test_usage_is_the_load_offered_and_not_what_shedding_left_of_it() -> None:
+    gold = manager(Control(0.5, 0.2))
+    assert gold.handle(cycle(2.0), 1.0)[0] == ReportUsage(4.0, 2.0)
+
+
+def test_an_overloaded_class_sheds_the_part_above_its_headroom() -> None:
+    told = manager().handle(cycle(0.625, response=2.0, queued_work_s=0.05), 1.0)
+    assert told == (ReportUsage(1.25, 0.625), SetKeep(0.8))
+
+
+def test_the_drop_rate_moves_by_the_load_that_was_admitted() -> None:
+    gold = manager(Control(0.5, 0.5))
+    told = gold.handle(cycle(1.25, response=2.0, queued_work_s=0.05), 1.0)
+    assert told == (ReportUsage(2.5, 1.25), SetKeep(0.4))
+
+
+def test_a_queue_is_kept_to_what_can_be_worked_off_in_time_whatever_the_table_says() -> None:
+    gold = manager(Control(0.5, 0.5))
+    _, told = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
+    # 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s of work may come, a fifth of the 0.15 s that would.
+    assert isinstance(told, SetKeep)
+    assert told.keep == pytest.approx(0.2)
+
+
+def test_an_idle_class_sheds_no_more() -> None:
+    gold = manager(Control(0.5, 0.3))
+    idle = CycleEnded(CYCLE_S, (InputCycle("readings", 0, 0.001),), (), 0.0)
+    assert gold.handle(idle, 1.0) == (ReportUsage(0.0, 0.0), SetKeep(1.0))
+
+
+@pytest.mark.parametrize(
+    ("own", "everybodys", "keep"), [(0.3, 0.95, 0.7), (0.95, 0.3, 0.7), (0.0, 0.95, 1.0)]
+)
+def test_no_more_is_dropped_than_the_class_and_the_settings_allow(
+    own: float, everybodys: float, keep: float
+) -> None:
+    gold = manager(max_drop=own, settings=LoadSettings(max_drop=everybodys))
+    gold.handle(cycle(100.0, response=9.0, queued_work_s=9.0), 1.0)
+    assert gold.control.keep == keep
+
+
+# --- reclaim --------------------------------------------------------------------------------------
+
+OVERLOADED = cycle(0.5, response=2.0, queued_work_s=0.1)
+
+
+def test_a_lender_that_becomes_overloaded_asks_for_its_share_and_holds_its_drop_rate() -> None:
+    gold = manager(Control(0.2, 0.9), share=0.2)
+    assert gold.handle(OVERLOADED, 1.0) == (ReportUsage(2.5, 0.5), RequestReclaim())
+    assert gold.control == Control(0.2, 0.9, Branch.HOLD, 1)
+
+
+def test_a_lender_whose_share_does_not_come_sheds_by_the_table_and_goes_on_asking() -> None:
+    gold = manager(Control(0.2, 0.9), share=0.2)
+    gold.handle(OVERLOADED, 1.0)
+    usage, shed, asked = gold.handle(OVERLOADED, 1.15)
+    assert (usage, asked, gold.control.branch) == (ReportUsage(2.5, 0.5), RequestReclaim(), Branch.DROP_MORE)
+    assert isinstance(shed, SetKeep)
+    assert shed.keep < 0.4
+
+
+def test_a_lender_whose_share_came_asks_no_more() -> None:
+    gold = manager(Control(0.2), share=0.2)
+    gold.handle(OVERLOADED, 1.0)
+    gold.handle(HeadroomScaled("gold", 2.5, 0.5), 1.0)
+    assert gold.handle(cycle(0.5, response=0.9, queued_work_s=0.05), 1.15) == (ReportUsage(1.0, 0.5),)
+
+
+def test_a_lender_that_becomes_overloaded_again_holds_again() -> None:
+    gold = manager(Control(0.2), share=0.2)
+    branches = []
+    for seen in (OVERLOADED, OVERLOADED, cycle(0.1), OVERLOADED):
+        gold.handle(seen, 1.0)
+        branches.append(gold.control.branch)
+    assert [branch is Branch.HOLD for branch in branches] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7])
+def test_a_class_that_lends_nothing_does_not_ask_for_capacity(share: float) -> None:
+    told = manager(Control(0.2), share=share).handle(OVERLOADED, 1.0)
+    assert RequestReclaim() not in told
+
+
+@pytest.mark.parametrize(
+    ("seen", "asks"),
+    [
+        (cycle(0.1, response=1.1), True),  # late answers are enough
+        (cycle(0.3), True),  # so is load far above headroom and share
+        (
+            cycle(0.205, queued_work_s=0.02),
+            True,
+        ),  # and load a little above headroom with a queue that shows it
+        (cycle(0.205, queued_work_s=0.005), False),  # one noisy cycle leaves no such queue
+        (cycle(0.1, queued_work_s=0.02), False),
+    ],
+)
+def test_overload_of_a_lender_is_late_answers_or_load_beyond_doubt_or_load_with_a_queue(
+    seen: CycleEnded, asks: bool
+) -> None:
+    told = manager(Control(0.2), share=0.2).handle(seen, 1.0)
+    assert (RequestReclaim() in told) == asks
+
+
+# --- explanations ---------------------------------------------------------------------------------
+
+
+WITHIN_SHARE = Control(0.5, 0.5)
+LENDING = Control(0.2, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("gold", "seen", "sentence"),
+    [
+        (
+            manager(),
+            [cycle(0.2)],
+            "load 0.2 within headroom 0.5, response 10% of target (normal), 0 ms of work queued → nothing to change",
+        ),
+        (
+            manager(),
+            [CycleEnded(CYCLE_S, (), (), 0.0)],
+            "load 0 within headroom 0.5, no response, 0 ms of work queued → nothing to change",
+        ),
+        (
+            manager(WITHIN_SHARE),
+            [cycle(0.8, 0.2), cycle(0.8, 1.03, 0.05)],
+            "load 0.5 within headroom 0.5, response 103% of target (over target), 50 ms of work queued "
+            "→ nothing to change; drop stays at 37.5%",
+        ),
+        (
+            manager(),
+            [cycle(0.625, 2.0, 0.05)],
+            "load 0.625 above headroom 0.5, response 200% of target (critical), 50 ms of work queued "
+            "→ overloaded; drop 0.0% → 20.0%",
+        ),
+        (
+            manager(),
+            [cycle(2.0, 2.0, 0.15)],
+            "load 2 above headroom 0.5, response 200% of target (critical), 150 ms of work queued "
+            "→ overloaded; let in no more than the queue allows; drop 0.0% → 90.0%",
+        ),
+        (
+            manager(max_drop=0.3),
+            [cycle(2.0, 2.0, 0.15)],
+            "load 2 above headroom 0.5, response 200% of target (critical), 150 ms of work queued "
+            "→ overloaded; drop 0.0% → 30.0%; no more may be dropped",
+        ),
+        (
+            manager(max_drop=0.0),
+            [cycle(2.0, 2.0, 0.15)],
+            "load 2 above headroom 0.5, response 200% of target (critical), 150 ms of work queued "
+            "→ overloaded; no more may be dropped",
+        ),
+        (
+            manager(),
+            [cycle(0.55, 0.2)],
+            "load 0.55 above headroom 0.5, response 20% of target (normal), 0 ms of work queued "
+            "→ it keeps up all the same; headroom 0.5 → 0.517",
+        ),
+        (
+            manager(WITHIN_SHARE),
+            [cycle(1.2, 0.1, 0.05), cycle(1.2, 0.5, 0.05), cycle(1.2, 0.4, 0.04)],
+            "load 0.6 above headroom 0.522, response 40% of target (accumulating), 40 ms of work queued "
+            "→ its delay is falling all the same; headroom 0.522 → 0.543; drop 50.0% → 49.5%",
+        ),
+        (
+            manager(WITHIN_SHARE),
+            [cycle(0.8, 0.9), cycle(0.6, 1.2, 0.05)],
+            "load 0.375 within headroom 0.5, response 120% of target (critical), 50 ms of work queued "
+            "→ it falls behind all the same; headroom 0.5 → 0.476; drop 37.5% → 38.1%",
+        ),
+        (
+            manager(WITHIN_SHARE),
+            [cycle(0.8, 0.2)],
+            "load 0.4 within headroom 0.5, response 20% of target (normal), 0 ms of work queued "
+            "→ there is room; drop 50.0% → 37.5%",
+        ),
+        (
+            manager(WITHIN_SHARE),
+            [cycle(0.9, 0.7, 0.17)],
+            "load 0.45 within headroom 0.5, response 70% of target (normal), 170 ms of work queued "
+            "→ there is room; let in no more than the queue allows; drop 50.0% → 92.6%",
+        ),
+        (
+            manager(),
+            [cycle(0.4, 0.9, 0.17)],
+            "load 0.4 within headroom 0.5, response 90% of target (normal), 170 ms of work queued "
+            "→ let in no more than the queue allows; drop 0.0% → 83.3%",
+        ),
+        (
+            manager(LENDING, share=0.2),
+            [OVERLOADED],
+            "load 0.45 above headroom 0.2, response 200% of target (critical), 100 ms of work queued "
+            "→ overloaded below its original share; ask for the capacity back and drop no more meanwhile; "
+            "drop stays at 10.0%",
+        ),
+        (
+            manager(LENDING, share=0.2),
+            [OVERLOADED, OVERLOADED],
+            "load 0.45 above headroom 0.2, response 200% of target (critical), 100 ms of work queued "
+            "→ overloaded; let in no more than the queue allows; drop 10.0% → 95.0%; no more may be dropped",
+        ),
+    ],
+)
+def test_a_decision_explains_itself(gold: LoadManager, seen: list[CycleEnded], sentence: str) -> None:
+    for one in seen:
+        gold.handle(one, 12.3)
+    assert gold.explanations[-1].sentence() == f"12.30 s gold: {sentence}"
+
+
+def test_every_decision_is_explained_and_the_last_thousand_kept() -> None:
+    gold = manager()
+    for second in range(EXPLANATIONS_KEPT + 5):
+        gold.handle(cycle(0.2), float(second))
+    assert [one.at for one in gold.explanations] == [
+        float(second) for second in range(5, EXPLANATIONS_KEPT + 5)
+    ]

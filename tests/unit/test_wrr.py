@@ -1,0 +1,249 @@
+"""Turns between classes, one situation each. One round lasts 10 s, so that a share of 0.6 is a quota of 6 s."""
+
+import sys
+from collections.abc import Mapping
+from types import FrameType
+
+from scheduler.wrr import ClassReady, Grant, RoundRobin, SharesSet, SliceEnded
+
+SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
+
+
+def round_robin(shares: Mapping[str, float] = SHARES, lanes: int = 1, ready: str = "") -> RoundRobin:
+    """A round robin whose classes `ready` have input, except that no lane has been given back yet."""
+    turns = RoundRobin(shares, round_s=10.0, lanes=lanes)
+    for name in ready.split():
+        turns.handle(ClassReady(name), 0.0)
+    return turns
+
+
+def ended(
+    turns: RoundRobin, name: str, used_s: float, backlog: bool = True, lane: int = 0
+) -> tuple[Grant, ...]:
+    return turns.handle(SliceEnded(name, lane, used_s, backlog), 0.0)
+
+
+def test_the_first_class_with_input_runs_at_once() -> None:
+    turns = round_robin()
+    assert turns.handle(ClassReady("silver"), 0.0) == (Grant("silver", 0, 2.5),)
+
+
+def test_backlogged_classes_take_turns_in_order_each_for_its_quota() -> None:
+    turns = round_robin(ready="gold silver bronze")
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
+    assert ended(turns, "silver", 2.5) == (Grant("bronze", 0, 2.5),)
+    assert ended(turns, "bronze", 2.5) == (Grant("gold", 0, 5.0),)
+    assert turns.rounds == 2
+
+
+def test_a_class_without_input_is_passed_over() -> None:
+    turns = round_robin(ready="gold bronze")
+    assert ended(turns, "gold", 5.0) == (Grant("bronze", 0, 2.5),)
+    assert ended(turns, "bronze", 2.5, backlog=False) == (Grant("gold", 0, 5.0),)
+
+
+def test_a_class_that_runs_empty_hands_over_at_once() -> None:
+    turns = round_robin(ready="gold silver")
+    assert ended(turns, "gold", 0.5, backlog=False) == (Grant("silver", 0, 2.5),)
+
+
+def test_a_lane_stays_free_only_while_no_class_has_input() -> None:
+    turns = round_robin(ready="gold")
+    assert ended(turns, "gold", 1.0, backlog=False) == ()
+    assert turns.handle(ClassReady("bronze"), 0.0) == (Grant("bronze", 0, 2.5),)
+
+
+def test_input_during_its_own_slice_or_wait_is_no_second_turn() -> None:
+    turns = round_robin(ready="gold gold silver silver")
+    assert ended(turns, "gold", 5.0, backlog=False) == (Grant("silver", 0, 2.5),)
+    assert ended(turns, "silver", 2.5, backlog=False) == ()
+
+
+def test_an_overrun_is_deducted_from_the_next_quota() -> None:
+    turns = round_robin(ready="gold silver")
+    ended(turns, "gold", 6.5)
+    assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0 - 1.5),)
+
+
+def test_a_class_in_debt_sits_rounds_out_until_the_debt_is_paid() -> None:
+    turns = round_robin(ready="silver bronze")
+    ended(turns, "silver", 2.5 + 6.0)
+    assert ended(turns, "bronze", 2.5) == (Grant("bronze", 0, 2.5),)
+    assert ended(turns, "bronze", 2.5) == (Grant("bronze", 0, 2.5),)
+    assert ended(turns, "bronze", 2.5) == (Grant("silver", 0, 3 * 2.5 - 6.0),)
+
+
+def test_a_debt_of_exactly_the_quota_sits_the_round_out() -> None:
+    turns = round_robin(ready="silver bronze")
+    ended(turns, "silver", 2.5 + 2.5)
+    assert ended(turns, "bronze", 2.5) == (Grant("bronze", 0, 2.5),)
+    assert ended(turns, "bronze", 2.5) == (Grant("silver", 0, 2.5),)
+
+
+def test_unused_quota_is_not_saved() -> None:
+    turns = round_robin(ready="gold silver")
+    ended(turns, "gold", 1.0, backlog=True)
+    assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0),)
+
+
+def test_rounds_without_input_are_not_saved() -> None:
+    turns = round_robin(ready="gold")
+    for _ in range(5):
+        ended(turns, "gold", 5.0)
+    turns.handle(ClassReady("silver"), 0.0)
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
+
+
+def test_rounds_without_input_pay_off_a_debt() -> None:
+    turns = round_robin(ready="gold silver")
+    ended(turns, "gold", 5.0)
+    ended(turns, "silver", 2.5 + 6.0, backlog=False)
+    for _ in range(3):
+        ended(turns, "gold", 5.0)
+    turns.handle(ClassReady("silver"), 0.0)
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
+
+
+def test_a_class_in_debt_runs_when_nobody_else_waits() -> None:
+    turns = round_robin(ready="silver")
+    assert ended(turns, "silver", 2.5 + 2501.0) == (Grant("silver", 0, 1.5),)
+    assert turns.rounds == 1 + 1001
+
+
+def test_when_all_are_in_debt_the_first_to_recover_runs() -> None:
+    turns = round_robin(ready="gold silver")
+    ended(turns, "gold", 5.0 + 1000.0)
+    assert ended(turns, "silver", 2.5 + 10.0) == (Grant("silver", 0, 2.5),)
+    assert turns.rounds == 1 + 5
+
+
+def test_a_class_with_almost_no_share_still_gets_a_turn() -> None:
+    turns = round_robin({"gold": 1.0, "none": 0.0}, ready="gold none")
+    (grant,) = ended(turns, "gold", 10.0)
+    assert grant.name == "none"
+    assert 0 < grant.quota_s < 0.001
+
+
+# -- shares and classes that change while slices run ------------------------------------------------
+
+
+def test_new_shares_count_from_the_next_turn_on() -> None:
+    turns = round_robin(ready="gold silver")
+    turns.handle(SharesSet({"gold": 0.25, "silver": 0.75, "bronze": 0.0}), 0.0)
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 7.5),)
+    assert ended(turns, "silver", 7.5) == (Grant("gold", 0, 2.5),)
+
+
+def test_new_shares_do_not_forgive_debts() -> None:
+    turns = round_robin(ready="silver bronze")
+    ended(turns, "silver", 2.5 + 4.0)
+    turns.handle(SharesSet({"gold": 0.0, "silver": 0.75, "bronze": 0.25}), 0.0)
+    assert ended(turns, "bronze", 2.5) == (Grant("silver", 0, 7.5 - 4.0),)
+
+
+def test_a_class_whose_share_shrinks_during_its_slice_owes_nothing_for_what_it_was_granted() -> None:
+    turns = round_robin(ready="gold silver")
+    turns.handle(SharesSet({"gold": 0.1, "silver": 0.65, "bronze": 0.25}), 0.0)
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 6.5),)
+    assert ended(turns, "silver", 6.5) == (Grant("gold", 0, 1.0),)
+
+
+def test_new_shares_leave_a_waiting_class_its_turn_in_the_round() -> None:
+    turns = round_robin(ready="gold silver bronze")
+    turns.handle(SharesSet({"bronze": 0.25, "silver": 0.25, "gold": 0.5}), 0.0)
+    assert ended(turns, "gold", 5.0) == (Grant("bronze", 0, 2.5),)
+    assert ended(turns, "bronze", 2.5) == (Grant("silver", 0, 2.5),)
+    assert turns.rounds == 1
+
+
+def test_a_new_class_takes_part_from_the_next_round_on() -> None:
+    turns = round_robin(ready="gold silver")
+    turns.handle(SharesSet({**SHARES, "copper": 0.5}), 0.0)
+    assert turns.handle(ClassReady("copper"), 0.0) == ()
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
+    assert ended(turns, "silver", 2.5, backlog=False) == (Grant("gold", 0, 5.0),)
+    assert ended(turns, "gold", 5.0) == (Grant("copper", 0, 5.0),)
+
+
+def test_a_class_that_left_gives_its_lane_back_and_gets_no_turn() -> None:
+    turns = round_robin(ready="gold silver bronze")
+    turns.handle(SharesSet({"silver": 0.25}), 0.0)
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
+    assert ended(turns, "silver", 2.5, backlog=False) == ()
+    assert turns.handle(ClassReady("bronze"), 0.0) == ()
+
+
+def test_a_class_that_comes_back_during_its_slice_keeps_to_its_lane() -> None:
+    turns = round_robin(lanes=2, ready="gold")
+    turns.handle(SharesSet({"silver": 0.25}), 0.0)
+    turns.handle(SharesSet(SHARES), 0.0)
+    assert turns.handle(ClassReady("gold"), 0.0) == ()
+    assert ended(turns, "gold", 10.0 + 4.0) == (Grant("gold", 0, 10.0 - 4.0),)
+
+
+# -- several lanes ------------------------------------------------------------------------------------
+
+
+def test_quotas_are_shares_of_all_lanes() -> None:
+    turns = round_robin(lanes=2)
+    grants = [turns.handle(ClassReady(name), 0.0) for name in SHARES]
+    assert grants == [(Grant("gold", 0, 10.0),), (Grant("silver", 1, 5.0),), ()]
+    assert ended(turns, "silver", 5.0, lane=1) == (Grant("bronze", 1, 5.0),)
+
+
+def test_a_class_runs_on_one_lane_however_many_are_free() -> None:
+    turns = round_robin(lanes=3, ready="gold")
+    assert turns.handle(ClassReady("gold"), 0.0) == ()
+    assert ended(turns, "gold", 15.0) == (Grant("gold", 0, 15.0),)
+
+
+def test_the_lowest_free_lane_is_given_first() -> None:
+    turns = round_robin(lanes=3, ready="gold silver bronze")
+    ended(turns, "bronze", 1.0, backlog=False, lane=2)
+    ended(turns, "gold", 1.0, backlog=False, lane=0)
+    assert turns.handle(ClassReady("bronze"), 0.0) == (Grant("bronze", 0, 7.5),)
+    assert turns.handle(ClassReady("gold"), 0.0) == (Grant("gold", 2, 15.0),)
+
+
+def test_a_slice_that_outlasts_the_round_does_not_cost_the_next_turn() -> None:
+    turns = round_robin(lanes=2, ready="gold silver bronze")
+    ended(turns, "silver", 5.0, lane=1)
+    assert ended(turns, "bronze", 5.0, lane=1) == (Grant("silver", 1, 5.0),)
+    assert ended(turns, "gold", 10.0, lane=0) == (Grant("gold", 0, 10.0),)
+    assert turns.rounds == 2
+
+
+def test_rounds_that_pass_during_a_slice_pay_for_its_overrun_also_when_shares_are_set_meanwhile() -> None:
+    turns = round_robin(lanes=2, ready="gold silver bronze")
+    for _ in range(5):
+        assert ended(turns, "silver", 5.0, lane=1) == (Grant("bronze", 1, 5.0),)
+        assert ended(turns, "bronze", 5.0, lane=1) == (Grant("silver", 1, 5.0),)
+    turns.handle(SharesSet(SHARES), 0.0)
+    assert ended(turns, "gold", 6 * 10.0 - 5.0, lane=0) == (Grant("gold", 0, 5.0),)
+
+
+# -- what a turn costs --------------------------------------------------------------------------------
+
+
+def calls_of_ten_turns(idle: int) -> int:
+    """Function calls that ten turns of two backlogged classes take beside `idle` others."""
+    shares = {f"idle{number}": 0.1 for number in range(idle)} | {"gold": 0.5, "silver": 0.25}
+    turns = round_robin(shares, ready="gold silver")
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        for _ in range(5):
+            ended(turns, "gold", 5.0)
+            ended(turns, "silver", 2.5)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_idle_classes_make_a_turn_no_dearer() -> None:
+    assert calls_of_ten_turns(idle=0) == calls_of_ten_turns(idle=2000)
