@@ -6,7 +6,7 @@ of the others. What a field wants is read from the model itself, so that the wor
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -124,16 +124,18 @@ def yaml_hint(why: str) -> str:
 class StrictLoader(yaml.SafeLoader):
     """Safe, and without YAML's silent rule that of two equal keys the last one wins."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    # At composition: construction lays merged keys (`<<`) over the node, which may then repeat its own.
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
-                    raise yaml.constructor.ConstructorError(
+                    raise yaml.composer.ComposerError(
                         None, None, f"the key {key.value} is given twice", key.start_mark
                     )
                 seen.add((key.tag, key.value))
-        return super().construct_mapping(node, deep=deep)
+        return node
 
 
 # --- a validation error in our own words ----------------------------------------------------------

@@ -7,6 +7,7 @@ naming file, field, value and remedy. docs/scenarios.md describes every key.
 from __future__ import annotations
 
 import math
+import os.path
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -343,7 +344,7 @@ def scenario_path(source: str, field: str, beside: Path) -> Path:
     if source in presets:
         return PRESETS / f"{source}.yaml"
     path = beside / source
-    if path.is_file() or "/" in source or source.endswith((".yaml", ".yml")):
+    if os.path.isfile(path) or "/" in source or source.endswith((".yaml", ".yml")):
         return path
     hint = f"give a preset's name or the path of a .yaml file; {nearest(source, presets)}"
     raise UnknownName("no such preset", field, source, hint)
@@ -363,8 +364,12 @@ def extended(path: Path, depth: int = 0) -> object:
         raise InvalidInput(
             f"more than {EXTENDS_MAX} scenarios extend one another", "extends", base, hint, str(path)
         )
-    below = extended(scenario_path(base, "extends", path.parent), depth + 1)
-    return overlaid(below, data)
+    try:
+        below = scenario_path(base, "extends", path.parent)
+    except UnknownName as problem:
+        problem.file = str(path)
+        raise
+    return overlaid(extended(below, depth + 1), data)
 
 
 def overlaid(below: object, above: object) -> object:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 # Kept by a supplier beyond its need, as a part of its original share, for stability (DILoS §IV-C).
 RESERVE = 0.05
@@ -74,15 +75,14 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
     need = {account.name: account.demand for account in ranked}
     pool = sum(account.supply for account in ranked)
 
+    borrowed = Borrowed(ranked, share)
     for account in ranked:  # repay owners in need
         name = account.name
         if need[name] > 0 and share[name] < account.original:
             owed = min(need[name] + RESERVE * account.original, account.original - share[name])
             from_pool = min(owed, pool)
             pool -= from_pool
-            share[name] += from_pool + take_borrowed(
-                share, reversed_except(ranked, account), owed - from_pool
-            )
+            share[name] += from_pool + borrowed.take(owed - from_pool)
             need[name] = max(0.0, need[name] - owed)
 
     for account in ranked:  # lend, highest priority first
@@ -91,10 +91,10 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
         share[account.name] += lent
         need[account.name] -= lent
 
+    borrowed = Borrowed(ranked, share)
     for account in ranked:  # a higher class takes over what lower ones have borrowed
         if need[account.name] > 0:
-            lower = [other for other in reversed(ranked) if other.priority < account.priority]
-            share[account.name] += take_borrowed(share, lower, need[account.name])
+            share[account.name] += borrowed.take(need[account.name], below=account.priority)
 
     for account in ranked:  # give back what nobody asked for
         if pool > 0 and share[account.name] < account.original:
@@ -114,7 +114,7 @@ def reclaim(accounts: Sequence[ClassAccount], owner: str) -> dict[str, float]:
     mine = next(account for account in accounts if account.name == owner)
     gap = mine.original - mine.share
     if gap > 0:
-        share[owner] += take_borrowed(share, reversed_except(ranked, mine), gap)
+        share[owner] += Borrowed(ranked, share).take(gap)
     return share
 
 
@@ -122,21 +122,26 @@ def by_priority(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
     return sorted(accounts, key=lambda account: (-account.priority, account.name))
 
 
-def reversed_except(ranked: Sequence[ClassAccount], one: ClassAccount) -> list[ClassAccount]:
-    return [account for account in reversed(ranked) if account.name != one.name]
+class Borrowed:
+    """What classes have above their original shares, to be taken from the lowest priority upwards."""
 
+    def __init__(self, ranked: Sequence[ClassAccount], share: dict[str, float]) -> None:
+        self._share = share
+        # The next holder is the last one; who has nothing left is not looked at again.
+        self._holders = [account for account in ranked if share[account.name] > account.original]
 
-def take_borrowed(share: dict[str, float], holders: Sequence[ClassAccount], amount: float) -> float:
-    """Take up to `amount` from what the holders have above their original shares; what was taken."""
-    taken = 0.0
-    for holder in holders:
-        if amount - taken <= LEAST_MOVE:
-            break
-        part = min(amount - taken, share[holder.name] - holder.original)
-        if part > 0:
-            share[holder.name] -= part
-            taken += part
-    return taken
+    def take(self, amount: float, below: float = inf) -> float:
+        """Take up to `amount` from classes of a priority under `below`; what was taken."""
+        taken = 0.0
+        while self._holders and amount - taken > LEAST_MOVE and self._holders[-1].priority < below:
+            holder = self._holders[-1]
+            part = min(amount - taken, self._share[holder.name] - holder.original)
+            if part > 0:
+                self._share[holder.name] -= part
+                taken += part
+            if self._share[holder.name] - holder.original <= LEAST_MOVE:
+                self._holders.pop()
+        return taken
 
 
 def lent_shares(

@@ -11,7 +11,7 @@ import yaml
 
 import configs.scenario
 from configs.problems import InvalidInput, UnknownName, WeirError, shown
-from configs.reading import FILE_BYTES_MAX
+from configs.reading import FILE_BYTES_MAX, parse_yaml
 from configs.scenario import load_scenario
 
 VALID = """
@@ -443,6 +443,15 @@ def test_a_file_that_is_no_scenario_is_told(text: str, told: str) -> None:
     assert str(refusal(text)) == f"scenario.yaml: {told}"
 
 
+def test_a_key_that_overrides_a_merged_one_is_not_given_twice() -> None:
+    text = "base: &base {a: 1, b: 2}\nlist:\n  - &deep {<<: *base, a: 3}\nlast: {<<: *deep, b: 4}\n"
+    assert parse_yaml(text) == {
+        "base": {"a": 1, "b": 2},
+        "list": [{"a": 3, "b": 2}],
+        "last": {"a": 3, "b": 4},
+    }
+
+
 def test_a_misspelt_key_is_told_before_what_it_leaves_missing() -> None:
     text = changed("seconds", GONE) + "secnods: 10\n"
     assert str(refusal(text)) == (
@@ -515,3 +524,50 @@ def test_an_error_is_the_same_after_a_journey_between_processes() -> None:
     error = refusal(changed("classes[0].network", "alarm"))
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (UnknownName, str(error), vars(error))
+
+
+def test_a_source_too_long_for_any_file_is_an_unknown_preset() -> None:
+    with pytest.raises(UnknownName) as caught:
+        load_scenario("z" * 5000)
+    assert caught.value.title == "no such preset"
+
+
+def test_a_scenario_takes_over_what_it_does_not_state_from_the_one_it_extends() -> None:
+    Path("base.yaml").write_text(VALID)
+    Path("longer.yaml").write_text("extends: base.yaml\nseconds: 60\ncosts: {call_us: 15}\n")
+    base, longer = load_scenario("base.yaml"), load_scenario("longer.yaml")
+    costs = base.costs.model_copy(update={"call_us": 15.0})
+    assert longer == base.model_copy(update={"seconds": 60.0, "costs": costs})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "extends: [a, b]",
+            "scenario.yaml: extends: must be one name (got ['a', 'b'])\n"
+            "  hint: give a preset's name or the path of a .yaml file",
+        ),
+        (
+            "extends: overlaod-2x",
+            "scenario.yaml: extends: no such preset (got 'overlaod-2x')\n"
+            "  hint: give a preset's name or the path of a .yaml file; did you mean overload-2x?",
+        ),
+        (
+            "extends: gone.yaml",
+            "gone.yaml: cannot be read: no such file or directory\n  hint: check the path and its permissions",
+        ),
+        (
+            "extends: scenario.yaml",
+            "scenario.yaml: extends: more than 5 scenarios extend one another (got 'scenario.yaml')\n"
+            "  hint: let one scenario extend another that stands alone; perhaps two extend each other",
+        ),
+    ],
+)
+def test_a_scenario_that_extends_what_it_cannot_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / "overload-2x.yaml").write_text(VALID)
+    monkeypatch.setattr(configs.scenario, "PRESETS", tmp_path / "presets")
+    assert str(refusal(text)) == told

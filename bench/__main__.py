@@ -1,0 +1,76 @@
+"""`python -m bench [AREA …] [--json]`: every figure with its bound; exit code 1 if one is missed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bench import control, decisions, simulator
+from bench.measure import Figure
+
+AREAS: Mapping[str, Callable[[], list[Figure]]] = {
+    "decisions": decisions.figures,
+    "control": control.figures,
+    "simulator": simulator.figures,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure what README's figures come from."
+    )
+    parser.add_argument(
+        "areas", nargs="*", metavar="AREA", help=f"one or more of {', '.join(AREAS)}; all if none"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.parse_args()
+    unknown = [area for area in given.areas if area not in AREAS]
+    if unknown:
+        parser.error(f"no area {unknown[0]!r}; there are {', '.join(AREAS)}")
+    measured = {area: AREAS[area]() for area in given.areas or AREAS}
+    if given.json:
+        print(
+            json.dumps({area: [as_dict(one) for one in found] for area, found in measured.items()}, indent=2)
+        )
+    else:
+        Console().print(table(measured))
+    return 0 if all(one.met for found in measured.values() for one in found) else 1
+
+
+def table(measured: Mapping[str, list[Figure]]) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("figure", "measured", "bound", "ratio", ""):
+        shown.add_column(name, justify="left" if name in ("figure", "") else "right", no_wrap=True)
+    for found in measured.values():
+        for place, one in enumerate(found):
+            bound = f"≤ {one.limit:g}" if one.limit is not None else f"≥ {one.least:g}" if one.least else ""
+            shown.add_row(
+                one.name,
+                f"{one.value:,.3g} {one.unit}",
+                bound,
+                f"{one.ratio:.2f}" if one.ratio is not None else "",
+                "" if one.ratio is None else "[green]met[/]" if one.met else "[bold red]missed[/]",
+                end_section=place == len(found) - 1,
+            )
+    return shown
+
+
+def as_dict(one: Figure) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "value": one.value,
+        "unit": one.unit,
+        "limit": one.limit,
+        "least": one.least,
+        "met": one.met,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Measuring on a shared machine: processor time of this thread, the best of several tries, ratios within one run."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure beside what it is held against."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None  # the most it should be; None: for orientation
+    least: float | None = None  # the least it should be
+
+    @property
+    def met(self) -> bool:
+        return (self.limit is None or self.value <= self.limit) and (
+            self.least is None or self.value >= self.least
+        )
+
+    @property
+    def ratio(self) -> float | None:
+        """The figure over its bound: at most 1 for a limit, at least 1 for a least."""
+        bound = self.limit if self.limit is not None else self.least
+        return self.value / bound if bound else None
+
+
+def seconds_each(work: Callable[[], object], times: int) -> float:
+    """Processor-seconds of one call, the best of several tries of `times` calls: others can only slow it down."""
+    best = float("inf")
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(TRIES):
+            began = time.thread_time()
+            for _ in range(times):
+                work()
+            best = min(best, (time.thread_time() - began) / times)
+    finally:
+        if enabled:
+            gc.enable()
+    return best
