@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.base import Fraction, Positive, Settings
+from configs.base import Positive, Settings
 
 
 class LoadSettings(Settings):
@@ -27,7 +27,7 @@ class LoadSettings(Settings):
     queue_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.7
     """m of the queue term: work may queue for m × target; below 1 so that a full queue still meets the target."""
 
-    headroom_start: Fraction = 1.0
+    headroom_start: Annotated[float, Field(gt=0, le=1)] = 1.0
     """First headroom, as a part of the class's share of the lanes."""
 
     max_drop: Annotated[float, Field(ge=0, le=0.95)] = 0.95

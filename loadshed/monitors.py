@@ -92,12 +92,14 @@ class ResponseMonitor:
                 self._lowest[output.query] = lowest
                 if mean > ACCUMULATING_RATIO * lowest and queueing_s > ACCUMULATING_QUEUE * output.target_s:
                     accumulating = True
-        last, self._last_worst = self._last_worst, worst
+        # Silence says nothing about rising or falling.
+        change = worst - self._last_worst if worst > 0 and self._last_worst is not None else 0.0
+        self._last_worst = worst or self._last_worst
         return Verdict(
             over_target=worst > 1.0,
             critical=worst > 1.0 + self.gap,
             accumulating=accumulating and worst <= 1.0,
-            rising=last is not None and worst > last,
-            falling=last is not None and worst < last,
+            rising=change > 0,
+            falling=change < 0,
             worst=worst,
         )

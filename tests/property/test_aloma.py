@@ -78,7 +78,7 @@ def test_any_decision_leaves_headroom_positive_and_keep_within_its_bounds(
     assert 1 - max_drop <= after.keep <= 1
 
 
-@given(st.lists(observations | moves, max_size=30), st.floats(0, 0.95), steps, st.floats(0, 1))
+@given(st.lists(observations | moves, max_size=30), st.floats(0, 0.95), steps, st.floats(1e-3, 1))
 def test_no_sequence_of_observations_breaks_the_control(
     events: list[CycleEnded | HeadroomScaled], max_drop: float, step: str, headroom_start: float
 ) -> None:

@@ -45,13 +45,6 @@ def test_the_first_headroom_is_a_part_of_the_share_of_all_lanes_but_at_most_one_
     assert gold.control == Control(headroom)
 
 
-def test_a_headroom_that_starts_at_nothing_is_little_but_not_nothing() -> None:
-    gold = manager(settings=LoadSettings(headroom_start=0))
-    assert gold.control == Control(LEAST_HEADROOM)
-    assert gold.handle(cycle(0.2), 1.0) == (ReportUsage(0.2 / LEAST_HEADROOM, 0.2), SetKeep(1 - 0.95))
-    assert gold.control.headroom > LEAST_HEADROOM
-
-
 def test_headroom_follows_a_move_of_shares_at_once() -> None:
     gold = manager(Control(0.4, 0.7, Branch.EASE, 3))
     assert gold.handle(HeadroomScaled("gold", 1.5, 0.75), 1.0) == ()

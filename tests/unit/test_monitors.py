@@ -106,8 +106,14 @@ def test_an_output_that_answers_is_judged_by_its_answers_not_by_what_waits() -> 
 def test_a_silent_output_without_waiting_input_has_no_verdict() -> None:
     monitor = ResponseMonitor(gap=0.05)
     monitor.verdict([output(0.6)], 0.0)
-    assert monitor.verdict([silent()], 0.0) == Verdict(falling=True)
     assert monitor.verdict([silent()], 0.0) == Verdict()
+
+
+def test_after_silence_a_response_rises_or_falls_against_the_last_one_known() -> None:
+    monitor = ResponseMonitor(gap=0.05)
+    for outputs in ([output(0.4)], [silent()]):
+        monitor.verdict(outputs, 0.0)
+    assert monitor.verdict([output(0.2)], 0.0).falling
 
 
 def test_a_mean_that_changes_rises_or_falls_and_the_first_does_neither() -> None:

@@ -133,6 +133,7 @@ def test_the_size_of_tuples_counts_in_the_chart() -> None:
     assert slopes(network, (1, 0.5), (2, 1)) == pytest.approx([0.9, 0.1])
 
 
-def test_a_shared_operator_takes_the_best_slope_of_its_paths() -> None:
+def test_a_shared_operator_takes_the_best_slope_of_its_paths_in_whatever_order_they_come() -> None:
     # Paths: (0, 1) (1, 0.5) (3, 0) and (0, 1) (1, 0.5) (1.5, 0), whose envelope is one segment of slope 1/1.5.
     assert slopes(SHARED, (1, 0.5), (4, 1), (1, 1)) == pytest.approx([1 / 1.5, 0.25, 1 / 1.5])
+    assert slopes(SHARED, (1, 0.5), (1, 1), (4, 1)) == pytest.approx([1 / 1.5, 1 / 1.5, 0.25])

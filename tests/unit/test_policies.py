@@ -128,6 +128,13 @@ def test_a_cluster_runs_its_oldest_tuple_first() -> None:
     assert drain(chosen) == [1, 0, 2]
 
 
+def test_a_cluster_still_runs_its_oldest_tuple_first_when_ranked_anew() -> None:
+    believed = queries((2, 1), (3, 1), (8, 1))
+    chosen = policy("lsf", believed, clusters=2, ready="0:5 1:4 2:9")
+    chosen.rank(believed)
+    assert drain(chosen) == [1, 0, 2]
+
+
 def test_round_robin_goes_round_the_ready_operators() -> None:
     chosen = policy("rr", queries((1, 1), (1, 1), (1, 1)), ready="2:0 0:0 1:0")
     assert [chosen.pick(0.0) for _ in range(5)] == [0, 1, 2, 0, 1]
@@ -141,6 +148,14 @@ def test_round_robin_takes_a_newly_ready_operator_in_its_place_of_the_cycle() ->
     chosen.ready(0, 0.0)
     chosen.ready(2, 0.0)
     assert [chosen.pick(0.0) for _ in range(5)] == [2, 3, 0, 1, 2]
+
+
+def test_round_robin_starts_from_the_beginning_when_nothing_was_left_to_run() -> None:
+    chosen = policy("rr", queries((1, 1), (1, 1), (1, 1)), ready="1:0")
+    assert drain(chosen) == [1]
+    chosen.ready(2, 0.0)
+    chosen.ready(0, 0.0)
+    assert drain(chosen) == [0, 2]
 
 
 def test_first_come_first_served_follows_the_heads() -> None:
@@ -179,6 +194,19 @@ def test_nothing_is_picked_when_nothing_is_ready(kind: str, clusters: int) -> No
     chosen.idle(1)
     chosen.idle(2)
     assert chosen.pick(0.0) == NONE
+
+
+@every_policy
+def test_an_operator_that_went_idle_runs_again_when_it_has_input_again(kind: str, clusters: int) -> None:
+    chosen = policy(kind, MIXED, clusters, ready="1:0")
+    chosen.idle(1)
+    chosen.pick(0.0)
+    chosen.ready(1, 0.0)
+    once = chosen.pick(1.0)
+    chosen.idle(1)
+    chosen.rank(MIXED)
+    chosen.ready(1, 0.0)
+    assert (once, chosen.pick(1.0)) == (1, 1)
 
 
 @every_policy
@@ -246,6 +274,7 @@ def test_measured_statistics_change_priorities_at_the_next_refresh() -> None:
     before = scheduler.pick(1.0)
     believed = scheduler.refresh()
     assert (before, scheduler.pick(1.0)) == (2, 3)
+    assert scheduler.refresh() is believed
     assert believed.estimates[3].selectivity == pytest.approx(0.825 * 0.01 + 0.175 * 0.9)
 
 

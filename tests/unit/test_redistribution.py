@@ -83,6 +83,12 @@ def test_an_owner_is_repaid_with_its_reserve_before_anything_is_lent() -> None:
     assert_shares(redistribute(accounts), 0.57, 0.375, 0.055)
 
 
+def test_an_owner_is_repaid_from_supplies_before_borrowers_are_touched() -> None:
+    # Silver supplies 0.75·0.3 − 0.015 = 0.21; gold needs 0.13 with its reserve, gets 0.07 more back, silver the rest.
+    accounts = [account("gold", 1.25, 0.4), account("silver", 0.25, 0.3), account("bronze", 1.0, 0.3)]
+    assert_shares(redistribute(accounts), 0.6, 0.1, 0.3)
+
+
 def test_an_owner_is_repaid_by_the_lowest_borrower_first() -> None:
     # Gold owns 0.3 more than it holds and needs 0.2 with its reserve of 0.03 on top.
     accounts = [account("gold", 5 / 3, 0.3), account("silver", 1.0, 0.4), account("bronze", 1.0, 0.3)]
@@ -106,6 +112,14 @@ def test_classes_of_one_priority_do_not_take_from_each_other() -> None:
     second = ClassAccount("second", 1, 0.25, 0.35, 2.0)
     idle = ClassAccount("idle", 1, 0.5, 0.4, 1.0)
     assert redistribute([first, second, idle]) == {"first": 0.25, "second": 0.35, "idle": 0.4}
+
+
+def test_of_one_priority_the_first_by_name_is_satisfied_first() -> None:
+    first, second = (ClassAccount(name, 1, 0.25, share=0.25, usage=2.0) for name in ("first", "second"))
+    idle = ClassAccount("idle", 2, 0.5, share=0.5, usage=0.375)
+    assert redistribute([second, first, idle]) == pytest.approx(
+        {"second": 0.2875, "first": 0.5, "idle": 0.2125}
+    )
 
 
 def test_a_class_without_a_report_neither_supplies_nor_demands() -> None:

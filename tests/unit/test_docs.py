@@ -1,0 +1,83 @@
+"""The documents say what is true: their keys, tests and links exist, and their example runs."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+
+from configs.arrivals import Arrivals
+from configs.policies import POLICY_KINDS
+from configs.reading import parse_model, parse_yaml
+from configs.scenario import (
+    Fault,
+    NetworkModel,
+    OperatorModel,
+    QueryModel,
+    Scenario,
+    SimulatedClass,
+    contradictions,
+)
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md"), *ROOT.glob("bench/*.md")]
+)
+
+
+def models_of_a_scenario() -> Iterator[type[BaseModel]]:
+    yield from (Scenario, SimulatedClass, QueryModel)
+    yield from (Scenario.model_fields[name].annotation for name in ("costs", "load"))  # type: ignore[misc]
+    for union in (Arrivals, Fault, NetworkModel, OperatorModel):
+        yield from get_args(get_args(union)[0])
+
+
+def fenced(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("model", list(models_of_a_scenario()), ids=lambda model: model.__name__)
+def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
+    page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
+    assert [
+        key
+        for key in model.model_fields
+        if f"`{key}`" not in page and f"`{key}:" not in page and key != "kind"
+    ] == []
+
+
+def test_every_policy_is_described() -> None:
+    page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
+    assert " ".join(POLICY_KINDS) in page
+
+
+def test_the_example_of_a_scenario_is_one() -> None:
+    (example,) = fenced("docs/scenarios.md", "yaml")
+    scenario = parse_model(Scenario, parse_yaml(example))
+    assert (scenario.name, list(contradictions(scenario))) == ("two-tenants", [])
+
+
+def test_every_test_that_an_invariant_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/invariants.md").read_text(encoding="utf-8")))
+    written = {
+        name
+        for file in ROOT.glob("tests/*/*.py")
+        for name in re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert sorted(named - written) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "target", re.findall(r"(?:`|\$ )make ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+)
+def test_every_target_that_the_readme_names_is_in_the_makefile(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
