@@ -266,14 +266,15 @@ def test_what_a_source_lets_in_runs_before_the_next_source() -> None:
     assert (first, scheduler.pick(1.0)) == (0, 2)
 
 
-def test_measured_statistics_change_priorities_at_the_next_refresh() -> None:
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (2, 3)], ids=["sources", "others"])
+def test_measured_statistics_change_priorities_at_the_next_refresh(first: int, second: int) -> None:
     scheduler = OperatorScheduler(TWO_STREAMS, policy_of("hr"), TWO_STREAMS_ESTIMATES)
-    scheduler.ready(2, 0.0)
-    scheduler.ready(3, 0.0)
+    scheduler.ready(first, 0.0)
+    scheduler.ready(second, 0.0)
     scheduler.statistics.observe(3, 100, 90, 900.0)
     before = scheduler.pick(1.0)
     believed = scheduler.refresh()
-    assert (before, scheduler.pick(1.0)) == (2, 3)
+    assert (before, scheduler.pick(1.0)) == (first, second)
     assert scheduler.refresh() is believed
     assert believed.estimates[3].selectivity == pytest.approx(0.825 * 0.01 + 0.175 * 0.9)
 
