@@ -11,13 +11,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench import control, decisions, simulator
+from bench import control, decisions, engine, simulator
 from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,
     "control": control.figures,
     "simulator": simulator.figures,
+    "engine": engine.figures,
 }
 
 

@@ -9,10 +9,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 BUFFER_MAX = 16_384
 # Bins of 1% width from 1 µs to some 11 days; what is below or above falls into the outermost bins.
 LEAST_S, BIN_RATIO, BINS = 1e-6, 1.01, 2800
+LOG_RATIO = math.log(BIN_RATIO)
+# Below this many, numbers in a list are quicker than an array of their own.
+FEW = 64
+
+Array = npt.NDArray[np.float64]
+NO_IDEALS: Array = np.empty(0)
 
 
 class ResponseStatistics:
@@ -35,21 +42,45 @@ class ResponseStatistics:
         if len(self._responses) >= BUFFER_MAX:
             self._fold()
 
+    def add_same(self, response: float, count: int, ideal_s: float = 0.0) -> None:
+        """As `add`, of `count` answers with one response time."""
+        response = max(response, 0.0)
+        self._count += count
+        self._within_target += count if response <= self.target_s else 0
+        self._sum += response * count
+        self._sum_sq += response * response * count
+        self._max = max(self._max, response)
+        self._bins[min(int(math.log(max(response, LEAST_S) / LEAST_S) / LOG_RATIO), BINS - 1)] += count
+        if ideal_s > 0:
+            slowdown = response / ideal_s
+            self._slow_sum += slowdown * count
+            self._slow_sum_sq += slowdown * slowdown * count
+            self._slow_max = max(self._slow_max, slowdown)
+
+    def add_array(self, responses: Array, ideal_s: float) -> None:
+        """As `add`, of many at once."""
+        if len(responses) < FEW:
+            self.add(responses.tolist(), ideal_s)
+        else:
+            self._fold_in(responses, np.full(len(responses), ideal_s) if ideal_s > 0 else NO_IDEALS)
+
     def _fold(self) -> None:
-        if not self._responses:
-            return
+        if self._responses:
+            responses, ideals = np.array(self._responses), np.array(self._ideals)
+            self._responses, self._ideals = [], []
+            self._fold_in(responses, ideals)
+
+    def _fold_in(self, responses: Array, ideal: Array) -> None:
         # A clock that jumped back between arrival and answer makes a negative time; it counts as none.
-        response = np.maximum(np.array(self._responses), 0.0)
-        ideal = np.array(self._ideals)
-        self._responses, self._ideals = [], []
+        response = np.maximum(responses, 0.0)
         self._count += len(response)
         self._within_target += int((response <= self.target_s).sum())
         self._sum += float(response.sum())
         self._sum_sq += float(np.dot(response, response))
         self._max = max(self._max, float(response.max()))
-        place = np.log(np.maximum(response, LEAST_S) / LEAST_S) / math.log(BIN_RATIO)
+        place = np.log(np.maximum(response, LEAST_S) / LEAST_S) / LOG_RATIO
         self._bins += np.bincount(np.minimum(place.astype(np.int64), BINS - 1), minlength=BINS)
-        slowdown = response[ideal > 0] / ideal[ideal > 0]
+        slowdown = response[ideal > 0] / ideal[ideal > 0] if len(ideal) else NO_IDEALS
         if len(slowdown):
             self._slow_sum += float(slowdown.sum())
             self._slow_sum_sq += float(np.dot(slowdown, slowdown))

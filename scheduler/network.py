@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +69,29 @@ class Network:
         object.__setattr__(self, "sources", tuple(i for i, o in enumerate(self.operators) if o.source))
 
     def segments(self, estimates: Sequence[Estimate]) -> tuple[Segment, ...]:
-        """Every operator's segment under the estimates, in one walk from the roots up."""
-        ideal = self.ideal_costs(estimates)
-        reach: list[dict[int, float]] = [{} for _ in self.operators]
-        cost = [0.0] * len(self.operators)
-        for number in range(len(self.operators) - 1, -1, -1):
-            operator, own = self.operators[number], estimates[number]
-            answers = reach[number]
-            cost[number] = own.cost_s
-            for below in operator.downstream:
-                cost[number] += own.selectivity * cost[below]
-                for root, per_tuple in reach[below].items():
-                    answers[root] = answers.get(root, 0.0) + own.selectivity * per_tuple
-            if not operator.downstream:
-                answers[number] = own.selectivity
-        return tuple(
-            Segment(
-                selectivity=sum(answers.values()),
-                cost_s=cost[number],
-                ideal_s=min(ideal[root] for root in answers),
-                answers_per_ideal=sum(per / ideal[root] for root, per in answers.items() if ideal[root] > 0),
-                answers_per_ideal_sq=sum(
-                    per / ideal[root] ** 2 for root, per in answers.items() if ideal[root] > 0
-                ),
-            )
-            for number, answers in enumerate(reach)
-        )
+        """Every operator's segment under the estimates, in one walk from the roots up.
+
+        All sums over the roots below are linear in what the downstream operators have, so none is listed twice.
+        """
+        ideal_of = self.ideal_costs(estimates)
+        size = len(self.operators)
+        answers, cost, ideal = [0.0] * size, [0.0] * size, [inf] * size
+        per_ideal, per_ideal_sq = [0.0] * size, [0.0] * size
+        for number in range(size - 1, -1, -1):
+            below, own = self.operators[number].downstream, estimates[number]
+            kept = own.selectivity
+            if below:
+                answers[number] = kept * sum([answers[one] for one in below])
+                cost[number] = own.cost_s + kept * sum([cost[one] for one in below])
+                per_ideal[number] = kept * sum([per_ideal[one] for one in below])
+                per_ideal_sq[number] = kept * sum([per_ideal_sq[one] for one in below])
+                ideal[number] = min([ideal[one] for one in below])
+            else:
+                whole = ideal_of[number]
+                answers[number], cost[number], ideal[number] = kept, own.cost_s, whole
+                if whole > 0:
+                    per_ideal[number], per_ideal_sq[number] = kept / whole, kept / whole**2
+        return tuple(map(Segment, answers, cost, ideal, per_ideal, per_ideal_sq))
 
     def ideal_costs(self, estimates: Sequence[Estimate]) -> dict[int, float]:
         """T of every root: the processor time of one answer if it were alone in the system."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 
 from configs.scenario import Aggregate, Join, Lookup, Project, Select
@@ -124,8 +124,10 @@ class JoinSide:
             low = bisect_left(other, arrival - self._window)
             high = bisect_right(other, arrival + self._window)
             matches = self._matches(high - low)
-            out.extend(max(arrival, other[self._rng.randrange(low, high)]) for _ in range(matches))
-        self._own.extend(train)
+            if matches:
+                partners = self._rng.sample(range(low, high), matches)
+                out.extend(max(arrival, other[place]) for place in partners)
+        self._remember(train)
         self._expire(train[-1])
         return out, len(out) * self._match_s
 
@@ -137,6 +139,14 @@ class JoinSide:
             self._owed -= whole
             return whole
         return int(mean) + (self._rng.random() < mean % 1)
+
+    def _remember(self, train: list[float]) -> None:
+        own = self._own
+        for arrival in train:
+            if own and arrival < own[-1]:  # the clock has jumped back
+                insort(own, arrival)
+            else:
+                own.append(arrival)
 
     def _expire(self, newest: float) -> None:
         """Forget the other side's tuples that this side's later tuples cannot meet any more."""

@@ -8,10 +8,11 @@ that moment, which is when they can first matter. Everything is measured here, a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isclose
 
+from configs.problems import InvalidInput
 from configs.scenario import Scenario, SimulatedClass, StreamInput
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
@@ -27,6 +28,8 @@ from sim.networks import Plan, build_plan
 
 # Consumed tuples at the front of a queue are cut off when there are this many.
 CUT_AT = 4096
+# The factor on a class's rates that gives its offered load: how near it is found, and the largest looked for.
+SCALE_ERROR, SCALE_MAX = 1e-9, 1e9
 
 
 @dataclass
@@ -52,12 +55,13 @@ class Entry:
 
 @dataclass(slots=True)
 class Call:
-    """The operator call under way."""
+    """The operator call under way, or cut short by the host's death."""
 
     operator: int
     train: list[float]
     out: list[float]
     cost_s: float
+    runs: bool = True
 
 
 class SimulatedHost:
@@ -97,7 +101,7 @@ class SimulatedHost:
         self._cycle_sum = [0.0] * size
         self._cycle_results = [0] * size
         self._call: Call | None = None
-        self._inside: tuple[Entry | None, int] = (None, 0)  # the last train that entered the network
+        self._inside: tuple[int, int] = (NONE, 0)  # the last train that entered: by which operator, how long
         self._rebuild_s = 0.0
 
     def _entry(self, scenario: Scenario, stream: str, operators: list[int], scale: float, seed: int) -> Entry:
@@ -124,23 +128,29 @@ class SimulatedHost:
         """Begin the next operator call; its cost, or −1 if nothing has input."""
         if self.down:
             return -1.0
-        operator = self.scheduler.pick(now + self.clock_offset)
-        if operator == NONE:
-            return -1.0
+        if self._call is None:
+            operator = self.scheduler.pick(now + self.clock_offset)
+            if operator == NONE:
+                return -1.0
+            self._call = self._call_of(operator)
+        else:  # the host died under it: again, with the results it would have had
+            self._call.runs = True
+        if self._rebuild_s:
+            self._call.cost_s, self._rebuild_s = self._call.cost_s + self._rebuild_s, 0.0
+        return self._call.cost_s
+
+    def _call_of(self, operator: int) -> Call:
         train = self._take(operator, self._train_max)
         out, extra_s = self._effects[operator](train)
         tuples = len(train)
         self._taken[operator] += tuples
         cost_s = self._call_s[operator] + tuples * self._tuple_s[operator] + extra_s
-        if self._rebuild_s:
-            cost_s, self._rebuild_s = cost_s + self._rebuild_s, 0.0
-        self._call = Call(operator, train, out, cost_s)
-        return cost_s
+        return Call(operator, train, out, cost_s)
 
     def finish(self, now: float) -> None:
         """The call under way is done: deliver its results, tell the scheduler, measure."""
         call = self._call
-        if call is None:  # the host died under it
+        if call is None or not call.runs:  # the host died under it
             return
         self._call = None
         operator, out, scheduler = call.operator, call.out, self.scheduler
@@ -152,9 +162,8 @@ class SimulatedHost:
             else:
                 self._answer(operator, out, now)
         self._announce(operator)
-        entry = self._entry_of.get(operator)
-        if entry is not None:
-            self._inside = (entry, len(call.train))
+        if operator in self._entry_of:
+            self._inside = (operator, len(call.train))
         scheduler.statistics.observe(operator, len(call.train), len(out), call.cost_s)
         self.processed_s += call.cost_s
 
@@ -162,7 +171,7 @@ class SimulatedHost:
         return self._call is None and not any(self._pending(number) for number in range(len(self._queues)))
 
     def has_input(self) -> bool:
-        return not self.down and any(self._pending(number) for number in range(len(self._queues)))
+        return not self.down and not self.is_empty()
 
     # --- what the load cycle calls -------------------------------------------------------------------
 
@@ -216,10 +225,9 @@ class SimulatedHost:
         """The process is gone. Retained input is delivered again, otherwise what was inside has failed."""
         if retained:
             if self._call is not None:
-                self._put_back(self._call)
+                self._call.runs = False
         else:
             self._fail_everything()
-        self._call = None
         self.down = True
         for number in range(len(self._queues)):
             self._announce(number)
@@ -280,25 +288,29 @@ class SimulatedHost:
             ledger.shed += len(batch) - len(admission.kept)
             batch = [batch[position] for position in admission.kept]
             evict = admission.evict_oldest
+        # What does not fit into every one of the stream's queues goes into none.
+        room = self._queue_max - max(self._pending(number) for number in entry.operators)
+        if len(batch) > room:
+            ledger.rejected += len(batch) - room
+            batch = batch[:room]
         for number in entry.operators:
-            queue = self._queues[number]
-            room = self._queue_max - (len(queue) - self._heads[number])
-            if len(batch) > room:
-                if number == entry.operators[0]:
-                    ledger.rejected += len(batch) - max(room, 0)
-                queue.extend(batch[: max(room, 0)])
-            else:
-                queue.extend(batch)
+            self._queues[number].extend(batch)
         if evict:
             ledger.shed += self._evict(entry, evict)
         for number in entry.operators:
             self._announce(number)
 
     def _evict(self, entry: Entry, tuples: int) -> int:
-        """Drop the oldest queued tuples; fewer if the queue is shorter."""
-        number = entry.operators[0]
-        gone = min(tuples, self._pending(number))
-        self._heads[number] += gone
+        """Drop the oldest tuples that no operator of the stream has taken; fewer if there are fewer."""
+        untouched = min(self._pending(number) for number in entry.operators)
+        gone = min(tuples, untouched)
+        for number in entry.operators:
+            queue = self._queues[number]
+            place = len(queue) - untouched
+            if place == self._heads[number]:
+                self._heads[number] += gone
+            else:
+                del queue[place : place + gone]
         return gone
 
     def _pending(self, operator: int) -> int:
@@ -345,36 +357,29 @@ class SimulatedHost:
         return OutputCycle(self.plan.boxes[root].query, self.target_s, results, max(mean_s, 0.0), waiting_s)
 
     def _waiting(self, entry: Entry, stamp: float) -> float:
-        oldest = min(
-            (
-                self._queues[n][self._heads[n]]
-                for n in entry.operators
-                if self._heads[n] < len(self._queues[n])
-            ),
-            default=stamp,
-        )
-        return max(0.0, stamp - oldest)
-
-    def _put_back(self, call: Call) -> None:
-        number = call.operator
-        self._taken[number] -= len(call.train)
-        self._queues[number] = call.train + self._queues[number][self._heads[number] :]
-        self._heads[number] = 0
+        heads = [self._queues[n][self._heads[n]] for n in entry.operators if self._pending(n)]
+        if self._call is not None and not self._call.runs and self._call.operator in entry.operators:
+            heads.append(self._call.train[0])
+        return max(0.0, stamp - min(heads, default=stamp))
 
     def _fail_everything(self) -> None:
         """All that is queued fails, and the train inside too: sources run last, so there is one at most."""
         self._count_delivered()
-        inside_entry, inside = self._inside
+        source, tuples = self._inside
         busy = self._call is not None and self._call.operator not in self._entry_of
-        if inside_entry is not None and (busy or self._inner_pending()):
-            inside_entry.ledger.delivered -= inside
-            inside_entry.ledger.failed += inside
+        if source != NONE and (busy or self._inner_pending()):
+            ledger = self._entry_of[source].ledger
+            # Those that another source operator has not taken yet are not delivered but queued.
+            inside = max(0, ledger.delivered - (self._taken[source] - tuples))
+            ledger.delivered -= inside
+            ledger.failed += inside
         for entry in self.entries:
             entry.ledger.failed += self.queued(entry)
             for number in entry.operators:
                 self._taken[number] = entry.ledger.delivered
         self._queues = [[] for _ in self._queues]
         self._heads = [0] * len(self._heads)
+        self._call = None
 
     def _inner_pending(self) -> bool:
         return any(
@@ -408,13 +413,33 @@ def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tupl
         return build_plan(model, scenario.costs, generator(seed, settings.name, "network"), cost_scale)
 
     plan = plan_of(1.0)
-    if settings.offered_load is None:
+    train, offered = scenario.load_at_train, settings.offered_load
+    if offered is None:
         return plan, 1.0
-    estimates = plan.estimates(scenario.load_at_train, rates)
-    segments = plan.network().segments(estimates)
-    load = sum(rates[stream] * segments[n].cost_s for stream, entry in plan.entries.items() for n in entry)
-    factor = settings.offered_load / load
-    return (plan_of(factor), 1.0) if model.kind == "sharaf" else (plan, factor)
+    if model.kind == "sharaf":
+        return plan_of(offered / plan.load(train, rates)), 1.0
+    if plan.load(train, {stream: rate * SCALE_MAX for stream, rate in rates.items()}) < offered:
+        hint = "give the operators of its network a cost per tuple, or leave offered_load out"
+        raise InvalidInput("no rate gives such a load", f"{settings.name}.offered_load", offered, hint)
+    return plan, rate_scale(plan, train, rates, offered)
+
+
+def rate_scale(plan: Plan, train: int, rates: Mapping[str, float], offered: float) -> float:
+    """The factor on the rates at which the plan's load is `offered`: joins make it grow faster than the rates."""
+
+    def load(scale: float) -> float:
+        return plan.load(train, {stream: rate * scale for stream, rate in rates.items()})
+
+    linear = offered / load(1.0)
+    if isclose(load(linear), offered):
+        return linear
+    low, high = 0.0, linear
+    while load(high) < offered:
+        high *= 2
+    while high - low > SCALE_ERROR * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if load(middle) < offered else (low, middle)
+    return high
 
 
 def realised_rate(scenario: Scenario, settings: SimulatedClass, stream: str, seed: int) -> float:

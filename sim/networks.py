@@ -7,7 +7,7 @@ reads the stream. In Sharaf's testbed there is none: each query's first operator
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from configs.scenario import (
@@ -64,7 +64,14 @@ class Plan:
             )
         )
 
-    def estimates(self, train: int, rates: dict[str, float]) -> list[Estimate]:
+    def load(self, train: int, rates: Mapping[str, float]) -> float:
+        """Processor-seconds a second that the streams ask for at trains of the given length."""
+        segments = self.network().segments(self.estimates(train, rates))
+        return sum(
+            rates[stream] * segments[n].cost_s for stream, entry in self.entries.items() for n in entry
+        )
+
+    def estimates(self, train: int, rates: Mapping[str, float]) -> list[Estimate]:
         """What the model itself implies at trains of the given length and the given stream rates."""
         inflow = [0.0] * len(self.boxes)
         for stream, numbers in self.entries.items():
@@ -89,7 +96,8 @@ def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple
         case Select() | Lookup():
             return model.selectivity, 0.0
         case Aggregate():
-            per_tuple = model.groups / (model.slide_s * inflow) if inflow > 0 else 0.0
+            # A slide in which no tuple came has no result of its own: at most one set of results a tuple.
+            per_tuple = model.groups / max(model.slide_s * inflow, 1.0) if inflow > 0 else 0.0
             return per_tuple, per_tuple * model.result_us * 1e-6
         case Join():
             per_tuple = model.selectivity * across * model.window_s  # s_J·(S_R·V/τ_R), ALGORITHMS §1

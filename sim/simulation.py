@@ -28,7 +28,7 @@ class Lane:
     host: SimulatedHost | None = None
     quota_s: float = 0.0
     used_s: float = 0.0
-    call_s: float = 0.0
+    call_s: float = -1.0  # −1: the slice has just begun
 
 
 # --- what can happen ------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class CallEnds:
-    """The operator call on a lane is done; −1 cost stands for the begin of a slice."""
+    """The operator call on a lane is done, or its slice begins."""
 
     lane: Lane
 
@@ -104,6 +104,7 @@ class Simulation:
         self._turn_s = scenario.costs.turn_us * 1e-6
         self._decision_s = scenario.costs.decision_us * 1e-6
         self._faults_on: list[ReportsLost | ReportsLate] = []
+        self._down_until: dict[str, float] = {}
         self._heap: list[tuple[float, int, Happening]] = []
         self._pushed = 0
         for host in self.hosts.values():
@@ -141,8 +142,7 @@ class Simulation:
             case FaultStrikes(fault):
                 return self._strike(fault)
             case HostReturns(fault):
-                self.hosts[fault.name].revive(fault.rebuild_ms / 1e3)
-                return self._wake(self.hosts[fault.name])
+                return self._return(fault)
 
     def _decide(self, event: CoreEvent) -> tuple[dict[str, float], list[Grant]]:
         """Let the cores decide; kept fractions and grants are all that leaves the ring."""
@@ -161,7 +161,7 @@ class Simulation:
         for grant in grants:
             lane = self.lanes[grant.lane]
             lane.host, lane.quota_s = self.hosts[grant.name], grant.quota_s
-            lane.used_s = lane.call_s = 0.0
+            lane.used_s, lane.call_s = 0.0, -1.0
             self.overhead_s += self._turn_s
             self._push(self.now + self._turn_s, CallEnds(lane))
 
@@ -184,7 +184,7 @@ class Simulation:
         host, now = lane.host, self.now
         assert host is not None
         while True:
-            if lane.call_s > 0:
+            if lane.call_s >= 0:
                 host.finish(now)
                 lane.used_s += lane.call_s
                 self.busy_s += lane.call_s - self._decision_s
@@ -230,7 +230,9 @@ class Simulation:
             case HostDies():
                 host = self.hosts[fault.name]
                 host.die(fault.retained)
-                self._push(fault.at_s + fault.down_s, HostReturns(fault))
+                until = fault.at_s + fault.down_s
+                self._down_until[fault.name] = max(until, self._down_until.get(fault.name, until))
+                self._push(until, HostReturns(fault))
             case ClockJumps():
                 self.clock_offset += fault.by_s
                 for host in self.hosts.values():
@@ -239,6 +241,12 @@ class Simulation:
             case ReportsLost() | ReportsLate():
                 self._faults_on.append(fault)
         return []
+
+    def _return(self, fault: HostDies) -> list[CoreEvent]:
+        if self.now < self._down_until[fault.name]:  # it died again while it was down
+            return []
+        self.hosts[fault.name].revive(fault.rebuild_ms / 1e3)
+        return self._wake(self.hosts[fault.name])
 
     # --- the rest ------------------------------------------------------------------------------------
 

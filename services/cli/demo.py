@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from services.cli.sim import DEFAULT_MANAGER, configured, policy_name
+from configs.problems import InvalidInput
+from services.cli.sim import DEFAULT_MANAGER, configured, make_folder, policy_name
 from services.cli.tables import live_table, promise_table, result_table
 from sim.promises import check_promises
 from sim.report import write_report
@@ -33,6 +34,11 @@ def demo(
 ) -> None:
     """Watch capacity being lent and taken back; exits with 0 only if every promise was kept."""
     chosen = configured(scenario, None, seconds)
+    make_folder("--report", report)
+    if json_path is not None:
+        if json_path.is_dir():
+            raise InvalidInput("is a folder", "--json", str(json_path), "name a file in it")
+        make_folder("--json", json_path.parent)
     console = Console()
     run = watched(Simulation(chosen, manager), console)
     result, promises = results(run, policy_name(chosen)), check_promises(run)

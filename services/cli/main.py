@@ -13,7 +13,9 @@ import typer
 from rich.console import Console
 
 from configs.problems import WeirError
+from services.cli.bench import bench
 from services.cli.demo import demo
+from services.cli.run import run
 from services.cli.sim import sim
 
 EXIT_WRONG_INPUT = 2
@@ -26,6 +28,8 @@ app = typer.Typer(
 )
 app.command()(sim)
 app.command()(demo)
+app.command()(run)
+app.command()(bench)
 
 
 def show_version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from configs.policies import POLICY_KINDS, policy_of
-from configs.problems import InvalidInput
+from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario, load_scenario, preset_names
 from services.cli.progress import progress
 from services.cli.tables import claim_table, compare_table, policy_table, promise_table, result_table
@@ -70,7 +70,14 @@ def sim(
     """Run a scenario in virtual time: what would each class get, and lose?"""
     if compare and policies:
         raise InvalidInput("--compare and --policies exclude each other", hint="run the command twice")
+    for option, given in (("--report", report), ("--explain", explain)):
+        if given is not None and (compare or policies):
+            raise InvalidInput(f"{option} is about one run", hint="leave out --compare and --policies")
     chosen = configured(scenario, policy, seconds)
+    if explain is not None and explain not in (names := [one.name for one in chosen.classes]):
+        raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
+    if report is not None:
+        make_folder("--report", report)
     seed = checked_seed(chosen.seed if seed is None else seed)
     out = Console()
     if compare or policies:
@@ -113,6 +120,17 @@ def configured(source: str, policy: str | None, seconds: float | None) -> Scenar
         classes = tuple(one.model_copy(update={"policy": settings}) for one in scenario.classes)
         scenario = scenario.model_copy(update={"classes": classes})
     return scenario
+
+
+def make_folder(option: str, folder: Path) -> None:
+    """Make the folder an option names, if it is not there: before the run, which may be long."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise InvalidInput(
+            f"cannot be a folder: {why}", option, str(folder), "choose another place"
+        ) from None
 
 
 def checked_seed(seed: int) -> int:
@@ -176,8 +194,6 @@ def result_of(job: Job) -> dict[str, Any]:
 
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     """The class's last decisions in words."""
-    if name not in run.hosts:
-        raise InvalidInput("no such class", "--explain", name, f"one of {', '.join(run.hosts)}")
     manager = run.ring.manager_of(name)
     if manager is None:
         return ["this manager makes no decisions"]

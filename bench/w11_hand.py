@@ -1,0 +1,182 @@
+"""W11 as a person would write it in numpy for this one workload: the limit an engine is held against.
+
+Keys are known to be 0…999 and 0…9, event time to be in order, the eleven queries to be these. Nothing is planned,
+scheduled, measured or accounted; answers are collected as lists of column arrays per query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Batch = Mapping[str, Array]
+Answers = dict[str, list[tuple[Array, ...]]]
+
+SENSORS, REGIONS = 1000, 10
+RUNS_MAX = 4
+COLUMNS = ("ts", "sensor", "region", "temp", "humidity", "wind")
+
+
+class Panes:
+    """Sums, counts, minima and maxima per pane and key."""
+
+    def __init__(self, pane: int, keys: int) -> None:
+        self.pane, self.keys = pane, keys
+        self.of: dict[int, dict[str, Array]] = {}
+
+    def at(self, number: int) -> dict[str, Array]:
+        pane = self.of.get(number)
+        if pane is None:
+            pane = self.of[number] = {}
+        return pane
+
+
+class HandWritten:
+    """All eleven queries, fed with readings and alerts in event order."""
+
+    def __init__(self) -> None:
+        self.answers: Answers = {
+            q: [] for q in ("S1", "S2", "S3", "S4", "A1", "A2", "A3", "A4", "A5", "J1", "J2")
+        }
+        self.region = Panes(1000, REGIONS)
+        self.sensor = Panes(2000, SENSORS)
+        self.ends = {
+            "A1": (10_000, 2_000),
+            "A2": (10_000, 10_000),
+            "A3": (5_000, 1_000),
+            "A4": (20_000, 5_000),
+            "A5": (4_000, 2_000),
+        }
+        self.next_end: dict[str, int] = {}
+        self.recent_readings: list[tuple[Array, Array, Array]] = []  # ts, sensor, temp
+        self.recent_alerts: list[tuple[Array, Array, Array]] = []  # ts, sensor, level
+
+    def readings(self, batch: Batch) -> None:
+        ts, sensor, region, temp, humidity, wind = (batch[name] for name in COLUMNS)
+        add = self.answers
+        chosen = np.flatnonzero(temp > 30)
+        add["S1"].append(tuple(column.take(chosen) for column in (ts, sensor, region, temp, humidity, wind)))
+        chosen = np.flatnonzero((humidity < 20) & (wind > 15))
+        add["S2"].append((ts.take(chosen), sensor.take(chosen), temp.take(chosen) * 1.8 + 32))
+        chosen = np.flatnonzero(region == 3)
+        add["S3"].append(tuple(column.take(chosen) for column in (ts, sensor, region, temp, humidity, wind)))
+        chosen = np.flatnonzero(wind > 40)
+        add["S4"].append((sensor.take(chosen), temp.take(chosen)))
+        self._aggregate(ts, sensor, region, temp, humidity, wind)
+        self._pairs((ts, sensor, temp), self.recent_alerts, from_readings=True)
+        keep(self.recent_readings, (ts, sensor, temp))
+        self._expire(int(ts[-1]), self.recent_alerts)
+
+    def alerts(self, batch: Batch) -> None:
+        ts, sensor, level = batch["ts"], batch["sensor"], batch["level"]
+        self._pairs((ts, sensor, level), self.recent_readings, from_readings=False)
+        keep(self.recent_alerts, (ts, sensor, level))
+        self._expire(int(ts[-1]), self.recent_readings)
+
+    def _aggregate(
+        self, ts: Array, sensor: Array, region: Array, temp: Array, humidity: Array, wind: Array
+    ) -> None:
+        low, high = int(ts[0]), int(ts[-1])
+        for start in range(low // 1000 * 1000, high + 1, 1000):
+            a, b = np.searchsorted(ts, (start, start + 1000))
+            if a == b:
+                continue
+            pane, keys, one = self.region.at(start // 1000), region[a:b], temp[a:b]
+            if not pane:
+                pane.update(
+                    sum=np.zeros(REGIONS),
+                    rows=np.zeros(REGIONS, np.int64),
+                    low=np.full(REGIONS, np.inf),
+                    high=np.full(REGIONS, -np.inf),
+                )
+            pane["sum"] += np.bincount(keys, one, REGIONS)
+            pane["rows"] += np.bincount(keys, minlength=REGIONS)
+            np.minimum.at(pane["low"], keys, humidity[a:b])
+            np.maximum.at(pane["high"], keys, humidity[a:b])
+            pane, keys = self.sensor.at(start // 2000), sensor[a:b]
+            if not pane:
+                pane.update(
+                    sum=np.zeros(SENSORS), rows=np.zeros(SENSORS, np.int64), high=np.full(SENSORS, -np.inf)
+                )
+            pane["sum"] += np.bincount(keys, one, SENSORS)
+            pane["rows"] += np.bincount(keys, minlength=SENSORS)
+            np.maximum.at(pane["high"], keys, wind[a:b])
+        for query, (range_, slide) in self.ends.items():
+            end = self.next_end.get(query) or (low // slide + 1) * slide
+            while end <= high:
+                self._close(query, end, range_)
+                end += slide
+            self.next_end[query] = end
+        for panes, reach in ((self.region, 20_000), (self.sensor, 10_000)):
+            for number in [number for number in panes.of if (number + 1) * panes.pane <= high - reach]:
+                del panes.of[number]
+
+    def _close(self, query: str, end: int, range_: int) -> None:
+        store = self.sensor if query in ("A2", "A5") else self.region
+        panes = [store.of[n] for n in range((end - range_) // store.pane, end // store.pane) if n in store.of]
+        rows = np.sum([pane["rows"] for pane in panes], axis=0)
+        groups = np.flatnonzero(rows)
+        bounds = np.full(len(groups), end)
+        value: tuple[Array, ...]
+        if query == "A1":
+            value = (np.sum([pane["sum"] for pane in panes], axis=0)[groups] / rows[groups],)
+        elif query == "A2":
+            value = (np.max([pane["high"] for pane in panes], axis=0)[groups],)
+        elif query == "A3":
+            value = (rows[groups],)
+        elif query == "A4":
+            value = (
+                np.min([pane["low"] for pane in panes], axis=0)[groups],
+                np.max([pane["high"] for pane in panes], axis=0)[groups],
+            )
+        else:
+            value = (np.sum([pane["sum"] for pane in panes], axis=0)[groups],)
+        self.answers[query].append((bounds, groups, *value))
+
+    def _pairs(
+        self,
+        new: tuple[Array, Array, Array],
+        stored: Iterable[tuple[Array, Array, Array]],
+        from_readings: bool,
+    ) -> None:
+        ts, sensor, value = new
+        for other_ts, other_sensor, other_value in stored:
+            if other_ts[-1] < ts[0] - 1000 or other_ts[0] > ts[-1] + 1000:
+                continue
+            order = np.argsort(other_sensor.astype(np.uint16), kind="stable")
+            starts = np.zeros(SENSORS + 1, np.intp)
+            np.cumsum(np.bincount(other_sensor, minlength=SENSORS), out=starts[1:])
+            first = starts[sensor]
+            count = starts[sensor + 1] - first
+            mine = np.repeat(np.arange(len(ts)), count)
+            theirs = order[np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(mine))]
+            gap = np.abs(ts[mine] - other_ts[theirs])
+            near = np.flatnonzero(gap <= 1000)
+            mine, theirs, gap = mine[near], theirs[near], gap[near]
+            left, right = (mine, theirs) if from_readings else (theirs, mine)
+            reading = (ts, sensor, value) if from_readings else (other_ts, other_sensor, other_value)
+            alert = (other_ts, other_value) if from_readings else (ts, value)
+            pairs = (reading[0][left], alert[0][right], reading[1][left], reading[2][left], alert[1][right])
+            half = np.flatnonzero(gap <= 500)
+            self.answers["J1"].append(tuple(column.take(half) for column in pairs))
+            hot = np.flatnonzero((pairs[4] >= 4) & (pairs[3] > 25))
+            self.answers["J2"].append(tuple(column.take(hot) for column in pairs))
+
+    def _expire(self, now: int, stored: list[tuple[Array, Array, Array]]) -> None:
+        while stored and stored[0][0][-1] < now - 1000:
+            stored.pop(0)
+        if stored and stored[0][0][0] < now - 3000:
+            first = int(np.searchsorted(stored[0][0], now - 1000))
+            ts, sensor, value = stored[0]
+            stored[0] = (ts[first:], sensor[first:], value[first:])
+
+
+def keep(stored: list[tuple[Array, Array, Array]], new: tuple[Array, Array, Array]) -> None:
+    """Few long runs are faster to probe than many short ones."""
+    stored.append(new)
+    if len(stored) > RUNS_MAX:
+        stored[:] = [tuple(np.concatenate(column) for column in zip(*stored, strict=True))]  # type: ignore[list-item]

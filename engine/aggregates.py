@@ -1,0 +1,160 @@
+"""From panes to an aggregate's value per group: which measures it needs, and how they combine.
+
+The planner has cast decimals to float64 where a mean or a quantile is asked for. SQL's rules: NULL arguments do not count; an aggregate of nothing is NULL, a count of nothing 0. Sums of integers are
+int64. Medians and percentiles interpolate between neighbours; FIRST and LAST go by event time, then by arrival.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.keys import Codes, from_python
+from engine.panes import Array, Measure, Pane, extreme, merged_moments
+from engine.plan import Aggregate, Aggregation
+from engine.schema import Kind
+from engine.train import Values
+
+MOMENTS = (Aggregation.STDDEV, Aggregation.VARIANCE)
+
+
+def measures_of(aggregate: Aggregate) -> set[Measure]:
+    """What panes must hold for the aggregate."""
+    place = aggregate.argument
+    function = aggregate.function
+    if function is Aggregation.COUNT_ALL:
+        return {("rows", None)}
+    if function is Aggregation.COUNT:
+        return {("count", place)}
+    if function in (Aggregation.SUM, Aggregation.AVG):
+        return {("sum", place), ("count", place)}
+    if function in (Aggregation.MIN, Aggregation.MAX) and aggregate.type.kind is not Kind.STRING:
+        return {(function.value, place), ("count", place)}
+    return {("moments", place)} if function in MOMENTS else {("values", place)}
+
+
+def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: Codes, kept: float) -> Values:
+    """The aggregate's value for each of the groups over the panes."""
+    place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
+    if function is Aggregation.COUNT_ALL:
+        return counted(rows[groups], aggregate, kept)
+    if ("values", place) in measures_of(aggregate):
+        return of_values(aggregate, panes, groups)
+    if function in MOMENTS:
+        return of_moments(aggregate, panes, groups)
+    count = folded(panes, ("count", place), groups, np.add, 0)
+    if function is Aggregation.COUNT:
+        return counted(count, aggregate, kept)
+    valid = None if count.all() else count > 0
+    if function in (Aggregation.MIN, Aggregation.MAX):
+        lowest = function is Aggregation.MIN
+        fold = np.minimum if lowest else np.maximum
+        data = folded(panes, (function.value, place), groups, fold, extreme(type_, largest=lowest))
+        return Values(type_, data.astype(type_.numpy, copy=False), valid)
+    total = folded(panes, ("sum", place), groups, np.add, 0)
+    if function is Aggregation.AVG:
+        return Values(type_, total / np.maximum(count, 1), valid)
+    if aggregate.scaled:
+        return Values(type_, total / kept, valid)
+    return Values(type_, total.astype(type_.numpy, copy=False), valid)
+
+
+def counted(count: Array, aggregate: Aggregate, kept: float) -> Values:
+    if aggregate.scaled:
+        return Values(aggregate.type, count / kept)
+    return Values(aggregate.type, count.astype(np.int64, copy=False))
+
+
+def folded(
+    panes: Sequence[Pane], measure: Measure, groups: Codes, fold: Callable[[Any, Any], Any], neutral: Any
+) -> Array:
+    """One measure of the groups over all panes; a pane may not know the youngest groups yet."""
+    result: Array | None = None
+    for pane in panes:
+        state = pane.measures.get(measure)
+        if state is None:
+            continue
+        if groups[-1] < len(state):
+            part = state[groups]
+        else:
+            part = np.full(len(groups), neutral, state.dtype)
+            known = groups < len(state)
+            part[known] = state[groups[known]]
+        result = part if result is None else fold(result, part)
+    return np.full(len(groups), neutral) if result is None else result
+
+
+def of_moments(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
+    parts = []
+    for pane in panes:
+        state = pane.measures.get(("moments", aggregate.argument))
+        if state is not None:
+            part = np.zeros((3, len(groups)))
+            known = groups < state.shape[1]
+            part[:, known] = state[:, groups[known]]
+            parts.append(part)
+    if not parts:
+        return Values(aggregate.type, np.zeros(len(groups)), np.zeros(len(groups), bool))
+    count, _, spread = merged_moments(parts)
+    variance = spread / np.maximum(count - 1, 1)
+    data = np.sqrt(variance) if aggregate.function is Aggregation.STDDEV else variance
+    valid = count > 1
+    return Values(aggregate.type, data, None if valid.all() else valid)
+
+
+def of_values(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
+    """Aggregates that look at every value of a group."""
+    chunks = [chunk for pane in panes for chunk in pane.values.get(("values", aggregate.argument), [])]
+    answer = ANSWERS[aggregate.function]
+    if not chunks:
+        return from_python([answer([], aggregate) for _ in groups], aggregate.type)
+    codes = np.concatenate([codes for codes, _, _ in chunks])
+    times = np.concatenate([times for _, _, times in chunks])
+    data = [as_numpy(data) for _, data, _ in chunks]
+    values = np.concatenate(data)
+    order = np.lexsort((times, codes))  # stable: equal times stay in the order of arrival
+    codes, values = codes[order], values[order]
+    starts, ends = np.searchsorted(codes, groups, "left"), np.searchsorted(codes, groups, "right")
+    return from_python(
+        [answer(values[start:end].tolist(), aggregate) for start, end in zip(starts, ends, strict=True)],
+        aggregate.type,
+    )
+
+
+def as_numpy(data: Any) -> Array:
+    if isinstance(data, pa.Array):
+        return np.array(data.to_pylist(), object)
+    return np.asarray(data)
+
+
+def percentile(values: list[Any], part: float) -> float | None:
+    return float(np.quantile(np.array(values, float), part)) if values else None
+
+
+def count_distinct(values: list[Any], _: Aggregate) -> int:
+    # NaN differs from itself, but is one value to SQL.
+    return len({"NaN" if value != value else value for value in values})
+
+
+def top(values: list[Any], aggregate: Aggregate) -> str | None:
+    """The most frequent values; ties in the order of the values."""
+    if not values:
+        return None
+    ranked = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{value}:{count}" for value, count in ranked[: int(aggregate.parameter)])
+
+
+ANSWERS: dict[Aggregation, Callable[[list[Any], Aggregate], Any]] = {
+    Aggregation.COUNT_DISTINCT: count_distinct,
+    Aggregation.MEDIAN: lambda values, aggregate: percentile(values, 0.5),
+    Aggregation.PERCENTILE: lambda values, aggregate: percentile(values, aggregate.parameter),
+    Aggregation.FIRST: lambda values, aggregate: values[0] if values else None,
+    Aggregation.LAST: lambda values, aggregate: values[-1] if values else None,
+    Aggregation.MIN: lambda values, aggregate: min(values, default=None),
+    Aggregation.MAX: lambda values, aggregate: max(values, default=None),
+    Aggregation.TOP: top,
+}

@@ -1,0 +1,51 @@
+"""The operator network of a running class in words and numbers: what EXPLAIN prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.network import Node
+from engine.runner import ClassRunner
+from scheduler.policies.static import ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One operator: where it stands, what was measured of it, what follows for its turn."""
+
+    number: int
+    name: str
+    feeds: tuple[int, ...]
+    queries: tuple[str, ...]
+    tuples: int
+    cost_us: float  # processor time per input tuple
+    selectivity: float
+    rate: float  # answers per second of processor time from here on, S/C̄: the priority under HR
+    queued: int
+
+
+def explain(runner: ClassRunner) -> list[Line]:
+    """A line an operator, those that feed others first."""
+    believed = runner.believed()
+    nodes = runner.network.nodes
+    place = {id(node): number for number, node in enumerate(nodes)}
+    return [
+        Line(
+            number=number,
+            name=node.name,
+            feeds=tuple(place[id(below)] for below in node.downstream),
+            queries=tuple(sorted(node.outputs or shared_by(node))),
+            tuples=runner.taken(number),
+            cost_us=1e6 * estimate.cost_s,
+            selectivity=estimate.selectivity,
+            rate=ratio(segment.selectivity, segment.cost_s),
+            queued=node.tuples,
+        )
+        for number, (node, estimate, segment) in enumerate(
+            zip(nodes, believed.estimates, believed.segments, strict=True)
+        )
+    ]
+
+
+def shared_by(node: Node) -> set[str]:
+    return node.users

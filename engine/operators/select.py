@@ -1,0 +1,69 @@
+"""Filter and projection in one step.
+
+    in: tuples                              out: for those that satisfy the condition, the expressions
+
+A tuple for which an expression fails (an overflow, a cast that cannot be) is left out and counted with its reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.expressions import Failures, compile_condition, compile_projection
+from engine.operators.protocol import Stateless
+from engine.plan import Column, Expression
+from engine.train import Train, taken
+
+
+class SelectOperator(Stateless):
+    """`SELECT expressions WHERE condition`; either may be absent."""
+
+    def __init__(self, condition: Expression | None, expressions: Sequence[Expression] | None) -> None:
+        self._condition = None if condition is None else compile_condition(condition)
+        self._places = plain_columns(expressions)
+        computes = expressions is not None and self._places is None
+        self._project = compile_projection(expressions) if computes and expressions is not None else None
+        self.failed: Counter[str] = Counter()
+
+    def process(self, train: Train) -> Train | None:
+        if not len(train):
+            return Train((), train.arrival, train.kept, train.watermark)
+        failures = Failures()
+        if self._places is not None:
+            train = (
+                train.with_columns(tuple(train.columns[place] for place in self._places))
+                if (self._condition is None)
+                else self._filtered(train, failures, self._places)
+            )
+        elif self._condition is not None:
+            train = self._filtered(train, failures, range(len(train.columns)))
+        if self._project is not None and len(train):
+            failed = Failures()
+            train = train.with_columns(self._project(train, failed))
+            rows = failed.rows()
+            if rows is not None:
+                train = train.take(np.flatnonzero(~rows))
+            self.failed.update(failed.counts())
+        self.failed.update(failures.counts())
+        return train
+
+    def _filtered(self, train: Train, failures: Failures, places: Sequence[int]) -> Train:
+        """Only the columns asked for are gathered."""
+        assert self._condition is not None
+        mask = self._condition(train, failures)
+        rows = failures.rows()
+        chosen = (mask if rows is None else mask & ~rows).nonzero()[0]
+        if len(chosen) == len(train):
+            return train.with_columns(tuple(train.columns[place] for place in places))
+        columns = tuple(train.columns[place].take(chosen) for place in places)
+        return Train(columns, taken(train.arrival, chosen), train.kept, train.watermark)
+
+
+def plain_columns(expressions: Sequence[Expression] | None) -> tuple[int, ...] | None:
+    """The places of a projection that only picks columns."""
+    if expressions is None or not all(isinstance(one, Column) for one in expressions):
+        return None
+    return tuple(one.place for one in expressions if isinstance(one, Column))

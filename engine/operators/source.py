@@ -1,0 +1,55 @@
+"""Where a stream's tuples enter the network: late ones are turned away, progress is told.
+
+    in: tuples as they arrived              out: the tuples in time; watermark = largest event time − lateness
+
+A tuple is late if its event time lies before the watermark that the tuples before it have set. That depends on the
+order of arrival alone, never on how the input was cut into trains.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.train import NO_PROGRESS, Train
+
+
+class SourceOperator:
+    """The entry of one stream."""
+
+    def __init__(self, time: int | None, lateness: int) -> None:
+        self._time, self._lateness = time, lateness
+        self._latest = NO_PROGRESS
+        self.late = 0
+
+    def process(self, train: Train) -> Train | None:
+        if self._time is None or not len(train):
+            return train
+        times = train.columns[self._time].data
+        in_order = bool((times[1:] >= times[:-1]).all()) and int(times[0]) >= self._latest - self._lateness
+        if in_order:
+            self._latest = max(self._latest, int(times[-1]))
+        else:
+            reached = np.maximum.accumulate(np.concatenate([[self._latest], times[:-1]]))
+            in_time = np.flatnonzero(
+                times >= np.where(reached == NO_PROGRESS, reached, reached - self._lateness)
+            )
+            self.late += len(times) - len(in_time)
+            self._latest = max(self._latest, int(times.max()))
+            train = train.take(in_time)
+        return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness)
+
+    def wants(self, time: int) -> bool:
+        return False
+
+    def advance(self, time: int) -> int:
+        """The clock has told event time of an idle stream; the watermark from now on."""
+        self._latest = max(self._latest, time)
+        return self._latest - self._lateness
+
+    def snapshot(self) -> Any:
+        return self._latest, self.late
+
+    def restore(self, state: Any) -> None:
+        self._latest, self.late = state

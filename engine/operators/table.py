@@ -1,0 +1,68 @@
+"""Join with a static table.
+
+in: tuples                              out: each with the table's rows of equal key; outer: also those without
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from engine.keys import KeyIndex
+from engine.operators.join import Run, joined, key_mask, without_mask, without_null_keys
+from engine.operators.protocol import Stateless
+from engine.schema import Schema
+from engine.train import Mask, Train, Values, concatenated, empty_values
+
+
+class TableJoinOperator(Stateless):
+    """The table is indexed once; a tuple finds its rows by key."""
+
+    def __init__(
+        self,
+        table: Train,
+        table_schema: Schema,
+        keys: Sequence[int],
+        table_keys: Sequence[int],
+        residual: Callable[[Train], Mask] | None,
+        outer: bool,
+        schema: Schema,
+    ) -> None:
+        self._keys, self._residual, self._outer, self._schema = tuple(keys), residual, outer, schema
+        self._table = without_null_keys(table, table_keys)
+        self._index = KeyIndex([table_schema.fields[key].type for key in table_keys])
+        codes = self._index.codes([without_mask(self._table.columns[key]) for key in table_keys])
+        self._run = Run(self._table, codes, np.zeros(len(codes), np.int64), 0)
+        self._nulls = [empty_values(field) for field in table_schema.fields]
+
+    def process(self, train: Train) -> Train | None:
+        if not len(train):
+            return train
+        present = key_mask(train, self._keys)
+        chosen = np.arange(len(train)) if present is None else np.flatnonzero(present)
+        probing = train.take(chosen)
+        codes = self._index.codes([without_mask(probing.columns[key]) for key in self._keys])
+        zeros = np.zeros(len(codes), np.int64)
+        mine, stored = self._run.matches(codes, zeros, 0, 0, len(self._index))
+        pairs = joined(probing.take(mine), self._table.take(stored))
+        if self._residual is not None:
+            holds = np.flatnonzero(self._residual(pairs))
+            pairs, mine = pairs.take(holds), mine[holds]
+        pairs.kept, pairs.watermark = train.kept, train.watermark
+        if not self._outer:
+            return pairs
+        alone = np.ones(len(train), bool)
+        alone[chosen[mine]] = False
+        rest = train.take(np.flatnonzero(alone))
+        padded = Train((*rest.columns, *(nulls(one, len(rest)) for one in self._nulls)), rest.arrival)
+        return concatenated([pairs, padded], self._schema) if len(rest) else pairs
+
+
+def nulls(like: Values, count: int) -> Values:
+    """So many NULLs of the type."""
+    valid = np.zeros(count, bool)
+    if isinstance(like.data, pa.Array):
+        return Values(like.type, pa.array([""] * count, pa.string()), valid)
+    return Values(like.type, np.zeros(count, like.type.numpy), valid)

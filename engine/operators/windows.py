@@ -1,0 +1,132 @@
+"""Sliding windows of event time: one operator adds trains to panes, one a query closes windows over them.
+
+    in: tuples, progress                    out: (window_start, window_end, keys…, aggregates…) at each window's end
+
+A window [end − range, end) closes when event time is complete up to `end`; it has a row for every group with a
+tuple in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.aggregates import combined, measures_of
+from engine.keys import Codes
+from engine.panes import Pane, PaneStore
+from engine.plan import Aggregate
+from engine.schema import Schema
+from engine.train import NO_PROGRESS, Train, Values, concatenated, progress, same_arrival
+
+NEVER_CLOSED = NO_PROGRESS
+
+
+class PaneOperator:
+    """Adds trains to a pane store; passes on progress only."""
+
+    def __init__(self, store: PaneStore) -> None:
+        self._store = store
+
+    def process(self, train: Train) -> Train | None:
+        if len(train):
+            self._store.add(train)
+        return progress(train.watermark)
+
+    def wants(self, time: int) -> bool:
+        return True
+
+    def snapshot(self) -> Any:
+        return self._store.snapshot()
+
+    def restore(self, state: Any) -> None:
+        self._store.restore(state)
+
+
+class WindowOperator:
+    """Closes one query's windows."""
+
+    def __init__(
+        self,
+        store: PaneStore,
+        reader: str,
+        range_: int,
+        slide: int,
+        aggregates: Sequence[Aggregate],
+        schema: Schema,
+        since: int = NEVER_CLOSED,
+    ) -> None:
+        self._store, self._reader = store, reader
+        self._range, self._slide = range_, slide
+        self._aggregates, self._schema = tuple(aggregates), schema
+        self._next_end = since
+        store.measures.add(("rows", None))
+        for aggregate in aggregates:
+            store.measures |= measures_of(aggregate)
+
+    def process(self, train: Train) -> Train | None:
+        closed, time = [], train.watermark
+        if self._next_end == NEVER_CLOSED:
+            self._next_end = self._first_end(time)
+        while self._next_end <= time:
+            end = self._next_end
+            panes = self._store.window(end - self._range, end)
+            if panes:
+                closed.append(self._closed(end, panes))
+            self._next_end = end + self._slide if panes else self._skip_to(end, time)
+        self._store.needs_from(self._reader, self._next_end - self._range)
+        if not closed:
+            return None
+        out = concatenated(closed, self._schema)
+        out.watermark = time
+        return out
+
+    def wants(self, time: int) -> bool:
+        return time >= self._next_end
+
+    def close(self) -> None:
+        """The query has gone; the store need not keep anything for it."""
+        self._store.forget(self._reader)
+
+    def snapshot(self) -> Any:
+        return self._next_end
+
+    def restore(self, state: Any) -> None:
+        self._next_end = state
+
+    def _first_end(self, time: int) -> int:
+        """The end of the first window that has a tuple, or can still get one."""
+        first = min(self._store.panes, default=None)
+        at = time if first is None else min(first * self._store.pane, time)
+        return (at // self._slide + 1) * self._slide
+
+    def _skip_to(self, end: int, time: int) -> int:
+        """Past a stretch without tuples, in one step."""
+        later = [number for number in self._store.panes if number * self._store.pane >= end]
+        at = min(min(later) * self._store.pane, time) if later else time
+        return max(end + self._slide, (at // self._slide + 1) * self._slide)
+
+    def _closed(self, end: int, panes: Sequence[Pane]) -> Train:
+        rows = summed_rows(panes, len(self._store.index))
+        groups: Codes = np.flatnonzero(rows)
+        start = end - self._range
+        keys = self._store.index.decoded(groups) if self._store.has_keys else ()
+        bounds = [
+            Values(field.type, np.full(len(groups), bound, np.int64))
+            for field, bound in zip(self._schema.fields, (start, end), strict=False)
+        ]
+        offered = sum(pane.offered for pane in panes)
+        kept = sum(pane.tuples for pane in panes) / offered if offered else 1.0
+        results = [combined(one, panes, groups, rows, kept) for one in self._aggregates]
+        arrival = same_arrival(self._store.cause_of(end), len(groups))
+        return Train((*bounds, *keys, *results), arrival, kept)
+
+
+def summed_rows(panes: Sequence[Pane], size: int) -> Codes:
+    """Tuples per group over the panes."""
+    rows = np.zeros(size, np.intp)
+    for pane in panes:
+        state = pane.measures["rows", None]
+        rows[: len(state)] += state
+    return rows

@@ -1,0 +1,68 @@
+"""Aggregate functions: their names, what they take and what they give.
+
+COUNT(*) COUNT(x) COUNT(DISTINCT x)    int64
+SUM(x)                                 int64 of integers, float64 of floats, a wide decimal of decimals
+AVG STDDEV VARIANCE MEDIAN(x), PERCENTILE(x, p)    float64
+MIN MAX FIRST LAST(x)                  the type of x
+TOP(x, k)                              text: the k most frequent values
+SCALED(COUNT(…)) SCALED(SUM(…))        float64: what it would be without load shedding
+"""
+
+from __future__ import annotations
+
+from engine.plan import Aggregation
+from engine.schema import DECIMAL_DIGITS_MAX, FLOAT64, INT64, STRING, DataType, Kind, decimal
+
+SCALED = "scaled"
+AGGREGATES = {
+    "count": Aggregation.COUNT,
+    "sum": Aggregation.SUM,
+    "avg": Aggregation.AVG,
+    "mean": Aggregation.AVG,
+    "min": Aggregation.MIN,
+    "max": Aggregation.MAX,
+    "stddev": Aggregation.STDDEV,
+    "stddev_samp": Aggregation.STDDEV,
+    "variance": Aggregation.VARIANCE,
+    "var": Aggregation.VARIANCE,
+    "var_samp": Aggregation.VARIANCE,
+    "median": Aggregation.MEDIAN,
+    "percentile": Aggregation.PERCENTILE,
+    "quantile_cont": Aggregation.PERCENTILE,
+    "first": Aggregation.FIRST,
+    "last": Aggregation.LAST,
+    "top": Aggregation.TOP,
+}
+SCALABLE = (Aggregation.COUNT_ALL, Aggregation.COUNT, Aggregation.SUM)
+COUNTS = (Aggregation.COUNT_ALL, Aggregation.COUNT, Aggregation.COUNT_DISTINCT)
+AS_THEY_ARE = (Aggregation.MIN, Aggregation.MAX, Aggregation.FIRST, Aggregation.LAST)
+# PERCENTILE's p is a part of the whole; TOP keeps as many values in memory per group.
+TOP_MAX = 1_000
+
+
+def argument_type(function: Aggregation, given: DataType, scaled: bool) -> DataType | None:
+    """What the aggregate takes for an argument of this type; None if there is nothing."""
+    if function in COUNTS or function in AS_THEY_ARE or function is Aggregation.TOP:
+        return given
+    if not given.is_numeric:
+        return None
+    # A sum of decimals is a decimal; the rest reckons in floats, which do not know a decimal's scale.
+    if given.kind is Kind.DECIMAL and (scaled or function is not Aggregation.SUM):
+        return FLOAT64
+    return given
+
+
+def result_type(function: Aggregation, argument: DataType | None, scaled: bool) -> DataType:
+    if scaled:
+        return FLOAT64
+    if function in COUNTS or argument is None:
+        return INT64
+    if function in AS_THEY_ARE:
+        return argument
+    if function is Aggregation.TOP:
+        return STRING
+    if function is Aggregation.SUM and argument.is_integer:
+        return INT64
+    if function is Aggregation.SUM and argument.kind is Kind.DECIMAL:
+        return decimal(DECIMAL_DIGITS_MAX, argument.scale)
+    return FLOAT64

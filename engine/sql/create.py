@@ -1,0 +1,134 @@
+"""CREATE STREAM: a stream's columns, its event time, and how far its tuples may be out of order.
+
+    CREATE STREAM readings (ts timestamp, sensor int32, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')
+
+The column of the watermark is a timestamp, or an int64 of milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from engine.schema import Field, Kind, Schema, StreamSchema
+from engine.sql.dialect import TypeName, WeirParser, read
+from engine.sql.errors import Text
+from engine.sql.literals import interval_us
+from engine.sql.typenames import type_named
+
+EXAMPLE = "CREATE STREAM name (ts timestamp, x float64, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')"
+COLUMNS_MAX = 1_000
+LATENESS_MAX_US = 366 * 86_400_000_000
+MILLISECOND_US = 1_000
+
+
+class ColumnOf(exp.Expression):
+    """A column's name and type."""
+
+    arg_types = {"this": True, "kind": True}  # noqa: RUF012
+
+
+class WatermarkOf(exp.Expression):
+    """The column of the watermark, and what it is behind by."""
+
+    arg_types = {"this": True, "behind": False}  # noqa: RUF012
+
+
+class StreamOf(exp.Expression):
+    """A declared stream."""
+
+    arg_types = {"this": True, "expressions": True}  # noqa: RUF012
+
+
+class StreamParser(WeirParser):
+    """Reads one CREATE STREAM."""
+
+    def read_stream(self) -> StreamOf:
+        if not self._match_text_seq("CREATE", "STREAM"):
+            self._refuse("a stream is declared with CREATE STREAM", hint=EXAMPLE)
+        name = self._name("the name of the stream")
+        if not self._match(TokenType.L_PAREN):
+            self._refuse("the columns are missing here", hint=EXAMPLE)
+        parts = self._parse_csv(self._part)
+        if not self._match(TokenType.R_PAREN):
+            self._refuse("a comma or the closing parenthesis is missing here", self._seen)
+        if self._curr:
+            self._refuse("this is not expected here", self._seen)
+        return StreamOf(this=name, expressions=parts)
+
+    def _part(self) -> exp.Expr:
+        if self._curr.text.upper() == "WATERMARK" and self._next.text.upper() == "FOR":
+            return self._watermark()
+        name = self._name("the name of a column")
+        return ColumnOf(this=name, kind=self._type_name())
+
+    def _watermark(self) -> WatermarkOf:
+        self._advance(2)
+        column = self._name("the column of the watermark")
+        if not self._match(TokenType.ALIAS):
+            self._refuse("AS is missing here", hint=EXAMPLE)
+        start = self._curr
+        behind = self._operand()
+        if isinstance(behind, exp.Sub):
+            base, length = behind.this, behind.expression
+        else:
+            base, length = behind, None
+        if not isinstance(base, exp.Column) or base.name.lower() != column.name.lower():
+            raise Text(self.sql).error(
+                start.start, "a watermark is the column, or the column minus an interval", hint=EXAMPLE
+            )
+        return WatermarkOf(this=column, behind=length)
+
+    def _name(self, what: str) -> exp.Expr:
+        name = self._parse_id_var(any_token=False)
+        if name is None:
+            self._refuse(f"{what} is missing here", self._seen, EXAMPLE)
+        return name
+
+
+def parse_create_stream(sql: str) -> StreamSchema:
+    """The stream that a CREATE STREAM declares, or a PlanningError."""
+    text = Text(sql)
+    tree = read(sql, StreamParser, StreamParser.read_stream)
+    assert isinstance(tree, StreamOf)
+    columns = [one for one in tree.expressions if isinstance(one, ColumnOf)]
+    watermarks = [one for one in tree.expressions if isinstance(one, WatermarkOf)]
+    if not columns:
+        raise text.error(tree, "a stream has columns", hint=EXAMPLE)
+    if len(columns) > COLUMNS_MAX:
+        raise text.error(columns[COLUMNS_MAX], f"a stream has {COLUMNS_MAX:,} columns at most")
+    fields: dict[str, Field] = {}
+    for column in columns:
+        kind = column.args["kind"]
+        assert isinstance(kind, TypeName)
+        if column.name.lower() in fields:
+            raise text.error(column, "two columns have one name", column.name)
+        fields[column.name.lower()] = Field(column.name, type_named(text, kind))
+    schema = Schema(tuple(fields.values()))
+    if not watermarks:
+        return StreamSchema(tree.name, schema)
+    if len(watermarks) > 1:
+        raise text.error(watermarks[1], "a stream has one watermark")
+    return _timed(text, tree.name, schema, watermarks[0])
+
+
+def _timed(text: Text, name: str, schema: Schema, watermark: WatermarkOf) -> StreamSchema:
+    place = schema.index(watermark.name)
+    if place is None:
+        raise text.error(watermark, "there is no such column", watermark.name, ", ".join(schema.names))
+    kind = schema.fields[place].type.kind
+    if kind not in (Kind.TIMESTAMP, Kind.INT64):
+        what = "event time is a timestamp, or an int64 of milliseconds since the epoch"
+        raise text.error(watermark, what, f"{watermark.name} {schema.fields[place].type}")
+    behind = watermark.args.get("behind")
+    lateness_us = 0 if behind is None else _lateness_us(text, behind)
+    return StreamSchema(name, schema, place, lateness_us, 1 if kind is Kind.TIMESTAMP else MILLISECOND_US)
+
+
+def _lateness_us(text: Text, behind: exp.Expr) -> int:
+    length = interval_us(text, behind)
+    if length is None:
+        raise text.error(behind, "a watermark is behind by an interval", text.of(behind), EXAMPLE)
+    if not 0 <= length <= LATENESS_MAX_US:
+        raise text.error(behind, "a watermark is behind by 0 to 366 days", text.of(behind))
+    return length

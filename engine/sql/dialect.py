@@ -1,0 +1,561 @@
+"""The grammar: sqlglot's, cut down to what Weir plans and extended by windows.
+
+    FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS]       FROM TUMBLE(s, ts, INTERVAL '10 seconds')
+    FROM s [ROWS 100 SLIDE 10]                      FROM HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds')
+
+sqlglot reads every dialect there is and forgives much; here a construct that is not planned must not slip through
+under another meaning. So function calls stay calls by name, the FROM clause is read by our own rules, and what
+sqlglot would guess (a missing THEN, an item missing after a comma) is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from sqlglot import exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from engine.sql.errors import PlanningError, Text
+
+SQL_BYTES_MAX = 100_000
+# sqlglot descends about 25 calls per level, and Python stops at 1,000.
+NESTING_MAX = 24
+# A tree this deep is a chain of so many operators; the planner and the engine descend it.
+DEPTH_MAX = 100
+
+UNITS_US = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 7 * 86_400_000_000,
+}
+UNIT_NAMES = UNITS_US.keys() | {unit + "S" for unit in UNITS_US}
+UNITS_TOLD = "known: " + ", ".join(unit.lower() + "s" for unit in UNITS_US)
+WINDOW_FUNCTIONS = ("TUMBLE", "HOP")
+
+
+class Source(exp.Expression):
+    """An item of FROM: a name or a query, its alias and its window."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "window": False}
+
+
+class BracketWindow(exp.Expression):
+    """[RANGE size SLIDE slide] or [ROWS size SLIDE slide]."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": True, "slide": False}
+
+
+class FunctionWindow(exp.Expression):
+    """TUMBLE(source, time, size) or HOP(source, time, slide, size)."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "time": True, "expressions": True}
+
+
+class TypeName(exp.Expression):
+    """A type as written: its name, and digits in parentheses."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
+
+
+def refusal(what: str, hint: str = "") -> Callable[[parser.Parser], NoReturn]:
+    """A parser of something Weir does not do, at the token that starts it."""
+
+    def refuse(self: parser.Parser) -> NoReturn:
+        raise Text(self.sql).error(self._curr.start, what, hint=hint)
+
+    return refuse
+
+
+CHANGES = {
+    *("ALTER", "ATTACH", "CALL", "COPY", "CREATE", "DELETE", "DETACH", "DROP", "EXECUTE", "EXPORT", "GRANT"),
+    *("IMPORT", "INSERT", "INSTALL", "LOAD", "MERGE", "PRAGMA", "REPLACE", "REVOKE", "SET", "TRUNCATE"),
+    *("UPDATE", "USE", "VACUUM"),
+}
+INTERVAL_STARTS = (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.L_PAREN)
+NEEDS_ALL_ROWS = "a stream has no last row, so its rows cannot be put in order or counted off"
+ONE_WINDOW = "aggregate in a window: FROM s [RANGE 10 SECONDS]"
+
+
+class WeirParser(parser.Parser):
+    """sqlglot's parser of expressions and clauses with Weir's rules on top."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
+    STATEMENT_PARSERS: ClassVar = {}
+    LAMBDAS: ClassVar = {}
+    PLACEHOLDER_PARSERS: ClassVar = {}
+    NO_PAREN_FUNCTIONS: ClassVar = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
+    FUNCTION_PARSERS: ClassVar = {
+        "CAST": lambda self: self._parse_cast(True),
+        "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
+        "EXTRACT": lambda self: self._parse_extract(),
+    }
+    STRING_PARSERS: ClassVar = {TokenType.STRING: parser.Parser.STRING_PARSERS[TokenType.STRING]}
+    NUMERIC_PARSERS: ClassVar = {TokenType.NUMBER: parser.Parser.NUMERIC_PARSERS[TokenType.NUMBER]}
+    PRIMARY_PARSERS: ClassVar = {
+        **STRING_PARSERS,
+        **NUMERIC_PARSERS,
+        TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
+        TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
+        TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
+        TokenType.STAR: lambda self, token: self._star(token),
+    }
+    EXPONENT: ClassVar = {TokenType.DSTAR: exp.Pow, TokenType.CARET: exp.Pow}
+    BITWISE: ClassVar = {}
+    TERM: ClassVar = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add}
+    FACTOR: ClassVar = {
+        TokenType.DIV: exp.IntDiv,
+        TokenType.MOD: exp.Mod,
+        TokenType.SLASH: exp.Div,
+        TokenType.STAR: exp.Mul,
+    }
+    EQUALITY: ClassVar = {TokenType.EQ: exp.EQ, TokenType.NEQ: exp.NEQ}
+    UNARY_PARSERS: ClassVar = {
+        kind: parser.Parser.UNARY_PARSERS[kind] for kind in (TokenType.PLUS, TokenType.NOT, TokenType.DASH)
+    }
+    RANGE_PARSERS: ClassVar = {
+        kind: parser.Parser.RANGE_PARSERS[kind]
+        for kind in (TokenType.BETWEEN, TokenType.ILIKE, TokenType.IN, TokenType.IS, TokenType.LIKE)
+    }
+    COLUMN_OPERATORS: ClassVar = {
+        kind: parser.Parser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
+    }
+    BRACKETS: ClassVar = frozenset[TokenType]()
+    SUBQUERY_PREDICATES: ClassVar = {}
+    QUERY_MODIFIER_PARSERS: ClassVar = {
+        TokenType.WHERE: lambda self: ("where", self._parse_where()),
+        TokenType.GROUP_BY: lambda self: ("group", self._parse_group()),
+        TokenType.HAVING: lambda self: ("having", self._parse_having()),
+        TokenType.ORDER_BY: refusal(f"ORDER BY over a stream: {NEEDS_ALL_ROWS}", "leave it out"),
+        TokenType.LIMIT: refusal(
+            f"LIMIT over a stream: {NEEDS_ALL_ROWS}", f"leave it out, or take TOP(x, k): {ONE_WINDOW}"
+        ),
+        TokenType.FETCH: refusal(f"FETCH over a stream: {NEEDS_ALL_ROWS}", "leave it out"),
+        TokenType.OFFSET: refusal(f"OFFSET over a stream: {NEEDS_ALL_ROWS}", "leave it out"),
+        TokenType.QUALIFY: refusal(
+            "QUALIFY is not supported", "filter a subquery: FROM (SELECT …) AS x WHERE …"
+        ),
+        TokenType.WINDOW: refusal("named windows are not supported", ONE_WINDOW),
+        TokenType.TABLE_SAMPLE: refusal("TABLESAMPLE is not supported", "Weir sheds load on its own"),
+    }
+    QUERY_MODIFIER_TOKENS: ClassVar = set(QUERY_MODIFIER_PARSERS)
+    TABLE_ALIAS_TOKENS: ClassVar = parser.Parser.TABLE_ALIAS_TOKENS - set(QUERY_MODIFIER_PARSERS)
+
+    def read_query(self) -> exp.Expr:
+        """A whole statement that is a query."""
+        query = self._parse_select(nested=True)
+        if query is None:
+            first = self._curr.text.upper()
+            if first in CHANGES:
+                self._refuse(
+                    f"{first} is refused: queries read streams and change nothing", hint="SELECT … FROM s"
+                )
+            self._refuse("a query starts with SELECT", self._seen, "SELECT … FROM stream …")
+        if self._curr:
+            self._refuse("this is not expected here", self._seen)
+        return query
+
+    # -- FROM ----------------------------------------------------------------------------------------
+
+    def _parse_table(self, *_: Any, **__: Any) -> exp.Expr:
+        start = self._curr
+        window: exp.Expr | None = None
+        this: exp.Expr
+        if self._curr.text.upper() == "TABLE" and self._next.token_type == TokenType.L_PAREN:
+            self._advance(2)
+            this, window = self._windowed()
+            self._match_r_paren()
+        elif self._is_window_function():
+            this, window = self._windowed()
+        else:
+            this = self._named_or_query()
+        window = window or self._bracket_window()
+        alias = self._table_alias()
+        window = window or self._bracket_window()
+        return self.expression(Source(this=this, alias=alias, window=window), start)
+
+    def _named_or_query(self) -> exp.Expr:
+        if self._match(TokenType.L_PAREN):
+            query = self._parse_select(nested=True)
+            if query is None:
+                self._refuse("a query is missing in these parentheses", hint="FROM (SELECT … FROM s) AS x")
+            self._match_r_paren()
+            return query
+        if self._curr.token_type == TokenType.STRING:
+            self._refuse("a query reads streams and tables that are registered, no files", self._curr.text)
+        if self._match_set((TokenType.LATERAL, TokenType.UNNEST, TokenType.VALUES), advance=False):
+            self._refuse(f"{self._curr.text.upper()} is not supported in FROM", hint="name a stream")
+        name = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
+        if name is None:
+            self._refuse("the name of a stream is missing here", hint="FROM stream")
+        if self._match(TokenType.L_PAREN, advance=False):
+            self._retreat(self._index - 1)
+            self._refuse(
+                "no such table function",
+                self._curr.text,
+                "there are TUMBLE and HOP; queries read registered streams, no files and no network",
+            )
+        if self._match(TokenType.DOT, advance=False):
+            self._refuse("streams have plain names, without a dot")
+        return name
+
+    def _is_window_function(self) -> bool:
+        return self._curr.text.upper() in WINDOW_FUNCTIONS and self._next.token_type == TokenType.L_PAREN
+
+    def _windowed(self) -> tuple[exp.Expr, exp.Expr]:
+        if not self._is_window_function():
+            self._refuse("TUMBLE or HOP is missing here", hint="TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), …))")
+        start = self._curr
+        self._advance(2)
+        self._match(TokenType.TABLE)
+        source = self._named_or_query()
+        arguments = []
+        while self._match(TokenType.COMMA):
+            described = self._match_text_seq("DESCRIPTOR") and self._match(TokenType.L_PAREN)
+            arguments.append(self._operand())
+            if described:
+                self._match_r_paren()
+        self._match_r_paren()
+        form = "TUMBLE(s, ts, INTERVAL '10 seconds')"
+        if start.text.upper() == "HOP":
+            form = "HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds'): slide, then size"
+        if len(arguments) != (2 if start.text.upper() == "TUMBLE" else 3):
+            raise Text(self.sql).error(start.start, f"{start.text.upper()} has other arguments", hint=form)
+        window = FunctionWindow(kind=start.text.upper(), time=arguments[0], expressions=arguments[1:])
+        return source, self.expression(window, start)
+
+    def _bracket_window(self) -> exp.Expr | None:
+        start = self._curr
+        if not self._match(TokenType.L_BRACKET):
+            return None
+        kind = self._curr.text.upper()
+        if kind not in ("RANGE", "ROWS"):
+            self._refuse(
+                "a window is a range of time or a number of rows",
+                self._seen,
+                "[RANGE 10 SECONDS SLIDE 2 SECONDS] or [ROWS 100 SLIDE 10]",
+            )
+        self._advance()
+        size = self._extent()
+        slide = self._extent() if self._match_text_seq("SLIDE") else None
+        if not self._match(TokenType.R_BRACKET):
+            self._refuse("the window does not end here", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]")
+        return self.expression(BracketWindow(kind=kind, size=size, slide=slide), start)
+
+    def _extent(self) -> exp.Expr:
+        start = self._curr
+        operand = self._operand()
+        if self._curr.text.upper() not in UNIT_NAMES:
+            if self._curr.token_type is TokenType.VAR and self._curr.text.upper() != "SLIDE":
+                self._refuse("there is no such unit of time", self._seen, UNITS_TOLD)
+            return operand
+        self._advance()
+        return self.expression(exp.Interval(this=operand, unit=exp.Var(this=self._prev.text.upper())), start)
+
+    def _table_alias(self) -> exp.Expr | None:
+        explicit = self._match(TokenType.ALIAS)
+        if not explicit and self._curr.text.upper() in ("RANGE", "ROWS", "SLIDE"):
+            self._refuse("a window stands in brackets", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]")
+        alias = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
+        if alias is None and explicit:
+            self._refuse("a name is missing after AS")
+        return alias
+
+    def _parse_join(self, *_: Any, **__: Any) -> exp.Join | None:
+        index, start = self._index, self._curr
+        if self._match(TokenType.COMMA):
+            return self.expression(exp.Join(this=self._parse_table()), start)
+        words = [one.text.upper() for one in self._parse_join_parts() if one]
+        if not self._match(TokenType.JOIN):
+            self._retreat(index)
+            return None
+        if words not in ([], ["INNER"], ["LEFT"], ["LEFT", "OUTER"], ["CROSS"]):
+            self._retreat(index)
+            self._refuse(f"{' '.join(words)} JOIN is not supported", hint="JOIN, or LEFT JOIN with a table")
+        join = exp.Join(this=self._parse_table(), side="LEFT" if "LEFT" in words else None)
+        if self._match(TokenType.ON):
+            join.set("on", self._parse_disjunction() or self._missing())
+        elif self._match(TokenType.USING):
+            join.set("using", self._parse_wrapped_csv(lambda: self._parse_id_var(any_token=False)))
+        return self.expression(join, start)
+
+    def _parse_lateral(self) -> None:
+        return None
+
+    def _parse_connect(self, skip_start_token: bool = False) -> None:
+        # sqlglot's changes a table of the class while it reads, and leaves it changed when there is an error.
+        return None
+
+    def _parse_cte(self) -> exp.CTE:
+        name = self._parse_id_var(any_token=False)
+        if name is None or not self._match(TokenType.ALIAS):
+            self._refuse("WITH needs a name and a query", hint="WITH x AS (SELECT …) SELECT … FROM x")
+        return self.expression(exp.CTE(this=self._named_or_query(), alias=name))
+
+    # -- expressions ---------------------------------------------------------------------------------
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        first = parse_method()
+        if first is None:
+            return []
+        items = [first]
+        while self._match(sep):
+            item = parse_method()
+            items.append(self._missing() if item is None else item)
+        return items
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """An argument of a function."""
+        if self._match(TokenType.DISTINCT):
+            return self.expression(exp.Distinct(expressions=[self._parse_disjunction() or self._missing()]))
+        self._match(TokenType.ALL)
+        if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
+            self._refuse("a query inside an expression is not supported", hint="JOIN the two instead")
+        argument = self._parse_disjunction()
+        if self._match(TokenType.ORDER_BY, advance=False):
+            self._refuse("ORDER BY in an aggregate is not supported", hint="FIRST and LAST go by event time")
+        return argument
+
+    def _parse_case(self) -> exp.Expr:
+        operand = None
+        if not self._match(TokenType.WHEN, advance=False):
+            operand = self._parse_disjunction()
+        branches = []
+        while self._match(TokenType.WHEN):
+            condition = self._parse_disjunction() or self._missing()
+            if not self._match(TokenType.THEN):
+                self._refuse("THEN is missing here", hint="CASE WHEN condition THEN value ELSE value END")
+            value = self._parse_disjunction() or self._missing()
+            branches.append(self.expression(exp.If(this=condition, true=value)))
+        otherwise = None
+        if self._match(TokenType.ELSE):
+            otherwise = self._parse_disjunction() or self._missing()
+        if not branches or not self._match(TokenType.END):
+            what = "END" if branches else "WHEN"
+            self._refuse(f"{what} is missing here", hint="CASE WHEN condition THEN value ELSE value END")
+        return self.expression(exp.Case(this=operand, ifs=branches, default=otherwise))
+
+    def _parse_between(self, this: exp.Expr | None) -> exp.Between:
+        low = self._operand()
+        if not self._match(TokenType.AND):
+            self._refuse("AND is missing here", hint="x BETWEEN low AND high")
+        return self.expression(exp.Between(this=this, low=low, high=self._operand()))
+
+    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+        if not self._match(TokenType.L_PAREN):
+            self._refuse("a list is missing after IN", hint="x IN (1, 2, 3)")
+        if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
+            self._refuse("IN with a query is not supported", hint="JOIN the two instead")
+        values = self._parse_csv(self._parse_disjunction) or [self._missing()]
+        self._match_r_paren()
+        return self.expression(exp.In(this=this, expressions=values))
+
+    def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
+        this = self._parse_disjunction() or self._missing()
+        if not self._match(TokenType.ALIAS):
+            self._refuse("AS is missing here", hint="CAST(x AS float64)")
+        return self.build_cast(strict, this=this, to=self._type_name())
+
+    def build_cast(self, strict: bool, **kwargs: Any) -> exp.Expr:
+        return self.expression((exp.Cast if strict else exp.TryCast)(this=kwargs["this"], to=kwargs["to"]))
+
+    def _parse_dcolon(self) -> exp.Expr:
+        return self._type_name()
+
+    def _parse_types(self, *_: Any, **__: Any) -> exp.Expr | None:
+        """The type before a literal, as in TIMESTAMP '2026-01-01'."""
+        if self._next.token_type == TokenType.STRING and self._curr.text.upper() in ("TIMESTAMP", "DATE"):
+            return self._type_name()
+        return None
+
+    def _type_name(self) -> exp.Expr:
+        start = self._curr
+        if not start or not start.text.replace(" ", "").isalnum():
+            self._refuse("the name of a type is missing here")
+        self._advance()
+        digits = []
+        if self._match(TokenType.L_PAREN):
+            digits = self._parse_csv(self._parse_number)
+            self._match_r_paren()
+        return self.expression(TypeName(this=start.text.lower(), expressions=digits), start)
+
+    def _parse_extract(self) -> exp.Anonymous:
+        unit = self._parse_var(any_token=True) or self._missing()
+        if not self._match(TokenType.FROM):
+            self._refuse("FROM is missing here", hint="EXTRACT(hour FROM ts)")
+        return self.expression(exp.Anonymous(this=unit.name, expressions=[self._operand()]))
+
+    def _parse_limit(self, this: exp.Expr | None = None, *_: Any, **__: Any) -> exp.Expr | None:
+        # Without this, SELECT TOP(x, 3) would be another dialect's LIMIT.
+        return this
+
+    def _parse_exponent(self) -> exp.Expr | None:
+        this = self._parse_unary()
+        while self._match_set(self.EXPONENT):
+            this = self.expression(exp.Pow(this=this, expression=self._parse_unary()))
+        return this
+
+    def _parse_interval(self, *_: Any, **__: Any) -> exp.Interval | None:
+        start = self._curr
+        if start.token_type is not TokenType.INTERVAL or self._next.token_type not in INTERVAL_STARTS:
+            return None  # a column of this name
+        self._advance()
+        amount = self._parse_unary() or self._missing()
+        unit = None
+        named = self._curr.text.upper() in UNIT_NAMES or self._curr.token_type is TokenType.VAR
+        if named and not (amount.is_string and not amount.name.strip().isdecimal()):
+            self._advance()
+            unit = exp.Var(this=self._prev.text.upper())
+        interval = self.expression(exp.Interval(this=amount, unit=unit), start)
+        interval.meta["end"] = self._prev.end
+        return interval
+
+    def _star(self, star: Token) -> exp.Star:
+        if self._curr.text.upper() in ("EXCLUDE", "EXCEPT", "REPLACE") and self._next.text == "(":
+            self._refuse(f"* {self._curr.text.upper()} is not supported", hint="name the columns you want")
+        return self.expression(exp.Star(), star)
+
+    def _operand(self) -> exp.Expr:
+        return self._parse_bitwise() or self._missing()
+
+    # -- errors --------------------------------------------------------------------------------------
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """sqlglot's complaints, in our words."""
+        raise Text(self.sql).error(self._place(), *own_words(message, self._seen))
+
+    def _missing(self) -> NoReturn:
+        self._refuse("a value or a column is missing here", self._seen)
+
+    def _refuse(self, what: str, value: object = None, hint: str = "") -> NoReturn:
+        raise Text(self.sql).error(self._place(), what, value, hint)
+
+    @property
+    def _seen(self) -> str | None:
+        """The text where the parser stands; None at the end."""
+        return self._curr.text if self._curr else None
+
+    def _place(self) -> int:
+        return int(self._curr.start) if self._curr else int(self._prev.end) + 1
+
+
+def own_words(message: str, token: str | None) -> tuple[str, object, str]:
+    """Title, value and hint for one of sqlglot's messages."""
+    if message.startswith(("Expecting )", "Expected )")):
+        return "a closing parenthesis is missing", token, "or a comma, or an operator"
+    if message.startswith("Required"):
+        return "a value or a column is missing here", token, ""
+    if "CTE" in message:
+        return "SELECT is missing after WITH", token, "WITH x AS (SELECT …) SELECT … FROM x"
+    return "this cannot be read as SQL", token, "SELECT … FROM stream [RANGE …] WHERE … GROUP BY …"
+
+
+# What sqlglot may stumble over, deep in a dialect that is not ours, on a text that makes no sense.
+STUMBLES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+Reader = TypeVar("Reader", bound=WeirParser)
+
+
+class Weir(Dialect):
+    """Weir's SQL; where in doubt, DuckDB's."""
+
+    DPIPE_IS_STRING_CONCAT = True
+    NORMALIZE_NOT_NULL = True
+    TYPED_DIVISION = False
+
+    class Tokenizer(tokens.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **{
+                word: kind
+                for word, kind in tokens.Tokenizer.KEYWORDS.items()
+                if word not in ("/*+", "|>") and not word.startswith(("{", "SORT", "CLUSTER", "DISTRIBUTE"))
+            },
+            "//": TokenType.DIV,
+            "**": TokenType.DSTAR,
+            "==": TokenType.EQ,
+        }
+
+    Parser = WeirParser
+
+
+DIALECT = Weir()
+
+
+def tokenized(sql: str, bytes_max: int = SQL_BYTES_MAX) -> list[Token]:
+    """The tokens of a text, if its size is sane."""
+    if len(sql) > bytes_max or len(sql.encode("utf-8", "surrogatepass")) > bytes_max:
+        raise Text(sql).error(0, f"the text is longer than {bytes_max:,} bytes", len(sql))
+    try:
+        return list(DIALECT.tokenize(sql))
+    except (TokenError, RecursionError) as problem:
+        unfinished = re.search(r"Missing (.+) from \d+:(\d+)", str(problem.__cause__))
+        if unfinished:
+            where = int(unfinished[2])
+            raise Text(sql).error(where, f"the closing {unfinished[1]} of this is missing") from None
+        if sql[-1:] in ("'", '"'):
+            raise Text(sql).error(len(sql) - 1, f"the closing {sql[-1]} of this is missing") from None
+        raise Text(sql).error(0, "the text cannot be read as SQL") from None
+
+
+def parsed(sql: str) -> exp.Expr:
+    """The tree of a query, of bounded size and depth."""
+    return read(sql, WeirParser, WeirParser.read_query)
+
+
+def read(sql: str, kind: type[Reader], statement: Callable[[Reader], exp.Expr]) -> exp.Expr:
+    """The tree of one statement."""
+    text = Text(sql)
+    tokens = tokenized(sql)
+    check_nesting(text, tokens)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise text.error(0, "there is no statement here", hint="SELECT … FROM stream …")
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            raise text.error(token.start, "one statement at a time")
+    try:
+        (tree,) = kind(dialect=DIALECT)._parse(statement, tokens, sql)  # type: ignore[arg-type]
+    except RecursionError:
+        raise too_deep(text, 0) from None
+    except (ParseError, *STUMBLES):
+        raise text.error(0, "the text cannot be read as SQL") from None
+    assert tree is not None
+    check_depth(text, tree)
+    return tree
+
+
+def check_depth(text: Text, tree: exp.Expr) -> None:
+    """Chains of AND, OR and UNION ALL are read without descending; others only so far."""
+    stack = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > DEPTH_MAX:
+            raise text.error(node, "the expression is too deep", hint="split it into queries over queries")
+        for child in node.iter_expressions():
+            flat = isinstance(child, exp.And | exp.Or | exp.Union) and type(child) is type(node)
+            stack.append((child, depth if flat else depth + 1))
+
+
+def check_nesting(text: Text, found: list[Token]) -> None:
+    depth = 0
+    for token in found:
+        if token.token_type in (TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET):
+            depth += 1
+            if depth > NESTING_MAX:
+                raise too_deep(text, token.start)
+        elif token.token_type in (TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET):
+            depth -= 1
+
+
+def too_deep(text: Text, at: int) -> PlanningError:
+    return text.error(at, f"nested deeper than {NESTING_MAX}", hint="split it into queries over queries")

@@ -1,0 +1,69 @@
+"""What is wrong with a text of SQL, and where: line and column of the user's own text, both from 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from configs.problems import InvalidInput
+
+
+@dataclass(eq=False)
+class PlanningError(InvalidInput):
+    """A statement that cannot be planned; nothing was run."""
+
+    line: int = 1
+    column: int = 1
+
+    def __post_init__(self) -> None:
+        # All fields, so that the error survives pickling.
+        Exception.__init__(
+            self, self.title, self.field, self.value, self.hint, self.file, self.line, self.column
+        )
+
+    def __str__(self) -> str:
+        where = f"line {self.line}, column {self.column}"
+        told = replace(self, field=f"{where}: {self.field}" if self.field else where)
+        return InvalidInput.__str__(told)
+
+    def moved(self, lines: int, columns: int) -> PlanningError:
+        """The same error in a larger text, in which this one starts after so many lines and columns."""
+        return replace(self, line=self.line + lines, column=self.column + (columns if self.line == 1 else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of one statement; makes errors from places in it."""
+
+    sql: str
+
+    def error(self, at: exp.Expr | int, title: str, value: object = None, hint: str = "") -> PlanningError:
+        offset = min(at if isinstance(at, int) else offset_of(at), len(self.sql))
+        before = self.sql[:offset]
+        line = before.count("\n") + 1
+        column = offset - (before.rfind("\n") + 1) + 1
+        return PlanningError(title, value=value, hint=hint, line=line, column=column)
+
+    def of(self, node: exp.Expr) -> str:
+        """A part of the text as the user wrote it, in short."""
+        starts_and_ends = [(one.meta["start"], one.meta["end"]) for one in node.walk() if "start" in one.meta]
+        if not starts_and_ends:
+            return ""
+        start, end = min(start for start, _ in starts_and_ends), max(end for _, end in starts_and_ends)
+        # Closing parentheses belong to no node.
+        while end >= 0 and self.sql.count("(", start, end + 1) > self.sql.count(")", start, end + 1):
+            closing = self.sql.find(")", end + 1)
+            end = closing if closing >= 0 else len(self.sql)
+            if closing < 0:
+                break
+        return " ".join(self.sql[start : end + 1].split())
+
+
+def offset_of(node: exp.Expr) -> int:
+    """Where a part of the tree starts in the text; where its parent does if it has no text of its own."""
+    while True:
+        starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
+        if starts or node.parent is None:
+            return min(starts, default=0)
+        node = node.parent

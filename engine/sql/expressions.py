@@ -1,0 +1,413 @@
+"""Expressions: from the tree of the text to typed plan expressions in their one form.
+
+Types are settled here: `engine.functions` says what a function takes, and casts to that are put in. A cast that the
+user did not write changes numbers into wider ones, constants, and nothing else: text is no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from sqlglot import exp
+
+from configs.problems import WeirError, nearest
+from engine.functions import ALIASES, RULES, TRUNCATIONS, castable, common_type, resolve
+from engine.plan import Case, Column, Expression, Literal
+from engine.schema import BOOLEAN, INT64, STRING, TIMESTAMP, DataType, Kind, decimal
+from engine.sql.aggregates import AGGREGATES, SCALED
+from engine.sql.dialect import TypeName
+from engine.sql.literals import interval_us, number
+from engine.sql.names import Scope, Visible
+from engine.sql.normalise import DoesNotFit, call, cast, negated, shifted
+from engine.sql.typenames import type_named
+
+# The type of a bare NULL until something says which it takes.
+UNTYPED = DataType(Kind.INT32, scale=-1)
+BOUNDS = ("window_start", "window_end")
+IMPURE = {
+    *("now", "today", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"),
+    *("get_current_timestamp", "random", "rand", "setseed", "uuid", "gen_random_uuid", "nextval", "getenv"),
+}
+
+
+# Constructs that the grammar reads and no plan has.
+NOT_SUPPORTED: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.Window: ("OVER is not supported", "give the stream a window: FROM s [RANGE 10 SECONDS]"),
+    exp.Subquery: ("a query inside an expression is not supported", "JOIN the two instead"),
+    exp.Tuple: ("a list of values is not supported", "write a.x = 1 AND a.y = 2"),
+    exp.Star: ("* is not supported", "it stands for all columns in SELECT, and in COUNT(*)"),
+    exp.Dot: ("a path is not supported", "a column is named column or stream.column"),
+    exp.Filter: ("FILTER is not supported", "it stands after an aggregate: SUM(x) FILTER (WHERE y > 0)"),
+}
+
+
+class Expressions:
+    """Reads expressions over the columns of a scope."""
+
+    def __init__(self, scope: Scope, offsets: Sequence[int | None], where: str) -> None:
+        """`offsets`: where each relation's columns start in the input; None for one that is out of reach.
+        `where`: the clause, for messages.
+        """
+        self.scope, self.text, self.offsets, self.where = scope, scope.text, offsets, where
+        self._known: dict[int, Expression] = {}
+
+    # -- what is asked for ---------------------------------------------------------------------------
+
+    def value(self, node: exp.Expr) -> Expression:
+        """A value; a bare NULL is an int32, as in DuckDB."""
+        return typed(self.read(node), None)
+
+    def condition(self, node: exp.Expr) -> Expression:
+        found = typed(self.read(node), BOOLEAN)
+        if found.type != BOOLEAN:
+            hint = "compare it with something: x > 0"
+            raise self.text.error(
+                node, f"{self.where} wants a condition, and this is a {found.type}", hint=hint
+            )
+        return found
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def read(self, node: exp.Expr) -> Expression:
+        """What a part of the text means here; read once, however often it is asked for."""
+        found = self._known.get(id(node))
+        if found is None:
+            reader = self.READERS.get(type(node))
+            if reader is None:
+                what, hint = NOT_SUPPORTED.get(type(node), (f"{node.key.upper()} is not supported", ""))
+                raise self.text.error(node, f"{what} in {self.where}", self.text.of(node) or None, hint)
+            found = self._known[id(node)] = reader(self, node)
+        return found
+
+    def _column(self, node: exp.Column) -> Expression:
+        seen = self.scope.find(node)
+        if seen is None:
+            if node.name.lower() in IMPURE:
+                raise self.text.error(
+                    node, "a query sees no clock and no chance", node.name, "use the event time"
+                )
+            if node.name.lower() in BOUNDS:
+                hint = "aggregate in a window: FROM s [RANGE 10 SECONDS]"
+                raise self.text.error(node, f"there are no window bounds in {self.where}", node.name, hint)
+            raise self.scope.unknown(node)
+        return self.visible(node, seen)
+
+    def visible(self, node: exp.Expr, seen: Visible) -> Expression:
+        offset = self.offsets[seen.owner]
+        if offset is None:
+            raise self.text.error(node, f"{self.where} cannot use this column", seen.column.name)
+        return shifted(seen.column.expression, offset)
+
+    def _literal(self, node: exp.Literal) -> Expression:
+        return Literal(node.name, STRING) if node.is_string else number(self.text, node)
+
+    def _null(self, _: exp.Null) -> Expression:
+        return Literal(None, UNTYPED)
+
+    def _boolean(self, node: exp.Boolean) -> Expression:
+        return Literal(bool(node.this), BOOLEAN)
+
+    def _paren(self, node: exp.Paren) -> Expression:
+        return self.read(node.this)
+
+    def _interval(self, node: exp.Interval) -> Expression:
+        hint = "ts + INTERVAL '10 seconds'"
+        raise self.text.error(
+            node, "an interval stands beside a timestamp only", self.text.of(node) or None, hint
+        )
+
+    def _negative(self, node: exp.Neg) -> Expression:
+        return self.function(node, "negate", [node.this])
+
+    def _not(self, node: exp.Not) -> Expression:
+        inner = typed(self.read(node.this), BOOLEAN)
+        if inner.type != BOOLEAN:
+            raise self.text.error(node.this, f"NOT wants a condition, and this is a {inner.type}")
+        return negated(inner)
+
+    def _operator(self, node: exp.Binary) -> Expression:
+        return self.function(node, OPERATORS[type(node)], [node.left, node.right])
+
+    def _logical(self, node: exp.And | exp.Or) -> Expression:
+        """A chain of AND or OR, of any length."""
+        operands: list[exp.Expr] = []
+        stack: list[exp.Expr] = [node]
+        while stack:
+            one = stack.pop()
+            if type(one) is type(node):
+                stack += [one.right, one.left]
+            else:
+                operands.append(one)
+        return self.function(node, "and" if isinstance(node, exp.And) else "or", operands)
+
+    def _plus_minus(self, node: exp.Add | exp.Sub) -> Expression:
+        left, right = interval_us(self.text, node.left), interval_us(self.text, node.right)
+        minus = isinstance(node, exp.Sub)
+        if left is None and right is None:
+            return self._sum(node)
+        if left is not None and (right is not None or minus):
+            raise self.text.error(
+                node, "an interval is added to a timestamp", hint="ts + INTERVAL '10 seconds'"
+            )
+        beside, length = (node.right, left) if right is None else (node.left, right)
+        assert length is not None
+        moment = self.read(beside)
+        unit_us = self.unit_us(moment)
+        if unit_us is None:
+            raise self.text.error(
+                beside, "an interval is added to a timestamp", str(moment.type), "ts + INTERVAL '10 seconds'"
+            )
+        step = Literal((-length if minus else length) // unit_us, INT64)
+        return call("add", (moment, step), moment.type)
+
+    def _sum(self, node: exp.Add | exp.Sub) -> Expression:
+        operands = [self.read(one) for one in (node.left, node.right)]
+        if TIMESTAMP in (one.type for one in operands):
+            both = operands[0].type == operands[1].type
+            hint = "epoch_ms(a) - epoch_ms(b)" if both else "ts + INTERVAL '10 seconds'"
+            what = (
+                "two timestamps give no number"
+                if both
+                else "an interval is added to a timestamp, not a number"
+            )
+            raise self.text.error(node, what, self.text.of(node), hint)
+        return self.applied(node, OPERATORS[type(node)], [node.left, node.right], operands)
+
+    def unit_us(self, moment: Expression) -> int | None:
+        """Of a point in time, what 1 more means; None for anything else."""
+        if moment.type == TIMESTAMP:
+            return 1
+        for owner, relation in enumerate(self.scope.relations):
+            offset = self.offsets[owner]
+            if relation.time and offset is not None and moment == Column(relation.time.place + offset, INT64):
+                return relation.time.unit_us
+        return None
+
+    def _between(self, node: exp.Between) -> Expression:
+        # Every part is read once: reading it per use would double with each level of nesting.
+        value, low, high = (self.read(one) for one in (node.this, node.args["low"], node.args["high"]))
+        above = self.applied(node, "greater_equal", [node.this, node.args["low"]], [value, low])
+        below = self.applied(node, "less_equal", [node.this, node.args["high"]], [value, high])
+        return call("and", (above, below), BOOLEAN)
+
+    def _in(self, node: exp.In) -> Expression:
+        operands = [node.this, *node.expressions]
+        return self.function(node, "in", operands)
+
+    def _is(self, node: exp.Is) -> Expression:
+        match node.expression:
+            case exp.Null():
+                return self.function(node, "is_null", [node.this])
+            case exp.Boolean(this=wanted):
+                condition = typed(self.read(node.this), BOOLEAN)
+                if condition.type != BOOLEAN:
+                    raise self.text.error(node, f"IS {str(bool(wanted)).upper()} wants a condition")
+                certain = condition if wanted else negated(condition)
+                return call("coalesce", (certain, Literal(False, BOOLEAN)), BOOLEAN)
+        raise self.text.error(node, "IS stands before NULL, TRUE and FALSE", self.text.of(node))
+
+    def _distinct_from(self, node: exp.NullSafeEQ | exp.NullSafeNEQ) -> Expression:
+        nodes = [node.left, node.right]
+        operands = [self.read(one) for one in nodes]
+        differ = self.applied(node, "not_equal", nodes, operands)
+        nulls = [self.applied(at, "is_null", [at], [one]) for at, one in zip(nodes, operands, strict=True)]
+        one_null = call("not_equal", nulls, BOOLEAN)
+        distinct = call("coalesce", (differ, one_null), BOOLEAN)
+        return distinct if isinstance(node, exp.NullSafeNEQ) else negated(distinct)
+
+    def _like(self, node: exp.Like | exp.ILike, *escape: exp.Expr) -> Expression:
+        name = "like" if isinstance(node, exp.Like) else "ilike"
+        found = self.function(node, name, [node.this, node.expression, *escape])
+        return negated(found) if node.args.get("negate") else found
+
+    def _escape(self, node: exp.Escape) -> Expression:
+        return self._like(node.this, node.expression)
+
+    def _cast(self, node: exp.Cast) -> Expression:
+        target, try_ = node.args["to"], isinstance(node, exp.TryCast)
+        assert isinstance(target, TypeName)
+        type_ = type_named(self.text, target)
+        argument = self.read(node.this)
+        if argument.type == UNTYPED:
+            return Literal(None, type_)
+        if not castable(argument.type, type_):
+            hint = "epoch_ms(x) goes between timestamps and milliseconds"
+            raise self.text.error(
+                node, f"a {argument.type} cannot become a {type_}", self.text.of(node.this), hint
+            )
+        try:
+            return cast(argument, type_, try_)
+        except DoesNotFit:
+            raise self.text.error(node.this, f"this is no {type_}", self.text.of(node.this)) from None
+
+    def _case(self, node: exp.Case) -> Expression:
+        if node.this is None:
+            conditions = [self.condition(branch.this) for branch in node.args["ifs"]]
+        else:
+            operand = self.read(node.this)
+            conditions = [
+                self.applied(branch, "equal", [node.this, branch.this], [operand, self.read(branch.this)])
+                for branch in node.args["ifs"]
+            ]
+        default = node.args.get("default")
+        nodes = [*(branch.args["true"] for branch in node.args["ifs"]), default or node]
+        values = [self.read(one) for one in nodes[:-1]]
+        values.append(self.read(default) if default else Literal(None, UNTYPED))
+        type_ = self.common(node, values)
+        *results, otherwise = (self.fitted(at, one, type_) for at, one in zip(nodes, values, strict=True))
+        return Case(tuple(zip(conditions, results, strict=True)), otherwise, type_)
+
+    def common(self, node: exp.Expr, values: Sequence[Expression]) -> DataType:
+        """The type all branches can be brought to."""
+        found = common_type([type_or_none(one) for one in beside_decimals(values)])
+        if found is None:
+            types = ", ".join(dict.fromkeys(str(one.type) for one in values if one.type != UNTYPED))
+            raise self.text.error(
+                node, "the branches have types that do not go together", types, "CAST one of them"
+            )
+        return found
+
+    def _call(self, node: exp.Anonymous) -> Expression:
+        name = str(node.name).lower()
+        if name in AGGREGATES or name == SCALED:
+            return self.aggregate(node)
+        if name in IMPURE:
+            raise self.text.error(
+                node, "a query sees no clock and no chance", f"{name}()", "use the event time"
+            )
+        if name not in RULES and name not in ALIASES:
+            known = [*RULES, *(one for one in ALIASES if one.isidentifier()), *AGGREGATES]
+            raise self.text.error(node, "there is no such function", name, nearest(name, known))
+        for argument in node.expressions:
+            if isinstance(argument, exp.Star | exp.Distinct):
+                raise self.text.error(node, f"{name} takes values only")
+        return self.function(node, name, list(node.expressions))
+
+    def aggregate(self, node: exp.Anonymous) -> Expression:
+        """An aggregate, where there are none."""
+        hint = (
+            "filter groups with HAVING" if self.where == "WHERE" else "aggregates stand in SELECT and HAVING"
+        )
+        raise self.text.error(node, f"there are no aggregates in {self.where}", f"{node.name.lower()}", hint)
+
+    # -- functions -----------------------------------------------------------------------------------
+
+    def function(self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr]) -> Expression:
+        return self.applied(node, name, nodes, [self.read(one) for one in nodes])
+
+    def applied(
+        self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr], operands: Sequence[Expression]
+    ) -> Expression:
+        """A function of operands, which are cast to what it takes."""
+        if name in ("date_part", "datepart") and nodes and isinstance(nodes[0], exp.Literal):
+            return self.applied(node, nodes[0].name.lower(), nodes[1:], operands[1:])
+        if name in BESIDE_DECIMALS:
+            operands = beside_decimals(operands)
+        try:
+            signature = resolve(name, [type_or_none(one) for one in operands])
+        except WeirError as problem:
+            raise self.text.error(node, problem.title, self.text.of(node) or None, problem.hint) from None
+        fitted = [
+            self.fitted(at, one, wanted)
+            for at, one, wanted in zip(nodes, operands, signature.arguments, strict=True)
+        ]
+        if signature.name == "date_trunc":
+            fitted[0] = self.truncation(nodes[0], fitted[0])
+        return call(signature.name, fitted, signature.result)
+
+    def fitted(self, node: exp.Expr, operand: Expression, wanted: DataType) -> Expression:
+        """An operand in the type that is wanted of it."""
+        operand = typed(operand, wanted)
+        if operand.type == STRING and wanted != STRING and not isinstance(operand, Literal):
+            hint = f"CAST({self.text.of(node)} AS {wanted})"
+            raise self.text.error(node, f"a string where {wanted} is wanted", self.text.of(node), hint)
+        try:
+            return cast(operand, wanted)
+        except DoesNotFit:
+            raise self.text.error(node, f"this is no {wanted}", self.text.of(node)) from None
+
+    def truncation(self, node: exp.Expr, unit: Expression) -> Expression:
+        if not isinstance(unit, Literal) or not isinstance(unit.value, str):
+            raise self.text.error(node, "date_trunc wants a constant unit", hint="date_trunc('hour', ts)")
+        name = unit.value.lower()
+        name = name if name in TRUNCATIONS else name.removesuffix("s")
+        if name not in TRUNCATIONS:
+            raise self.text.error(node, "there is no such unit", unit.value, nearest(name, TRUNCATIONS))
+        return Literal(name, STRING)
+
+    READERS: ClassVar[dict[type[exp.Expr], Callable[..., Expression]]] = {
+        exp.Column: _column,
+        exp.Literal: _literal,
+        exp.Null: _null,
+        exp.Boolean: _boolean,
+        exp.Paren: _paren,
+        exp.Interval: _interval,
+        exp.Neg: _negative,
+        exp.Not: _not,
+        exp.And: _logical,
+        exp.Or: _logical,
+        exp.Add: _plus_minus,
+        exp.Sub: _plus_minus,
+        exp.Between: _between,
+        exp.In: _in,
+        exp.Is: _is,
+        exp.NullSafeEQ: _distinct_from,
+        exp.NullSafeNEQ: _distinct_from,
+        exp.Like: _like,
+        exp.ILike: _like,
+        exp.Escape: _escape,
+        exp.Cast: _cast,
+        exp.TryCast: _cast,
+        exp.Case: _case,
+        exp.Anonymous: _call,
+    }
+
+
+OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "add",
+    exp.Sub: "subtract",
+    exp.Mul: "multiply",
+    exp.Div: "divide",
+    exp.IntDiv: "integer_divide",
+    exp.Mod: "modulo",
+    exp.Pow: "power",
+    exp.EQ: "equal",
+    exp.NEQ: "not_equal",
+    exp.LT: "less",
+    exp.LTE: "less_equal",
+    exp.GT: "greater",
+    exp.GTE: "greater_equal",
+    exp.DPipe: "append",
+}
+for _class in OPERATORS:
+    Expressions.READERS.setdefault(_class, Expressions._operator)
+
+
+BESIDE_DECIMALS = {*OPERATORS.values(), "in", "coalesce", "nullif", "greatest", "least"}
+
+
+def beside_decimals(operands: Sequence[Expression]) -> Sequence[Expression]:
+    """Constant integers beside decimals, as decimals of just their digits: 10 in `price > 10` widens nothing."""
+    if all(one.type.kind is not Kind.DECIMAL for one in operands):
+        return operands
+    return [
+        Literal(one.value, decimal(max(len(str(abs(int(one.value)))), 1), 0))
+        if isinstance(one, Literal)
+        and one.type.is_integer
+        and one.value is not None
+        and abs(int(one.value)) < 10**18
+        else one
+        for one in operands
+    ]
+
+
+def type_or_none(expression: Expression) -> DataType | None:
+    return None if expression.type == UNTYPED else expression.type
+
+
+def typed(expression: Expression, type_: DataType | None) -> Expression:
+    """The expression; if it is a bare NULL, one of the given type."""
+    if expression.type != UNTYPED:
+        return expression
+    return Literal(None, type_ or DataType(Kind.INT32))

@@ -1,0 +1,451 @@
+"""FROM and WHERE together: filters below joins, keys, time bounds, and what is left over.
+
+A condition, whether of WHERE or of an inner JOIN's ON, goes where it costs least:
+
+    on one stream alone                         a filter below the join
+    left time against right time                the join's bound: b.ts BETWEEN a.ts - … AND a.ts + …
+    a value of one side equal to one of the other   a key
+    anything else                               the join's residual condition
+
+A join of two streams needs a bound, or a window on each side: without, both would be kept for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from configs.problems import WeirError
+from engine.functions import resolve
+from engine.plan import (
+    TRUE,
+    Cast,
+    Column,
+    EventTime,
+    Expression,
+    Filter,
+    IntervalJoin,
+    Plan,
+    Project,
+    RowWindow,
+    TableJoin,
+    TimeWindow,
+    WindowJoin,
+    event_time,
+)
+from engine.schema import Schema, TableSchema
+from engine.sql.errors import Text
+from engine.sql.expressions import Expressions, type_or_none
+from engine.sql.names import Relation, Scope
+from engine.sql.normalise import all_of
+from engine.sql.output import canonical
+from engine.sql.timebounds import Bound, TimeBounds
+from engine.sql.windows import RANGE_MAX_US
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What FROM and WHERE make together."""
+
+    plan: Plan
+    scope: Scope
+    offsets: tuple[int | None, ...]  # where each item's columns start in the plan's
+    time: EventTime | None
+    window: TimeWindow | RowWindow | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One operand of the AND of WHERE or ON."""
+
+    node: exp.Expr
+    owners: frozenset[int]
+    outer: int | None = None  # the LEFT JOIN whose ON it is of
+
+
+@dataclass(frozen=True)
+class Item:
+    """A relation in FROM and how it is joined to those before it."""
+
+    relation: Relation
+    join: exp.Join | None = None
+
+    @property
+    def is_table(self) -> bool:
+        return isinstance(self.relation.source, TableSchema)
+
+    @property
+    def is_outer(self) -> bool:
+        return self.join is not None and self.join.args.get("side") == "LEFT"
+
+
+def conjuncts(node: exp.Expr | None) -> Iterable[exp.Expr]:
+    """The operands of AND, through parentheses."""
+    stack = [] if node is None else [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, exp.And):
+            stack += [one.right, one.left]
+        elif isinstance(one, exp.Paren):
+            stack.append(one.this)
+        else:
+            yield one
+
+
+@dataclass
+class Joiner:
+    """Plans one FROM clause with its WHERE."""
+
+    text: Text
+    items: Sequence[Item]
+    where: exp.Expr | None
+    conditions: list[Condition] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scope = Scope(self.text, [item.relation for item in self.items])
+        self._check_aliases()
+        self._collect()
+
+    def joined(self) -> Joined:
+        streams = [owner for owner, item in enumerate(self.items) if not item.is_table]
+        tables = [owner for owner, item in enumerate(self.items) if item.is_table]
+        self._check_kinds(streams)
+        offsets: list[int | None] = [None] * len(self.items)
+        first = streams[0]
+        relation = self.items[first].relation
+        window: TimeWindow | RowWindow | None
+        if len(streams) == 1:
+            plan, window, time, offsets[first] = self._side(first), relation.window, relation.time, 0
+        else:
+            plan, time = self._streams(first, streams[1], offsets)
+            window = None
+        for table in tables:
+            plan = self._table(plan, table, offsets)
+        rest = Expressions(self.scope, offsets, "WHERE")
+        plan = filtered(plan, [rest.condition(one.node) for one in self.conditions])
+        return Joined(plan, self.scope, tuple(offsets), time, window)
+
+    # -- conditions ----------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        for owner, item in enumerate(self.items):
+            if item.join is None:
+                continue
+            for name in item.join.args.get("using") or ():
+                self._use(owner, name)
+            for node in conjuncts(item.join.args.get("on")):
+                self.conditions.append(self._condition(node, owner if item.is_outer else None))
+        self.conditions += [self._condition(node, None) for node in conjuncts(self.where)]
+
+    def _condition(self, node: exp.Expr, outer: int | None) -> Condition:
+        owners = set()
+        for column in node.find_all(exp.Column):
+            seen = self.scope.find(column)
+            if seen is not None:
+                owners.add(seen.owner)
+        return Condition(node, frozenset(owners), outer)
+
+    def _use(self, owner: int, name: exp.Identifier) -> None:
+        """USING (k): k of this item equals k of an earlier one, and is visible once."""
+        earlier = [
+            one
+            for one in self.scope.all()
+            if one.owner < owner and one.column.name.lower() == name.name.lower()
+        ]
+        sides = [exp.Column(this=name.copy(), table=exp.to_identifier(self.items[owner].relation.alias))]
+        for one in earlier[:1]:
+            alias = self.items[one.owner].relation.alias
+            sides.insert(0, exp.Column(this=name.copy(), table=exp.to_identifier(alias)))
+        if len(sides) < 2 or self.scope.find(sides[1]) is None:
+            raise self.text.error(name, "both sides of USING need this column", name.name)
+        self.scope.hidden.add((owner, name.name.lower()))
+        self.conditions.append(self._condition(exp.EQ(this=sides[0], expression=sides[1]), None))
+
+    def _take(self, wanted: Iterable[Condition]) -> list[Condition]:
+        taken = list(wanted)
+        self.conditions = [one for one in self.conditions if one not in taken]
+        return taken
+
+    # -- checks --------------------------------------------------------------------------------------
+
+    def _check_aliases(self) -> None:
+        seen: set[str] = set()
+        for item in self.items:
+            alias = item.relation.alias.lower()
+            if alias and alias in seen:
+                hint = f"{alias} AS a JOIN {alias} AS b"
+                raise self.text.error(item.relation.node, "two items of FROM have one name", alias, hint)
+            seen.add(alias)
+
+    def _check_kinds(self, streams: Sequence[int]) -> None:
+        if not streams:
+            node = self.items[0].relation.node
+            name = self.items[0].relation.alias
+            hint = f"SELECT … FROM stream JOIN {name} ON …"
+            raise self.text.error(
+                node, "a table alone gives a continuous query nothing to wait for", name, hint
+            )
+        if len(streams) > 2:
+            node = self.items[streams[2]].relation.node
+            hint = "FROM (SELECT … FROM a JOIN b ON …) AS x JOIN c ON …"
+            raise self.text.error(node, "a query joins two streams at most", hint=hint)
+        for item in self.items:
+            if item.is_outer and not item.is_table:
+                what = "LEFT JOIN with a stream would have to know that no match is to come"
+                raise self.text.error(item.relation.node, what, hint="JOIN, or LEFT JOIN with a table")
+        if self.items[0].is_table and any(item.is_outer for item in self.items):
+            node = self.items[0].relation.node
+            raise self.text.error(node, "LEFT JOIN starts from a stream", hint="FROM stream LEFT JOIN table")
+
+    # -- one side ------------------------------------------------------------------------------------
+
+    def _side(self, owner: int) -> Plan:
+        """A stream with the conditions on it alone."""
+        mine = self._take(one for one in self.conditions if one.outer is None and one.owners <= {owner})
+        offsets = [0 if place == owner else None for place in range(len(self.items))]
+        read = Expressions(self.scope, offsets, "WHERE")
+        return filtered(self.items[owner].relation.plan, [read.condition(one.node) for one in mine])
+
+    # -- two streams ---------------------------------------------------------------------------------
+
+    def _streams(self, one: int, other: int, offsets: list[int | None]) -> tuple[Plan, EventTime | None]:
+        windows = [self.items[owner].relation.window for owner in (one, other)]
+        bound = self._bound(one, other, windows)
+        pairs = self._equalities({one}, {other})
+        left, right = (self._timed_side(owner) for owner in (one, other))
+        # The sides stand in one order, whichever comes first in FROM.
+        swapped = repr(right) < repr(left)
+        sides = [(one, left), (other, right)]
+        if swapped:
+            sides, bound = sides[::-1], bound.mirrored()
+            windows, pairs = windows[::-1], [(b, a) for a, b in pairs]
+        (left_owner, left), (right_owner, right) = sides
+        pairs = sorted(dict.fromkeys(pairs), key=repr)
+        left, left_keys = with_columns(left, [a for a, _ in pairs])
+        right, right_keys = with_columns(right, [b for _, b in pairs])
+        offsets[left_owner], offsets[right_owner] = 0, len(left.schema)
+        read = Expressions(self.scope, offsets, "the join's condition")
+        both = self._take(
+            c for c in self.conditions if c.outer is None and len(c.owners) == 2 and c.owners <= {one, other}
+        )
+        residual = all_of([read.condition(condition.node) for condition in both])
+        schema = joined_schema(left.schema, right.schema)
+        plan: Plan
+        if bound.low_us is not None and bound.high_us is not None:
+            plan = IntervalJoin(
+                left, right, left_keys, right_keys, bound.low_us, bound.high_us, residual, schema
+            )
+        else:
+            left_window, right_window = windows
+            assert isinstance(left_window, TimeWindow)
+            assert isinstance(right_window, TimeWindow)
+            plan = WindowJoin(left, right, left_window, right_window, left_keys, right_keys, residual, schema)
+        time = self.items[one].relation.time
+        start = offsets[one]
+        assert start is not None
+        return plan, None if time is None else EventTime(time.place + start, time.unit_us)
+
+    def _timed_side(self, owner: int) -> Plan:
+        """A side whose event time is the one that its relation goes by."""
+        relation, plan = self.items[owner].relation, self._side(owner)
+        if relation.time is None or relation.time == event_time(plan):
+            return plan
+        columns = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+        return Project(plan, tuple(columns), canonical(columns), relation.time.place)
+
+    def _bound(self, one: int, other: int, windows: Sequence[TimeWindow | RowWindow | None]) -> Bound:
+        """The bound on time(other) − time(one); none if both sides have windows."""
+        relations = [self.items[owner].relation for owner in (one, other)]
+        for relation in relations:
+            if isinstance(relation.window, RowWindow):
+                raise self.text.error(
+                    relation.node, "a join goes by windows of time", hint="[RANGE 10 SECONDS]"
+                )
+            if relation.time is None:
+                hint = "declare a WATERMARK on its stream, and select the time column in subqueries"
+                raise self.text.error(
+                    relation.node, "this has no event time to join by", relation.alias, hint
+                )
+        types = [
+            (relation.time.unit_us, relation.schema.fields[relation.time.place].type)
+            for relation in relations
+            if relation.time is not None
+        ]
+        if types[0] != types[1]:
+            told = " and ".join(str(type_) for _, type_ in types)
+            raise self.text.error(relations[1].node, "the two event times are of different types", told)
+        if all(windows):
+            return Bound()
+        if any(windows):
+            bare = relations[0] if windows[0] is None else relations[1]
+            what = "one side of the join has a window and the other has none"
+            raise self.text.error(bare.node, what, bare.alias, f"{bare.alias} [RANGE 10 SECONDS]")
+        bounds = TimeBounds(self.text, self.scope, one, other)
+        bound, used = Bound(), []
+        for condition in self.conditions:
+            found = bounds.of(condition.node) if condition.owners == {one, other} else None
+            if found is not None:
+                bound = bound.and_(found)
+                used.append(condition)
+        self._take(used)
+        self._check_bound(bound, one, other)
+        return bound
+
+    def _check_bound(self, bound: Bound, one: int, other: int) -> None:
+        join = self.items[other].join
+        node = self.items[other].relation.node if join is None else join
+        a, b = (self._time_name(owner) for owner in (one, other))
+        hint = f"AND {b} BETWEEN {a} - INTERVAL '1 minute' AND {a} + INTERVAL '1 minute', or windows on both sides"
+        if bound.low_us is None and bound.high_us is None:
+            what = "a join of two streams without a bound on time would keep both streams for ever"
+            raise self.text.error(node, what, hint=hint)
+        if bound.low_us is None or bound.high_us is None:
+            what = "the join bounds time in one direction only, so one stream would be kept for ever"
+            raise self.text.error(node, what, hint=hint)
+        if bound.low_us > bound.high_us:
+            raise self.text.error(node, "no pair satisfies the bounds on time")
+        if max(-bound.low_us, bound.high_us) > RANGE_MAX_US:
+            raise self.text.error(node, "a join reaches over 366 days at most")
+
+    def _time_name(self, owner: int) -> str:
+        relation = self.items[owner].relation
+        assert relation.time is not None
+        names = [
+            one.name
+            for one in relation.columns
+            if isinstance(one.expression, Column) and one.expression.place == relation.time.place
+        ]
+        return ".".join(filter(None, (relation.alias, *names[:1])))
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    def _equalities(
+        self,
+        left: set[int],
+        right: set[int],
+        offsets: Sequence[int | None] | None = None,
+        outer: int | None = None,
+    ) -> list[tuple[Expression, Expression]]:
+        """Conditions that a value of one side equals one of the other, taken; each side over its own columns."""
+        pairs = []
+        used = []
+        for condition in self.conditions:
+            node = condition.node
+            if not isinstance(node, exp.EQ) or condition.outer != outer:
+                continue
+            owners = [self._condition(one, None).owners for one in (node.left, node.right)]
+            if not all(owners):
+                continue
+            sides = [node.left, node.right]
+            if owners[0] <= right and owners[1] <= left:
+                sides.reverse()
+            elif not (owners[0] <= left and owners[1] <= right):
+                continue
+            pairs.append(self._pair(sides, left, right, offsets))
+            used.append(condition)
+        self._take(used)
+        return pairs
+
+    def _pair(
+        self, sides: Sequence[exp.Expr], left: set[int], right: set[int], offsets: Sequence[int | None] | None
+    ) -> tuple[Expression, Expression]:
+        own = [0 if owner in left | right else None for owner in range(len(self.items))]
+        over_left = [
+            (offsets[owner] if offsets else 0) if owner in left else None for owner in range(len(self.items))
+        ]
+        readers = [
+            Expressions(self.scope, over_left, "the join's condition"),
+            Expressions(self.scope, own, "the join's condition"),
+        ]
+        values = [reader.value(node) for reader, node in zip(readers, sides, strict=True)]
+        try:
+            wanted = resolve("equal", [type_or_none(one) for one in values]).arguments
+        except WeirError as problem:
+            parent = sides[0].parent or sides[0]
+            raise self.text.error(parent, problem.title, self.text.of(parent), problem.hint) from None
+        a, b = (
+            reader.fitted(node, value, type_)
+            for reader, node, value, type_ in zip(readers, sides, values, wanted, strict=True)
+        )
+        return a, b
+
+    # -- tables --------------------------------------------------------------------------------------
+
+    def _table(self, plan: Plan, owner: int, offsets: list[int | None]) -> Plan:
+        item = self.items[owner]
+        table = item.relation.source
+        assert isinstance(table, TableSchema)
+        if item.relation.window is not None:
+            raise self.text.error(
+                item.relation.node, "a table has no window", item.relation.alias, "leave it out"
+            )
+        here = {place for place, offset in enumerate(offsets) if offset is not None}
+        outer = owner if item.is_outer else None
+        pairs = [
+            self._table_key(item, key, value)
+            for key, value in self._equalities(here, {owner}, offsets, outer)
+        ]
+        if not pairs:
+            what = "a join with a table needs a key"
+            raise self.text.error(item.join or item.relation.node, what, hint="ON stream.k = table.k")
+        pairs = sorted(dict.fromkeys(pairs), key=repr)
+        plan, keys = with_columns(plan, [key for key, _ in pairs])
+        offsets[owner] = len(plan.schema)
+        reachable = here | {owner}
+        rest = self._take(
+            one
+            for one in self.conditions
+            if one.owners <= reachable and (one.outer == owner if item.is_outer else one.outer is None)
+        )
+        read = Expressions(self.scope, offsets, "the join's condition")
+        residual = all_of([read.condition(one.node) for one in rest])
+        return TableJoin(
+            plan,
+            table,
+            keys,
+            tuple(column.place for _, column in pairs),
+            residual,
+            item.is_outer,
+            joined_schema(plan.schema, table.schema),
+        )
+
+    def _table_key(self, item: Item, key: Expression, value: Expression) -> tuple[Expression, Column]:
+        if isinstance(value, Column):
+            return key, value
+        # An int64 of the stream beside the table's int32: what does not fit into one equals none.
+        column = value.argument if isinstance(value, Cast) else None
+        if isinstance(column, Column) and column.type.is_integer and value.type.is_integer:
+            return Cast(key, column.type, try_=True), column
+        node = item.join or item.relation.node
+        raise self.text.error(node, "the key of a table is a column, of the type it is compared with")
+
+
+# -- parts of plans --------------------------------------------------------------------------------------
+
+
+def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:
+    """The plan's tuples that satisfy all conditions; filters on filters are one."""
+    if isinstance(plan, Filter):
+        conditions, plan = [plan.condition, *conditions], plan.input
+    condition = all_of(conditions)
+    return plan if condition == TRUE else Filter(plan, condition)
+
+
+def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[int, ...]]:
+    """The plan, with columns added where what is wanted is no column of it yet, and the places of what is wanted."""
+    added = [one for one in dict.fromkeys(wanted) if not isinstance(one, Column)]
+    width = len(plan.schema)
+    if added:
+        kept = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+        time = event_time(plan)
+        columns = (*kept, *added)
+        plan = Project(plan, columns, canonical(columns), None if time is None else time.place)
+    places = [one.place if isinstance(one, Column) else width + added.index(one) for one in wanted]
+    return plan, tuple(places)
+
+
+def joined_schema(left: Schema, right: Schema) -> Schema:
+    fields = [*left.fields, *right.fields]
+    return Schema(tuple(replace(one, name=f"c{place}") for place, one in enumerate(fields)))

@@ -1,0 +1,159 @@
+"""What a query gives: the names of its columns, and the projection that computes them, where one is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from engine.plan import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    EventTime,
+    Expression,
+    Plan,
+    Project,
+    WindowAggregate,
+    event_time,
+)
+from engine.schema import Field, Schema
+from engine.sql.errors import Text
+from engine.sql.expressions import BOUNDS
+from engine.sql.names import Named, Relation
+
+# Beyond this a subquery's expressions are computed once, instead of wherever they are named.
+INLINE_MAX = 100
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """One item of the SELECT list; a star is several."""
+
+    name: str
+    given: bool  # whether the user named it
+    node: exp.Expr
+    star: Expression | None = None
+
+
+def default_name(node: exp.Expr, place: int) -> str:
+    """temp, avg_temp, count, column3."""
+    if isinstance(node, exp.Paren | exp.Cast | exp.Filter):
+        return default_name(node.this, place)
+    if isinstance(node, exp.Column):
+        return node.name
+    if isinstance(node, exp.Anonymous):
+        of = [one for one in node.expressions if isinstance(one, exp.Column | exp.Anonymous)]
+        return "_".join([str(node.name).lower(), *(default_name(one, place) for one in of[:1])])
+    return f"column{place + 1}"
+
+
+def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expression]) -> tuple[Named, ...]:
+    """The columns by name; a name the user gave stays, another is made different where it must be."""
+    taken: set[str] = set()
+    for item in items:
+        if item.given and item.name.lower() in taken:
+            raise text.error(item.node, "two columns have one name", item.name)
+        if item.given:
+            taken.add(item.name.lower())
+    columns = []
+    for item, value in zip(items, values, strict=True):
+        columns.append(Named(item.name if item.given else fresh(item.name, taken), value))
+    return tuple(columns)
+
+
+def fresh(name: str, taken: set[str]) -> str:
+    """The name, or with a number behind it if it is taken."""
+    found, number = name, 0
+    while found.lower() in taken:
+        number += 1
+        found = f"{name}_{number}"
+    taken.add(found.lower())
+    return found
+
+
+def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[Named, ...]:
+    """The columns, with the window's start and end in front unless they are among them."""
+    taken = {one.name.lower() for one in columns}
+    missing = []
+    for place, name in enumerate(BOUNDS):
+        bound = Column(place, aggregate.schema.fields[place].type)
+        if all(one.expression != bound for one in columns):
+            missing.append(Named(fresh(name, taken), bound))
+    return (*missing, *columns)
+
+
+def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | None) -> Plan:
+    """The plan with these columns, named without meaning; the plan itself if it has just these."""
+    columns = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+    place = time_place(plan, expressions, time)
+    if list(expressions) == columns and (place is None or event_time(plan) == time):
+        return plan
+    return Project(plan, tuple(expressions), canonical(expressions), place)
+
+
+def answered(relation: Relation) -> Plan:
+    """The plan of a whole query, whose columns have the names the user gave."""
+    plan, expressions = relation.plan, [one.expression for one in relation.columns]
+    schema = Schema(tuple(Field(one.name, one.expression.type) for one in relation.columns))
+    found = projected(plan, expressions, relation.time)
+    if found.schema == schema:
+        return found
+    return Project(plan, tuple(expressions), schema, time_place(plan, expressions, relation.time))
+
+
+def time_place(plan: Plan, expressions: Sequence[Expression], time: EventTime | None) -> int | None:
+    if time is None:
+        return None
+    clock = Column(time.place, plan.schema.fields[time.place].type)
+    return next((place for place, one in enumerate(expressions) if one == clock), None)
+
+
+def canonical(columns: Sequence[Expression]) -> Schema:
+    """A schema whose names say nothing, so that plans do not differ by them."""
+    return Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(columns)))
+
+
+# -- sizes -----------------------------------------------------------------------------------------------
+
+
+def size(expression: Expression) -> int:
+    """The parts of an expression."""
+    count, stack = 0, [expression]
+    while stack:
+        one = stack.pop()
+        count += 1
+        stack += operands(one)
+    return count
+
+
+def operands(expression: Expression) -> Iterator[Expression]:
+    match expression:
+        case Cast(argument):
+            yield argument
+        case Call(_, arguments):
+            yield from arguments
+        case Case(branches, otherwise):
+            for branch in branches:
+                yield from branch
+            yield otherwise
+
+
+def inputs(plan: Plan) -> Iterator[Plan]:
+    """The plans right below."""
+    for name in ("input", "left", "right"):
+        below = getattr(plan, name, None)
+        if below is not None:
+            yield below
+    yield from getattr(plan, "inputs", ())
+
+
+def parts(plan: Plan, most: int) -> int:
+    """The nodes of a plan, counted no further than just beyond `most`."""
+    count, stack = 0, [plan]
+    while stack and count <= most:
+        count += 1
+        stack += inputs(stack.pop())
+    return count

@@ -1,0 +1,362 @@
+"""From the tree of a query to its plan: SELECT, GROUP BY, HAVING, DISTINCT, UNION ALL, subqueries.
+
+FROM and WHERE        joins.py
+aggregates, keys      grouping.py: a WindowAggregate, with a projection below if keys or arguments are computed
+HAVING                a filter above it
+SELECT                a projection on top, unless it gives just the columns that are there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from configs.problems import nearest
+from engine.plan import (
+    Column,
+    EventTime,
+    Expression,
+    Plan,
+    QueryOutput,
+    RowWindow,
+    Scan,
+    event_time,
+    event_times,
+)
+from engine.schema import StreamSchema, TableSchema
+from engine.sql.catalog import Catalog
+from engine.sql.dialect import FunctionWindow, Source
+from engine.sql.errors import Text
+from engine.sql.expressions import NOT_SUPPORTED, Expressions
+from engine.sql.grouping import Grouped, is_aggregate, is_bound, windowed
+from engine.sql.joins import Item, Joined, Joiner, filtered
+from engine.sql.names import Named, Relation, columns_of, time_among
+from engine.sql.normalise import mapped
+from engine.sql.output import (
+    INLINE_MAX,
+    SelectItem,
+    default_name,
+    named_columns,
+    parts,
+    projected,
+    size,
+    with_bounds,
+)
+from engine.sql.unions import branches_of, united
+from engine.sql.windows import window_of
+
+COLUMNS_MAX = 1_000
+# A subquery in WITH may be named twice, and so double with each level.
+PARTS_MAX = 200
+
+CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
+NO_WINDOW = "an aggregate over a stream without a window would never be finished"
+
+
+@dataclass(frozen=True)
+class Selects:
+    """Plans queries of one text over a catalog."""
+
+    text: Text
+    catalog: Catalog
+    known: Mapping[str, Relation]  # WITH
+
+    def relation(self, node: exp.Expr) -> Relation:
+        """What a query gives."""
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            return self._with(with_)._query(node)
+        return self._query(node)
+
+    def _with(self, with_: exp.Expr) -> Selects:
+        if with_.args.get("recursive"):
+            raise self.text.error(with_, "WITH RECURSIVE is not supported")
+        planner = self
+        for one in with_.expressions:
+            relation = planner.relation(one.this)
+            planner = replace(planner, known={**planner.known, one.alias.lower(): relation})
+        return planner
+
+    def _query(self, node: exp.Expr) -> Relation:
+        match node:
+            case exp.Select():
+                return self._limited(node, self._select(node))
+            case exp.Union():
+                return self._limited(node, self._union(node))
+            case exp.Subquery():
+                return self.relation(node.this)
+            case exp.Except() | exp.Intersect():
+                name = node.key.upper()
+                what = f"{name} of streams would keep both for ever"
+                raise self.text.error(
+                    node.expression, what, hint="UNION ALL, or a join within a bound of time"
+                )
+        raise self.text.error(node, "this is no query", self.text.of(node) or None, "SELECT … FROM stream …")
+
+    def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
+        if len(relation.columns) > COLUMNS_MAX or parts(relation.plan, PARTS_MAX) > PARTS_MAX:
+            raise self.text.error(
+                node, "the query has too many parts", hint="split it into queries over queries"
+            )
+        return relation
+
+    # -- SELECT --------------------------------------------------------------------------------------
+
+    def _select(self, node: exp.Select) -> Relation:
+        for clause, value in node.args.items():
+            if value and clause not in CLAUSES:
+                raise self.text.error(node, f"{clause.strip('_').upper()} is not supported")
+        joined = self._from(node)
+        items = list(self._items(node, joined))
+        having, group = node.args.get("having"), node.args.get("group")
+        self._check_select(node, items)
+        aggregates = [one for item in items for one in find_aggregates(item.node)]
+        aggregates += find_aggregates(having) if having else []
+        if aggregates or group or having or node.args.get("distinct"):
+            return self._aggregated(node, joined, items, aggregates)
+        if joined.window is not None:
+            bound = next((one for item in items for one in item.node.walk() if is_bound(one)), None)
+            what = "the window has nothing to do: nothing is aggregated"
+            raise self.text.error(bound or source_of(node), what, hint="leave it out, or aggregate")
+        read = Expressions(joined.scope, joined.offsets, "SELECT")
+        values = [item.star or read.value(item.node) for item in items]
+        columns = named_columns(self.text, items, values)
+        return self._inlined(joined.plan, columns, time_among(joined.plan, columns))
+
+    def _check_select(self, node: exp.Select, items: Sequence[SelectItem]) -> None:
+        for item in items:
+            over = item.node.find(exp.Window)
+            if over is not None:
+                what, hint = NOT_SUPPORTED[exp.Window]
+                raise self.text.error(over, what, self.text.of(over), hint)
+        distinct = node.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise self.text.error(
+                distinct, "DISTINCT ON is not supported", hint="FIRST(x) or LAST(x), and GROUP BY"
+            )
+
+    def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
+        """A relation whose columns are expressions over the plan, or computed below if they are large."""
+        if sum(size(one.expression) for one in columns) <= max(INLINE_MAX, 2 * len(columns)):
+            return Relation(plan, columns, time=time)
+        computed = projected(plan, [one.expression for one in columns], time)
+        places = [Column(place, one.type) for place, one in enumerate(computed.schema.fields)]
+        fresh = tuple(Named(one.name, place) for one, place in zip(columns, places, strict=True))
+        return Relation(computed, fresh, time=event_time(computed))
+
+    def _items(self, node: exp.Select, joined: Joined) -> Iterator[SelectItem]:
+        for place, one in enumerate(node.expressions):
+            star = one if isinstance(one, exp.Star) else one.this if isinstance(one, exp.Column) else None
+            if isinstance(star, exp.Star):
+                owner = joined.scope.owner(one) if isinstance(one, exp.Column) else None
+                for seen in joined.scope.all(owner):
+                    value = Expressions(joined.scope, joined.offsets, "SELECT").visible(one, seen)
+                    yield SelectItem(seen.column.name, False, one, value)
+            elif isinstance(one, exp.Alias):
+                yield SelectItem(one.alias, True, one.this)
+            else:
+                yield SelectItem(default_name(one, place), False, one)
+        if not node.expressions:
+            raise self.text.error(node, "SELECT names nothing", hint="SELECT *")
+
+    # -- FROM ----------------------------------------------------------------------------------------
+
+    def _from(self, node: exp.Select) -> Joined:
+        from_ = node.args.get("from_")
+        if from_ is None:
+            raise self.text.error(node, "a continuous query reads a stream", hint="SELECT … FROM stream")
+        items = [Item(self._source(from_.this))]
+        items += [Item(self._source(join.this), join) for join in node.args.get("joins") or ()]
+        where = node.args.get("where")
+        return Joiner(self.text, items, where.this if where else None).joined()
+
+    def _source(self, node: exp.Expr) -> Relation:
+        if not isinstance(node, Source):
+            raise self.text.error(node, "this is not supported in FROM", self.text.of(node))
+        alias, this = node.args.get("alias"), node.this
+        if isinstance(this, exp.Identifier):
+            relation = self._named(this)
+            name = alias.name if alias else this.name
+        else:
+            relation = self.relation(this)
+            name = alias.name if alias else ""
+        relation = replace(relation, alias=name, node=node)
+        window = node.args.get("window")
+        return relation if window is None else self._windowed(relation, window)
+
+    def _named(self, name: exp.Identifier) -> Relation:
+        found: Relation | StreamSchema | TableSchema | QueryOutput | None = self.known.get(name.name.lower())
+        found = found or self.catalog.find(name.name)
+        match found:
+            case Relation():
+                return found
+            case StreamSchema():
+                return read_from(Scan(found))
+            case QueryOutput():
+                return read_from(found)
+            case TableSchema():
+                return Relation(found, columns_of(found.schema))
+        names = [*self.catalog.names(), *self.known]
+        raise self.text.error(name, "there is no such stream", name.name, nearest(name.name, names))
+
+    def _windowed(self, relation: Relation, node: exp.Expr) -> Relation:
+        if isinstance(relation.source, TableSchema):
+            raise self.text.error(node, "a table has no window", relation.alias, "leave it out")
+        window = window_of(self.text, node)
+        time = relation.time
+        if isinstance(node, FunctionWindow):
+            time = self._chosen_time(relation, node)
+        if time is None and not isinstance(window, RowWindow):
+            hint = "declare a WATERMARK on its stream, and select the time column in subqueries; or take [ROWS 100]"
+            raise self.text.error(
+                node, "this has no event time for a window to go by", relation.alias or None, hint
+            )
+        return replace(relation, window=window, time=time)
+
+    def _chosen_time(self, relation: Relation, node: FunctionWindow) -> EventTime:
+        """The column that TUMBLE or HOP names."""
+        column = node.args["time"]
+        times = {time.place: time for time in event_times(relation.plan)}
+        found = {
+            one.name.lower(): times[one.expression.place]
+            for one in relation.columns
+            if isinstance(one.expression, Column) and one.expression.place in times
+        }
+        if isinstance(column, exp.Column) and column.name.lower() in found:
+            return found[column.name.lower()]
+        hint = (
+            f"its event time is {min(found)}" if found else "it has none: declare a WATERMARK on its stream"
+        )
+        raise self.text.error(column, "windows go by event time", self.text.of(column), hint)
+
+    # -- aggregates ----------------------------------------------------------------------------------
+
+    def _aggregated(
+        self, node: exp.Select, joined: Joined, items: list[SelectItem], aggregates: Sequence[exp.Expr]
+    ) -> Relation:
+        distinct = node.args.get("distinct")
+        self._check_window(node, joined, aggregates)
+        window, plan = joined.window, joined.plan
+        assert window is not None
+        below = Expressions(joined.scope, joined.offsets, "SELECT")
+        timed = joined.time is not None and not isinstance(window, RowWindow)
+        bound = plan.schema.fields[joined.time.place].type if joined.time and timed else None
+        if distinct:
+            if aggregates or node.args.get("group"):
+                hint = "groups differ already"
+                raise self.text.error(node, "DISTINCT and aggregates do not go together", hint=hint)
+            keys = [item.star or below.value(item.node) for item in items if not is_bound(item.node)]
+        else:
+            keys = self._keys(node, joined, items)
+        keys = list(dict.fromkeys(keys))
+        having = node.args.get("having")
+        roots = [item.node for item in items] + ([having] if having else [])
+        read = Grouped(below, keys, bound, roots, "SELECT")
+        values = [self._result(read, item) for item in items]
+        condition = self._having(read, having, items) if having else None
+        clock = joined.time if timed else None
+        aggregate, places = windowed(plan, window, clock, keys, list(read.wanted))
+        columns = named_columns(self.text, items, [mapped(one, places) for one in values])
+        if bound is not None:
+            columns = with_bounds(aggregate, columns)
+        above = aggregate if condition is None else filtered(aggregate, [mapped(condition, places)])
+        return self._inlined(above, columns, time_among(above, columns))
+
+    def _check_window(self, node: exp.Select, joined: Joined, aggregates: Sequence[exp.Expr]) -> None:
+        if joined.window is not None:
+            return
+        distinct, name = node.args.get("distinct"), source_of(node)
+        source = (
+            joined.scope.relations[0].alias if isinstance(name.this, exp.Identifier) else "(SELECT …) AS x"
+        )
+        hint = f"FROM {source} [RANGE 10 SECONDS]"
+        if len(joined.scope.relations) > 1:
+            hint = (
+                "give the joined result a window: FROM (SELECT … FROM a JOIN b ON …) AS x [RANGE 10 SECONDS]"
+            )
+        if distinct:
+            what = "DISTINCT over a stream without a window would keep every row for ever"
+            raise self.text.error(node, what, hint=hint)
+        if not aggregates:
+            group = node.args.get("group") or node.args["having"]
+            what = "HAVING stands after aggregates in a window" if node.args.get("having") else NO_WINDOW
+            raise self.text.error(group, what, hint=hint)
+        inside = aggregates[0].find(exp.Distinct)
+        what = "COUNT(DISTINCT …) over a stream without a window would keep every value for ever"
+        raise self.text.error(aggregates[0], what if inside else NO_WINDOW, hint=hint)
+
+    def _keys(self, node: exp.Select, joined: Joined, items: list[SelectItem]) -> list[Expression]:
+        group = node.args.get("group")
+        if group is None:
+            return []
+        for part, value in group.args.items():
+            if value and part not in ("expressions", "all"):
+                raise self.text.error(
+                    group, f"GROUP BY {part.upper()} is not supported", hint="list the columns"
+                )
+        read = Expressions(joined.scope, joined.offsets, "GROUP BY")
+        if group.args.get("all"):
+            plain = [item for item in items if not find_aggregates(item.node) and not is_bound(item.node)]
+            return [item.star or read.value(item.node) for item in plain]
+        keys = [self._key(read, one, joined, items) for one in group.expressions]
+        return [one for one in keys if one is not None]
+
+    def _key(
+        self, read: Expressions, node: exp.Expr, joined: Joined, items: list[SelectItem]
+    ) -> Expression | None:
+        """A key: a column, an expression, or the place or the alias of an item of SELECT."""
+        item = None
+        if isinstance(node, exp.Literal) and not node.is_string:
+            if not (node.name.isdecimal() and len(node.name) < 5 and 1 <= int(node.name) <= len(items)):
+                raise self.text.error(
+                    node, "SELECT has no item of this number", node.name, f"1 to {len(items)}"
+                )
+            item = items[int(node.name) - 1]
+        elif isinstance(node, exp.Column) and not node.table and joined.scope.find(node) is None:
+            item = next((one for one in items if one.given and one.name.lower() == node.name.lower()), None)
+        if item is not None:
+            if item.star is not None:
+                return item.star
+            if find_aggregates(item.node):
+                raise self.text.error(
+                    node, "groups are formed before aggregates are known", self.text.of(node)
+                )
+            node = item.node
+        if is_bound(node) and joined.scope.find(node) is None:  # type: ignore[arg-type]
+            return None  # every group is one of a window already
+        return read.value(node)
+
+    def _result(self, read: Grouped, item: SelectItem) -> Expression:
+        if item.star is None:
+            return read.value(item.node)
+        found = read.key_column(item.star)
+        if found is None:
+            hint = f"GROUP BY {item.name}, or name the columns you want"
+            raise self.text.error(item.node, "this column is neither grouped nor aggregated", item.name, hint)
+        return found
+
+    def _having(self, read: Grouped, having: exp.Expr, items: list[SelectItem]) -> Expression:
+        read.where = "HAVING"
+        read.aliases = {item.name.lower(): item.node for item in items if item.given}
+        return read.condition(having.this)
+
+    # -- UNION ALL -----------------------------------------------------------------------------------
+
+    def _union(self, node: exp.Union) -> Relation:
+        branches = list(branches_of(self.text, node))
+        return united(self.text, branches, [self.relation(one) for one in branches])
+
+
+def read_from(plan: Plan) -> Relation:
+    return Relation(plan, columns_of(plan.schema), time=event_time(plan))
+
+
+def find_aggregates(node: exp.Expr) -> list[exp.Expr]:
+    return [one for one in node.walk() if is_aggregate(one)]
+
+
+def source_of(node: exp.Select) -> exp.Expr:
+    source: exp.Expr = node.args["from_"].this
+    return source

@@ -1,0 +1,81 @@
+"""A file of statements: CREATE STREAM, CREATE QUERY name AS SELECT …, and queries without a name."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from configs.problems import nearest
+from engine.sql.dialect import SQL_BYTES_MAX, tokenized
+from engine.sql.errors import Text
+
+StatementKind = Literal["stream", "query", "explain"]
+QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM)
+FILE_BYTES_MAX = 100 * SQL_BYTES_MAX
+
+
+class Statement(NamedTuple):
+    """One statement of a file. An error in `text` is `moved(line_offset, column_offset)` in the file."""
+
+    kind: StatementKind
+    text: str
+    line_offset: int
+    column_offset: int = 0
+    name: str = ""
+
+
+def split_statements(sql: str) -> list[Statement]:
+    """The statements between semicolons; queries without a name are q1, q2, …"""
+    statements: list[Statement] = []
+    current: list[Token] = []
+    for token in [*tokenized(sql, FILE_BYTES_MAX), None]:
+        if token is None or token.token_type is TokenType.SEMICOLON:
+            if current:
+                statements.append(_statement(sql, current, statements))
+            current = []
+        else:
+            current.append(token)
+    return statements
+
+
+def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> Statement:
+    words = [token.text.upper() for token in tokens[:2]]
+    kind: StatementKind = "query"
+    name, first = "", 0
+    if words == ["CREATE", "STREAM"]:
+        kind, name = "stream", tokens[2].text if len(tokens) > 2 else ""
+    elif words == ["CREATE", "QUERY"]:
+        first = 4
+        if len(tokens) < 5 or tokens[3].text.upper() != "AS":
+            raise Text(sql).error(
+                tokens[0].start, "a query is named so", hint="CREATE QUERY name AS SELECT …"
+            )
+        name = tokens[2].text
+    elif words[0] == "EXPLAIN":
+        kind, first = "explain", 1
+    taken = {one.name.lower() for one in earlier}
+    if kind != "stream":
+        _check_is_query(sql, tokens, first)
+        name = name or next(one for one in map("q{}".format, range(1, len(taken) + 2)) if one not in taken)
+    if name.lower() in taken:
+        raise Text(sql).error(tokens[2].start, "this name is taken by an earlier statement", name)
+    start, end = tokens[first].start, tokens[-1].end + 1
+    before = sql[:start]
+    column = start - (before.rfind("\n") + 1)
+    return Statement(kind, sql[start:end], before.count("\n"), column, name)
+
+
+def _check_is_query(sql: str, tokens: list[Token], first: int) -> None:
+    if first >= len(tokens):
+        raise Text(sql).error(tokens[-1].end + 1, "a query is missing here", hint="EXPLAIN SELECT …")
+    token = tokens[first]
+    if token.token_type in QUERY_STARTS:
+        return
+    words = ["SELECT", "WITH", "CREATE STREAM", "CREATE QUERY", "EXPLAIN"]
+    raise Text(sql).error(
+        token.start,
+        "a statement is CREATE STREAM, CREATE QUERY or a query",
+        token.text,
+        nearest(token.text, words),
+    )

@@ -1,0 +1,91 @@
+"""UNION ALL: queries whose columns are brought to common types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from engine.functions import common_type
+from engine.plan import Column, EventTime, Expression, Union, event_time, event_times
+from engine.schema import DataType
+from engine.sql.errors import Text
+from engine.sql.names import Named, Relation
+from engine.sql.normalise import cast
+from engine.sql.output import canonical, projected
+
+
+def branches_of(text: Text, node: exp.Expr) -> Iterator[exp.Expr]:
+    """The queries of a chain of UNION ALL, in order."""
+    stack: list[exp.Expr] = [node]
+    while stack:
+        one = stack.pop()
+        while isinstance(one, exp.Subquery):
+            one = one.this
+        if isinstance(one, exp.Union) and (one is node or not one.args.get("with_")):
+            _check(text, one)
+            stack += [one.expression, one.this]
+        else:
+            yield one
+
+
+def _check(text: Text, node: exp.Union) -> None:
+    if node.args.get("distinct"):
+        what = "UNION would keep every row for ever, to tell whether it comes again"
+        raise text.error(node.expression, what, hint="UNION ALL")
+    if any(node.args.get(one) for one in ("by_name", "on", "side", "kind")):
+        raise text.error(node.expression, "UNION ALL goes by the order of columns")
+
+
+def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relation]) -> Relation:
+    """One relation of all; its columns have the first one's names, and its event time is what all share."""
+    width = len(relations[0].columns)
+    for branch, relation in zip(branches, relations, strict=True):
+        if len(relation.columns) != width:
+            counts = f"{width} and {len(relation.columns)}"
+            hint = "an aggregate's first columns are window_start and window_end, unless they are selected"
+            raise text.error(
+                branch, "the queries of UNION ALL differ in their number of columns", counts, hint
+            )
+    types = [_type(text, branches, relations, place) for place in range(width)]
+    rows = [
+        [cast(column.expression, type_) for column, type_ in zip(relation.columns, types, strict=True)]
+        for relation in relations
+    ]
+    times = [_times(relation, row) for relation, row in zip(relations, rows, strict=True)]
+    shared = [
+        place
+        for place, time in times[0].items()
+        if all(place in others and others[place].unit_us == time.unit_us for others in times)
+    ]
+    plans = [
+        projected(relation.plan, row, found[shared[0]] if shared else None)
+        for relation, row, found in zip(relations, rows, times, strict=True)
+    ]
+    columns = [Column(place, type_) for place, type_ in enumerate(types)]
+    # All rows of all branches: their order says nothing.
+    union = Union(tuple(sorted(plans, key=repr)), canonical(columns))
+    names = [column.name for column in relations[0].columns]
+    named = tuple(Named(name, column) for name, column in zip(names, columns, strict=True))
+    return Relation(union, named, time=event_time(union))
+
+
+def _times(relation: Relation, row: Sequence[Expression]) -> dict[int, EventTime]:
+    """The event times among a branch's columns, by place."""
+    known = {time.place: time for time in event_times(relation.plan)}
+    return {
+        place: known[one.place]
+        for place, one in enumerate(row)
+        if isinstance(one, Column) and one.place in known
+    }
+
+
+def _type(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relation], place: int) -> DataType:
+    found = [relation.columns[place].expression.type for relation in relations]
+    common = common_type(found)
+    if common is None:
+        first = next(number for number, one in enumerate(found) if common_type([found[0], one]) is None)
+        names = f"{found[0]} and {found[first]}"
+        what = f"column {place + 1} of the queries of UNION ALL has types that do not go together"
+        raise text.error(branches[first], what, names, "CAST one of them")
+    return common

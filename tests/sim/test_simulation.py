@@ -1,0 +1,524 @@
+"""Runs of small scenarios: turns, lanes, determinism, doors, faults, and what a run answers with."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from configs.policies import POLICY_KINDS
+from configs.problems import UnknownName
+from configs.scenario import Scenario
+from sim.results import results
+from sim.series import POINTS_MAX, ClassSeries, Series
+from sim.simulation import Simulation
+from tests.sim.scenarios import (
+    Data,
+    aggregate,
+    at,
+    constant,
+    join,
+    lookup,
+    poisson,
+    preset,
+    project,
+    queries,
+    ran,
+    scenario,
+    select,
+    tenant,
+)
+
+ONE_MS = {"n": queries(only=[project(1)])}
+
+
+def result(run: Simulation) -> dict[str, Any]:
+    return results(run, "as configured")
+
+
+def only_class(run: Simulation) -> dict[str, Any]:
+    (one,) = result(run)["classes"]
+    assert isinstance(one, dict)
+    return one
+
+
+def overloaded(*priorities: float, **settings: Any) -> Scenario:
+    """Classes a, b, c … of these priorities, each asking for three processors at 1 ms a tuple."""
+    classes = [
+        tenant(name, {"s": constant(3000)}, priority=priority)
+        for name, priority in zip("abcd", priorities)  # noqa: B905
+    ]
+    return scenario(*classes, networks=ONE_MS, **{"seconds": 5, "train_max": 4} | settings)
+
+
+# -- Sharaf, Example 1 -----------------------------------------------------------------------------------------
+
+
+def example_1(policy: str, network: Data, times_s: Sequence[float]) -> dict[str, Any]:
+    class_ = tenant("c", {"s": at(*times_s)}, policy={"kind": policy})
+    settings = scenario(
+        class_, networks={"n": network}, seconds=1, drain=True, train_max=1, adaptive=False, selection="even"
+    )
+    one = only_class(ran(settings))
+    return {"mean response": one["response_ms"]["mean"], "mean slowdown": one["slowdown"]["mean"]}
+
+
+@pytest.mark.parametrize(("policy", "response", "slowdown"), [("hr", 12.25, 3.875), ("hnr", 13.0, 2.9)])
+def test_three_tuples_wait_for_two_queries_as_in_the_thesis(
+    policy: str, response: float, slowdown: float
+) -> None:
+    # One tuple becomes three inside each query, so that all three wait for both queries at once.
+    network = queries(Q1=[lookup(3, 0), project(5)], Q2=[lookup(3, 0), select(0.33, 2)])
+    found = example_1(policy, network, [0])
+    assert found == pytest.approx({"mean response": response, "mean slowdown": slowdown}, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "response"), [("hr", (5 + 12 + 19 + 14) / 4), ("hnr", (7 + 14 + 21 + 9) / 4)]
+)
+def test_tuples_from_one_source_are_worked_on_one_after_the_other(policy: str, response: float) -> None:
+    # Sources come last: no tuple enters before both queries are done with the one before.
+    network = queries(Q1=[project(5)], Q2=[select(0.33, 2)])
+    assert example_1(policy, network, [0, 0, 0])["mean response"] == pytest.approx(response)
+
+
+# -- turns and lanes -------------------------------------------------------------------------------------------
+
+
+def backlog_oracle(arrivals: Sequence[tuple[float, float]], until: float) -> float:
+    """Work done by `until` on one lane that never rests while there is work: (arrival, work) ascending."""
+    free_at = done = 0.0
+    for arrival, work in arrivals:
+        start = max(free_at, arrival)
+        done += min(work, max(0.0, until - start))
+        free_at = start + work
+    return done
+
+
+@pytest.mark.parametrize("policy", POLICY_KINDS)
+def test_a_lane_never_rests_while_a_class_has_input(policy: str) -> None:
+    network = {"n": queries(cheap=[project(1)], dear=[project(2), project(4)])}
+    times = {name: [(n * n * 7 % step) / 100 for n in range(150)] for name, step in (("a", 997), ("b", 991))}
+    classes = [
+        tenant(name, {"s": at(*sorted(when))}, policy={"kind": policy}, priority=1 + 4 * (name == "a"))
+        for name, when in times.items()
+    ]
+    arrivals = [(when, 7e-3) for when in sorted(itertools.chain(*times.values()))]
+    seen: list[tuple[float, float]] = []
+
+    def check(run: Simulation) -> None:
+        # A call counts when it ends; the longest is a train of four through the dearest operator.
+        seen.append((run.busy_s, backlog_oracle(arrivals, run.now)))
+        assert seen[-1][1] - 4 * 4e-3 <= seen[-1][0] <= seen[-1][1] + 1e-9
+
+    ran(scenario(*classes, networks=network, train_max=4), on_cycle=check)
+    assert len(seen) == 66
+    assert seen[-1] == pytest.approx((300 * 7e-3, 300 * 7e-3))
+
+
+def test_backlogged_classes_share_a_lane_by_their_priorities() -> None:
+    run = ran(overloaded(6, 3, 1))
+    assert {name: host.processed_s / run.now for name, host in run.hosts.items()} == pytest.approx(
+        {"a": 0.6, "b": 0.3, "c": 0.1}, abs=0.004
+    )
+    assert result(run)["utilisation"] == pytest.approx(1.0, abs=0.001)
+
+
+def test_what_a_class_leaves_the_others_use() -> None:
+    settings = scenario(
+        tenant("idle", {"s": constant(50)}, priority=8),
+        tenant("busy", {"s": constant(2000)}, priority=1),
+        networks=ONE_MS,
+        train_max=4,
+    )
+    run = ran(settings)
+    assert run.hosts["idle"].processed_s / run.now == pytest.approx(0.05, abs=0.002)
+    assert run.hosts["busy"].processed_s / run.now == pytest.approx(0.95, abs=0.002)
+
+
+def test_two_lanes_do_twice_the_work_of_one() -> None:
+    done = [ran(overloaded(2, 1, 1, lanes=lanes)) for lanes in (1, 2)]
+    assert [run.busy_s for run in done] == pytest.approx([5, 10], rel=0.002)
+    assert [result(run)["utilisation"] for run in done] == pytest.approx([1, 1], abs=0.002)
+    assert {name: host.processed_s / 5 for name, host in done[1].hosts.items()} == pytest.approx(
+        {"a": 1.0, "b": 0.5, "c": 0.5}, abs=0.01
+    )
+
+
+def test_a_class_runs_in_one_lane_at_a_time_and_leaves_the_rest_to_the_others() -> None:
+    run = ran(overloaded(9, 1, lanes=2))
+    assert {name: host.processed_s / run.now for name, host in run.hosts.items()} == pytest.approx(
+        {"a": 1.0, "b": 1.0}, abs=0.005
+    )
+    alone = ran(overloaded(1, lanes=3))
+    assert result(alone)["utilisation"] == pytest.approx(1 / 3, abs=0.001)
+
+
+def test_utilisation_is_the_load_where_the_load_is_light() -> None:
+    run = ran(scenario(tenant("c", {"s": constant(300)}), networks=ONE_MS, lanes=2))
+    assert result(run)["utilisation"] == pytest.approx(0.3 / 2, abs=0.001)
+    assert result(run)["scheduling_overhead_pct"] == 0
+
+
+def test_turns_and_decisions_are_overhead_and_take_time() -> None:
+    run = ran(overloaded(1, train_max=1, costs={"turn_us": 500, "decision_us": 100}, round_ms=10))
+    # A tuple takes two calls, so two decisions and 1 ms of work; slices of 10 ms on average hold 10/1.2 of them.
+    overhead = 0.2 + 0.5 * 1.2 / 10
+    assert result(run)["scheduling_overhead_pct"] == pytest.approx(100 * overhead / (1 + overhead), rel=0.01)
+    assert run.hosts["a"].ledger().delivered == pytest.approx(5000 / (1 + overhead), rel=0.01)
+
+
+def test_operators_without_cost_do_not_stop_the_clock() -> None:
+    free = {"n": queries(free=[select(0.5, 0), project(0)])}
+    run = ran(scenario(tenant("c", {"s": constant(500)}), networks=free, selection="even"))
+    assert (only_class(run)["delivered"], only_class(run)["results"], run.busy_s) == (5000, 2500, 0)
+    assert result(run)["utilisation"] == 0
+
+
+# -- what is the same, what differs ----------------------------------------------------------------------------
+
+
+def everything_random(**settings: Any) -> Scenario:
+    network = queries(
+        few=[select(0.3, 0.5), lookup(1.5, 0.2)],
+        sums=[aggregate(0.5, 4, 0.3, result_ms=0.1)],
+        pairs=[join(0.5, 0.05, 0.2, match_ms=0.1)],
+    )
+    streams = {"s": poisson(300), "t": {"kind": "bursts", "rate": 50, "on_s": 0.5, "off_s": 0.5}}
+    classes = [
+        tenant("a", streams, priority=3, victim="fair", delay_target_ms=200),
+        tenant("b", streams, priority=1, victim="random", delay_target_ms=300),
+    ]
+    for one in classes:
+        one["streams"]["s"] |= {"keys": 10, "late_fraction": 0.1}
+    return scenario(
+        *classes,
+        networks={"n": network},
+        **{"seconds": 6, "faults": [{"kind": "host_dies", "name": "b", "at_s": 2, "down_s": 0.5}]} | settings,
+    )
+
+
+def text(run: Simulation) -> str:
+    return json.dumps(result(run))
+
+
+@pytest.mark.parametrize("manager", ["none", "common", "dilos"])
+def test_the_same_seed_gives_the_same_run_to_the_last_byte(manager: str) -> None:
+    first, second = (ran(everything_random(), manager, seed=5) for _ in range(2))
+    assert text(first) == text(second)
+    assert first.series == second.series
+
+
+def test_another_seed_gives_another_run() -> None:
+    runs = [ran(everything_random(), "dilos", seed) for seed in (5, 6)]
+    assert [run.seed for run in runs] == [5, 6]
+    offered = [[one["offered"] for one in result(run)["classes"]] for run in runs]
+    assert not set(offered[0]) & set(offered[1])
+
+
+def test_without_a_seed_the_scenarios_own_is_used() -> None:
+    assert text(ran(everything_random(seed=5))) == text(ran(everything_random(), seed=5))
+
+
+def test_a_class_more_does_not_change_the_arrivals_of_the_others() -> None:
+    classes = [tenant(name, {"s": poisson(100)}) for name in "ab"]
+    one, two = (ran(scenario(*classes[:count], networks=ONE_MS)) for count in (1, 2))
+    assert one.hosts["a"].ledger() == two.hosts["a"].ledger()
+    assert two.hosts["a"].ledger().offered != two.hosts["b"].ledger().offered
+
+
+def test_without_lending_dilos_is_one_load_manager_a_class() -> None:
+    settings = preset("overload-2x", seconds=6.0)
+    apart, alone = ran(settings, "per-class"), ran(settings, "dilos-no-lending")
+    assert result(alone) == result(apart) | {"manager": "dilos-no-lending"}
+    assert alone.series == apart.series
+    assert alone.ring.loads["class2"].explanations == apart.ring.loads["class2"].explanations
+
+
+def test_an_unknown_manager_is_refused_with_the_nearest_known() -> None:
+    with pytest.raises(UnknownName, match="did you mean dilos"):
+        Simulation(overloaded(1), "dilo")
+
+
+# -- the door --------------------------------------------------------------------------------------------------
+
+
+def test_what_a_full_queue_cannot_hold_is_rejected_and_is_a_loss() -> None:
+    one = only_class(ran(overloaded(1, queue_max=100)))
+    # Three processors are asked for, one is there; the queue is full all the time.
+    assert one["queued"] == pytest.approx(100, abs=4)
+    assert one["rejected"] == one["offered"] - one["delivered"] - one["queued"]
+    assert one["loss_pct"] == pytest.approx(100 * 2 / 3, abs=1)
+    assert one["response_ms"]["max"] <= 100 + 2 * 4
+
+
+def test_late_tuples_are_a_loss_of_their_own() -> None:
+    class_ = tenant("c", {"s": constant(500)})
+    class_["streams"]["s"]["late_fraction"] = 0.2
+    one = only_class(ran(scenario(class_, networks=ONE_MS)))
+    assert one["late"] / one["offered"] == pytest.approx(0.2, abs=0.02)
+    assert (one["shed"], one["loss_pct"]) == (0, pytest.approx(100 * one["late"] / one["offered"], abs=1e-6))
+
+
+@pytest.mark.parametrize("victim", ["random", "newest", "oldest", "fair"])
+def test_an_overloaded_class_meets_its_target_whoever_goes(victim: str) -> None:
+    class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)
+    class_["streams"]["s"]["keys"] = 20
+    run = ran(scenario(class_, networks=ONE_MS, seconds=15, train_max=5), "per-class")
+    one = only_class(run)
+    assert one["loss_pct"] == pytest.approx(100 * (1 - 1 / 2.5), abs=5)
+    assert one["response_ms"]["p95"] <= 200
+    assert result(run)["ledger_closed"]
+
+
+def test_shedding_the_oldest_answers_sooner_than_shedding_the_newest() -> None:
+    means = []
+    for victim in ("oldest", "newest"):
+        class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)
+        one = only_class(ran(scenario(class_, networks=ONE_MS, train_max=5), "per-class"))
+        means.append(one["response_ms"]["mean"])
+    # Of a queue as long, an arrival under `oldest` waits only until it is served or the head is dropped.
+    assert means[0] < 0.6 * means[1]
+
+
+def test_a_drained_run_goes_on_until_nothing_is_queued() -> None:
+    drained = only_class(run := ran(overloaded(1, drain=True)))
+    assert (drained["offered"], drained["delivered"], drained["queued"]) == (15_000, 15_000, 0)
+    assert 15 <= run.now < 15.5
+    cut = only_class(stopped := ran(overloaded(1)))
+    assert (cut["offered"], stopped.now) == (15_000, 5)
+    assert cut["queued"] == 15_000 - cut["delivered"] > 9_900
+
+
+# -- faults ----------------------------------------------------------------------------------------------------
+
+
+def light(*faults: Data, manager: str = "none", **settings: Any) -> Simulation:
+    class_ = tenant("c", {"s": constant(100)})
+    return ran(scenario(class_, networks=ONE_MS, faults=faults, train_max=1, **settings), manager)
+
+
+def test_a_host_that_dies_answers_nothing_until_it_is_back_and_then_everything() -> None:
+    run = light({"kind": "host_dies", "name": "c", "at_s": 2, "down_s": 3, "rebuild_ms": 500})
+    one = only_class(run)
+    silent = [
+        at_s
+        for at_s, ms in zip(run.series.classes["c"].at_s, run.series.classes["c"].response_ms, strict=True)
+        if ms is None
+    ]
+    # From the first whole load cycle after the death to the one in which the rebuilding ends.
+    assert (min(silent), max(silent)) == pytest.approx((2.25, 5.4))
+    assert (one["delivered"], one["failed"]) == (1000, 0)
+    assert one["response_ms"]["max"] == pytest.approx(3500, abs=20)
+
+
+def test_input_that_is_not_retained_fails_when_its_host_dies() -> None:
+    class_ = tenant("c", {"s": at(0, 0, 0, 1.5)})
+    settings = scenario(
+        class_,
+        networks={"n": queries(slow=[project(1000)])},
+        train_max=1,
+        faults=[{"kind": "host_dies", "name": "c", "at_s": 1.25, "down_s": 1, "retained": False}],
+    )
+    one = only_class(ran(settings))
+    assert (one["delivered"], one["failed"], one["results"]) == (2, 2, 2)
+    # The one that came while the host was down waits for its return.
+    assert one["response_ms"]["max"] == pytest.approx(2250 + 1000 - 1500)
+
+
+def test_a_host_that_dies_again_while_it_is_down_is_back_after_the_longer_of_the_two() -> None:
+    long, short = (
+        {"kind": "host_dies", "name": "c", "at_s": 2, "down_s": 4},
+        {"kind": "host_dies", "name": "c", "at_s": 3, "down_s": 1},
+    )
+    assert only_class(light(long, short))["response_ms"]["max"] == pytest.approx(4000, abs=20)
+    later = {"kind": "host_dies", "name": "c", "at_s": 5, "down_s": 3}
+    assert only_class(light(long, later))["response_ms"]["max"] == pytest.approx(6000, abs=20)
+
+
+def test_a_dead_host_leaves_its_lane_to_the_others() -> None:
+    settings = overloaded(1, 1, faults=[{"kind": "host_dies", "name": "a", "at_s": 1, "down_s": 3}])
+    run = ran(settings)
+    assert {name: host.processed_s for name, host in run.hosts.items()} == pytest.approx(
+        {"a": 0.5 + 0.5, "b": 0.5 + 3 + 0.5}, abs=0.03
+    )
+
+
+@pytest.mark.parametrize(("by_s", "of_the_fourth"), [(5.0, 5001), (-5.0, 0)])
+def test_a_clock_that_jumps_changes_the_response_of_what_is_inside_and_of_nothing_else(
+    by_s: float, of_the_fourth: float
+) -> None:
+    # Of ten tuples, a second apart, the fourth is being worked on when the clock jumps.
+    class_ = tenant("c", {"s": at(*range(10))})
+    jump = {"kind": "clock_jumps", "at_s": 3.0005, "by_s": by_s}
+    response = only_class(ran(scenario(class_, networks=ONE_MS, faults=[jump])))["response_ms"]
+    assert (10 * response["mean"], response["p50"]) == pytest.approx((9 + of_the_fourth, 1), rel=0.01)
+
+
+def lending(*faults: Data, **settings: Any) -> Simulation:
+    """An idle lender and a borrower that asks for 0.8 of the processor but owns 0.2."""
+    classes = [
+        tenant("lender", {"s": constant(100)}, priority=4, delay_target_ms=500),
+        tenant("borrower", {"s": constant(800)}, priority=1, delay_target_ms=500),
+    ]
+    return ran(scenario(*classes, networks=ONE_MS, faults=faults, **settings), "dilos")
+
+
+def test_idle_capacity_is_lent_at_the_first_redistribution() -> None:
+    run = lending()
+    shares = dict(zip(run.series.classes["borrower"].at_s, run.series.classes["borrower"].share, strict=True))
+    before = [share for at_s, share in shares.items() if at_s < 1.49]
+    after = [share for at_s, share in shares.items() if at_s > 1.49]
+    assert set(before) == {0.2}
+    assert min(after) > 0.5
+    assert max(share for shares in run.series.classes.values() for share in shares.share) <= 1
+
+
+def test_nothing_is_lent_on_reports_that_were_lost() -> None:
+    run = lending({"kind": "reports_lost", "name": "lender", "at_s": 0, "for_s": 5})
+    moved = next(
+        at_s
+        for at_s, share in zip(
+            run.series.classes["lender"].at_s, run.series.classes["lender"].share, strict=True
+        )
+        if share < 0.8
+    )
+    # The reports of the cycle that ends at 6 s are the first to arrive.
+    assert moved == pytest.approx(6.0)
+
+
+def test_late_reports_count_when_they_arrive() -> None:
+    run = lending({"kind": "reports_late", "name": "lender", "at_s": 0, "for_s": 1.4, "delay_s": 0.3})
+    late = lending({"kind": "reports_late", "name": "lender", "at_s": 0, "for_s": 10, "delay_s": 1.6})
+    first = [
+        next(move.at for move in one.ring.capacity.moves if move.before != move.after)  # type: ignore[union-attr]
+        for one in (run, late)
+    ]
+    assert first == pytest.approx([1.5, 3.0])
+
+
+# -- what a run answers with -----------------------------------------------------------------------------------
+
+CLASS_KEYS = {
+    "name": str,
+    "priority": float,
+    "delay_target_ms": float,
+    "offered": int,
+    "delivered": int,
+    "shed": int,
+    "late": int,
+    "rejected": int,
+    "failed": int,
+    "queued": int,
+    "loss_pct": float,
+    "results": int,
+    "response_ms": {"mean": float, "p50": float, "p95": float, "p99": float, "max": float, "l2": float},
+    "slowdown": {"mean": float, "max": float, "l2": float},
+    "share": {"original": float, "mean": float, "last": float},
+    "headroom_last": float,
+    "target_met_pct": float,
+}
+KEYS = {
+    "scenario": str,
+    "manager": str,
+    "policy": str,
+    "seed": int,
+    "seconds": float,
+    "classes": [CLASS_KEYS, CLASS_KEYS],
+    "ledger_closed": bool,
+    "lending": {"a": {"b": float}},
+    "utilisation": float,
+    "scheduling_overhead_pct": float,
+}
+
+
+def kinds(value: Any) -> Any:
+    """The value with types in place of what it holds."""
+    match value:
+        case dict():
+            return {key: kinds(one) for key, one in value.items()}
+        case list():
+            return [kinds(one) for one in value]
+    return type(value)
+
+
+def lopsided(**settings: Any) -> Scenario:
+    """Class a asks for a tenth and owns three quarters, class b asks for twice the processor."""
+    classes = [
+        tenant("a", {"s": poisson(100)}, priority=3, delay_target_ms=200),
+        tenant("b", {"s": poisson(2000)}, priority=1, delay_target_ms=200),
+    ]
+    return scenario(*classes, networks=ONE_MS, **settings)
+
+
+def test_a_run_answers_with_every_key_of_the_contract_and_no_other() -> None:
+    answer = result(ran(lopsided(), "dilos"))
+    assert kinds(answer) == KEYS
+    assert json.loads(json.dumps(answer, allow_nan=False)) == answer
+
+
+@pytest.mark.parametrize(
+    "manager", ["none", "common", "per-class", "dilos", "dilos-unscaled", "dilos-no-lending"]
+)
+def test_the_figures_of_an_answer_agree_with_one_another(manager: str) -> None:
+    run = ran(lopsided(), manager)
+    answer = result(run)
+    assert (answer["manager"], answer["seed"], answer["ledger_closed"]) == (manager, 1, True)
+    for one in answer["classes"]:
+        fates = [one[fate] for fate in ("delivered", "shed", "late", "rejected", "failed", "queued")]
+        response, slowdown = one["response_ms"], one["slowdown"]
+        assert one["offered"] == sum(fates) > 0
+        assert one["loss_pct"] == pytest.approx(100 * one["shed"] / one["offered"], abs=1e-6)
+        assert 0 < response["mean"] <= response["max"]
+        assert 0 < response["p50"] <= response["p95"] <= response["p99"] <= response["max"]
+        # Every result costs 1 ms where it is alone.
+        assert slowdown == pytest.approx({key: response[key] for key in ("mean", "max", "l2")}, rel=1e-6)
+        assert response["mean"] <= response["l2"] / one["results"] ** 0.5 <= response["max"]
+        assert (one["headroom_last"] is None) == (manager == "none")
+    assert sum(one["share"]["original"] for one in answer["classes"]) == 1
+    assert sum(one["share"]["last"] for one in answer["classes"]) == pytest.approx(1, abs=1e-5)
+    assert bool(answer["lending"]) == (manager in ("dilos", "dilos-unscaled"))
+
+
+def test_what_is_lent_is_what_the_mean_shares_say() -> None:
+    run = ran(lopsided(seconds=30, lanes=2), "dilos")
+    lender, borrower = result(run)["classes"]
+    (lent,) = result(run)["lending"]["a"].values()
+    assert lent == pytest.approx((lender["share"]["original"] - lender["share"]["mean"]) * 30 * 2, rel=0.02)
+    assert lent == pytest.approx(
+        (borrower["share"]["mean"] - borrower["share"]["original"]) * 30 * 2, rel=0.02
+    )
+
+
+def test_a_run_too_short_for_a_load_cycle_still_answers() -> None:
+    answer = result(ran(lopsided(seconds=0.1), "dilos"))
+    assert answer["ledger_closed"]
+    assert [one["share"]["mean"] for one in answer["classes"]] == [0.75, 0.25]
+
+
+# -- over time -------------------------------------------------------------------------------------------------
+
+
+def test_every_load_cycle_of_a_short_run_is_recorded() -> None:
+    run = ran(lopsided(), "dilos")
+    series = run.series.classes["b"]
+    assert series.at_s == pytest.approx([0.15 * cycle for cycle in range(1, 67)])
+    assert {len(column) for column in vars(series).values()} == {66}
+    assert series.drop[-1] == pytest.approx(1 - run.ring.loads["b"].control.keep)
+    assert series.headroom[-1] == run.ring.loads["b"].control.headroom
+    assert series.queued[0] > 0
+
+
+def test_the_record_of_a_long_run_stays_bounded_and_equally_spaced() -> None:
+    series = Series({"a": ClassSeries()})
+    for cycle in range(1, 5 * POINTS_MAX):
+        if series.due():
+            for column in vars(series.classes["a"]).values():
+                column.append(cycle)
+        series.thin()
+    recorded = series.classes["a"].at_s
+    assert POINTS_MAX / 2 <= len(recorded) < POINTS_MAX
+    assert {later - earlier for earlier, later in itertools.pairwise(recorded)} == {series.stride} == {8}
+    assert recorded[0] == 8
+    assert 5 * POINTS_MAX - recorded[-1] <= 8

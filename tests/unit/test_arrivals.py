@@ -1,0 +1,246 @@
+"""Arrival times of every kind: how many, in which shape, in which order, and the same ones for the same seed."""
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.arrivals import (
+    Arrivals,
+    BurstArrivals,
+    ConstantArrivals,
+    PoissonArrivals,
+    Step,
+    StepArrivals,
+    TraceArrivals,
+)
+from sim.arrivals import CHUNK, arrival_chunks, pareto
+
+CONSTANT = ConstantArrivals(kind="constant", rate=200)
+POISSON = PoissonArrivals(kind="poisson", rate=200)
+BURSTS = BurstArrivals(kind="bursts", rate=200, on_s=0.5, off_s=1.0, alpha=1.5)
+EVEN_BURSTS = BurstArrivals(kind="bursts", rate=200, on_s=0.5, off_s=1.0, alpha=8)
+STEPS = StepArrivals(kind="steps", steps=(Step(at_s=0, rate=300), Step(at_s=10, rate=100)))
+TRACE = TraceArrivals(kind="trace", times_s=(0.0, 0.25, 0.25, 1.0), repeat=True)
+EVERY_KIND = [
+    pytest.param(one, id=one.kind) for one in (CONSTANT, POISSON, EVEN_BURSTS, BURSTS, STEPS, TRACE)
+]
+
+
+def times(settings: Arrivals, end_s: float, scale: float = 1.0, seed: int = 1) -> list[float]:
+    return list(itertools.chain(*arrival_chunks(settings, random.Random(seed), scale, end_s)))
+
+
+def gaps(arrivals: Sequence[float]) -> list[float]:
+    return [later - earlier for earlier, later in itertools.pairwise(arrivals)]
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def dispersion(arrivals: Sequence[float], window_s: float, end_s: float) -> float:
+    """Variance over mean of the counts in windows: 1 for a Poisson stream, 0 for equal spacing."""
+    counts = [0] * round(end_s / window_s)
+    for at in arrivals:
+        counts[min(int(at / window_s), len(counts) - 1)] += 1
+    middle = mean(counts)
+    return mean([(count - middle) ** 2 for count in counts]) / middle
+
+
+# -- what all kinds have in common -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", EVERY_KIND)
+def test_arrivals_of_every_kind_ascend_from_the_start_to_below_the_end(settings: Arrivals) -> None:
+    arrivals = times(settings, 30)
+    assert arrivals == sorted(arrivals)
+    assert arrivals[0] >= 0
+    assert 29 < arrivals[-1] < 30
+
+
+@pytest.mark.parametrize("settings", EVERY_KIND)
+def test_chunks_are_full_but_the_last_and_none_is_empty(settings: Arrivals) -> None:
+    sizes = [len(chunk) for chunk in arrival_chunks(settings, random.Random(1), 10, 30)]
+    assert len(sizes) > 1 or settings is TRACE
+    assert set(sizes[:-1]) <= {CHUNK}
+    assert 0 < sizes[-1] <= CHUNK
+
+
+@pytest.mark.parametrize("settings", EVERY_KIND)
+def test_the_same_seed_gives_the_same_arrivals(settings: Arrivals) -> None:
+    assert times(settings, 20, seed=7) == times(settings, 20, seed=7)
+
+
+@pytest.mark.parametrize("settings", EVERY_KIND)
+def test_another_seed_gives_other_arrivals_unless_they_are_recorded(settings: Arrivals) -> None:
+    assert (times(settings, 20, seed=7) == times(settings, 20, seed=8)) == (settings is TRACE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected", "sigmas"),
+    [
+        pytest.param(CONSTANT, 200 * 300, 0, id="constant"),
+        pytest.param(POISSON, 200 * 300, 1, id="poisson"),
+        # Some 200 periods, each with 100 to 110 arrivals: 15 times the spread of a Poisson stream.
+        pytest.param(EVEN_BURSTS, 200 * 300, 15, id="bursts"),
+        pytest.param(STEPS, 300 * 10 + 100 * 290, 0, id="steps"),
+        pytest.param(TRACE, 4 * 300, 0, id="trace"),
+    ],
+)
+@pytest.mark.parametrize("scale", [1, 2.5])
+def test_as_many_arrive_as_the_rate_says_times_the_scale(
+    settings: Arrivals, expected: int, sigmas: float, scale: float
+) -> None:
+    # A scaled stream ends when the unscaled one does, so the steps are at the same times.
+    wanted = expected * scale
+    assert abs(len(times(settings, 300, scale)) - wanted) <= 1 + 4 * sigmas * math.sqrt(wanted)
+
+
+@pytest.mark.parametrize(
+    "settings", [pytest.param(one, id=one.kind) for one in (CONSTANT, POISSON, BURSTS, TRACE)]
+)
+def test_the_declared_mean_rate_is_what_arrives_in_the_long_run(settings: Arrivals) -> None:
+    # Periods of infinite variance come together slowly, hence the wide margin.
+    assert len(times(settings, 3000)) / 3000 == pytest.approx(settings.mean_rate(), rel=0.15)
+
+
+# -- constant --------------------------------------------------------------------------------------------
+
+
+def test_a_constant_stream_is_equally_spaced() -> None:
+    assert gaps(times(CONSTANT, 10)) == pytest.approx([1 / 200] * 1999, abs=1e-12)
+
+
+def test_constant_streams_of_equal_rate_do_not_arrive_in_step() -> None:
+    first = [times(CONSTANT, 1, seed=seed)[0] for seed in range(20)]
+    assert len(set(first)) == 20
+    assert 0 <= min(first) < 0.001 < 0.004 < max(first) < 0.005
+
+
+# -- Poisson ---------------------------------------------------------------------------------------------
+
+
+def test_gaps_of_a_poisson_stream_are_exponential() -> None:
+    found = gaps(times(POISSON, 500))
+    for multiple in (0.1, 0.5, 1, 2, 4):
+        longer = sum(gap > multiple / 200 for gap in found) / len(found)
+        assert longer == pytest.approx(math.exp(-multiple), abs=4 * 0.5 / math.sqrt(len(found)))
+
+
+def test_counts_of_a_poisson_stream_vary_as_much_as_their_mean_at_every_scale() -> None:
+    arrivals = times(POISSON, 500)
+    assert dispersion(arrivals, 0.05, 500) == pytest.approx(1, abs=0.1)
+    assert dispersion(arrivals, 1.0, 500) == pytest.approx(1, abs=0.3)
+
+
+# -- bursts ----------------------------------------------------------------------------------------------
+
+
+def test_period_lengths_have_the_given_mean_and_a_pareto_tail() -> None:
+    rng = random.Random(1)
+    lengths = [pareto(0.5, 3.0, rng) for _ in range(50_000)]
+    least = 0.5 * 2 / 3
+    assert mean(lengths) == pytest.approx(0.5, rel=0.02)
+    assert least <= min(lengths) < 1.001 * least
+    for multiple in (1.5, 2, 4):
+        beyond = sum(one > multiple * least for one in lengths) / len(lengths)
+        assert beyond == pytest.approx(multiple**-3.0, abs=0.01)
+
+
+def test_bursts_are_silent_between_periods_and_dense_within() -> None:
+    # Nearly equal lengths: on for 0.5 s at 600 a second, off for 1 s, some 200 times.
+    found = gaps(times(EVEN_BURSTS, 300))
+    silences = [gap for gap in found if gap > 0.5]
+    assert 180 <= len(silences) <= 220
+    assert mean(silences) == pytest.approx(1.0, rel=0.05)
+    assert mean([gap for gap in found if gap <= 0.5]) == pytest.approx(1 / 600, rel=0.05)
+
+
+def test_a_stream_with_bursts_begins_with_one() -> None:
+    assert times(EVEN_BURSTS, 0.1)[0] < 0.05
+
+
+def test_bursts_of_heavy_tailed_length_are_bursty_on_every_scale() -> None:
+    arrivals = times(BURSTS, 3000)
+    assert dispersion(arrivals, 0.1, 3000) > 10
+    assert dispersion(arrivals, 1.0, 3000) > 50
+    # Ten times the window: a stream without long memory would stay where it was.
+    assert dispersion(arrivals, 10.0, 3000) > 1.5 * dispersion(arrivals, 1.0, 3000)
+
+
+# -- steps -----------------------------------------------------------------------------------------------
+
+
+def test_a_step_changes_the_spacing_exactly_at_its_time() -> None:
+    settings = StepArrivals(kind="steps", steps=(Step(at_s=0, rate=10), Step(at_s=5, rate=40)))
+    arrivals = times(settings, 10)
+    before, after = [at for at in arrivals if at < 5], [at for at in arrivals if at >= 5]
+    assert gaps(before) == pytest.approx([0.1] * (len(before) - 1))
+    assert gaps(after) == pytest.approx([0.025] * (len(after) - 1))
+    # What was left of the gap at the change is gone through at the new rate.
+    waited = (5 - before[-1]) * 10
+    assert after[0] == pytest.approx(5 + (1 - waited) / 40)
+
+
+def test_a_step_to_silence_is_silent_and_the_next_one_goes_on_where_it_stopped() -> None:
+    steps = (Step(at_s=0, rate=10), Step(at_s=1, rate=0), Step(at_s=3, rate=10))
+    arrivals = times(StepArrivals(kind="steps", steps=steps), 4)
+    assert len(arrivals) == 20
+    assert [at for at in arrivals if 1 <= at < 3] == []
+    assert arrivals[10:] == pytest.approx([at + 3 for at in arrivals[:10]])
+
+
+def test_a_stream_that_begins_silent_arrives_from_its_first_step_on() -> None:
+    settings = StepArrivals(kind="steps", steps=(Step(at_s=0, rate=0), Step(at_s=2, rate=5)))
+    arrivals = times(settings, 4)
+    assert len(arrivals) == 10
+    assert 2 <= arrivals[0] <= 2.2
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> StepArrivals:
+    lengths = draw(st.lists(st.floats(0.01, 3), min_size=1, max_size=6))
+    rates = draw(st.lists(st.sampled_from([0.0, 0.3, 1.0, 7.5, 40.0]), min_size=7, max_size=7))
+    starts = [0.0, *itertools.accumulate(lengths)]
+    return StepArrivals(
+        kind="steps", steps=tuple(Step(at_s=at, rate=r) for at, r in zip(starts, rates, strict=False))
+    )
+
+
+@given(steps(), st.integers(0, 1000), st.floats(0.1, 20))
+def test_at_any_time_as_many_have_come_as_the_rates_so_far_add_up_to(
+    settings: StepArrivals, seed: int, until: float
+) -> None:
+    ends = [one.at_s for one in settings.steps[1:]] + [math.inf]
+    due = math.fsum(
+        one.rate * max(0.0, min(end, until) - one.at_s) for one, end in zip(settings.steps, ends, strict=True)
+    )
+    assert abs(len(times(settings, until, seed=seed)) - due) <= 1 + 1e-6
+
+
+# -- traces ----------------------------------------------------------------------------------------------
+
+
+def trace(*times_s: float, repeat: bool = False) -> TraceArrivals:
+    return TraceArrivals(kind="trace", times_s=times_s, repeat=repeat)
+
+
+def test_a_trace_is_replayed_as_it_stands() -> None:
+    assert times(trace(0.0, 0.5, 0.5, 2.0), 10) == [0.0, 0.5, 0.5, 2.0]
+
+
+def test_a_trace_is_cut_at_the_end_of_the_run() -> None:
+    assert times(trace(0.0, 0.5, 0.5, 2.0), 2.0) == [0.0, 0.5, 0.5]
+
+
+def test_a_repeated_trace_begins_again_at_its_last_time() -> None:
+    assert times(trace(0.5, 2.0, repeat=True), 7) == [0.5, 2.0, 2.5, 4.0, 4.5, 6.0, 6.5]
+
+
+def test_a_scaled_trace_runs_faster() -> None:
+    assert times(trace(0.5, 2.0, repeat=True), 3, scale=2) == [0.25, 1.0, 1.25, 2.0, 2.25]

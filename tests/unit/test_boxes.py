@@ -1,0 +1,252 @@
+"""What each kind of operator lets out, against oracles that look at the whole input at once.
+
+Trains are cut anywhere and the sides of a join take turns in any order: what comes out may not depend on it.
+"""
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.scenario import Aggregate, Join, Lookup, OperatorModel, Project, Select
+from sim.boxes import EXPIRE_AT, Effect, build_effect, join_sides
+from sim.networks import Box
+
+
+def effect(model: OperatorModel | None, evenly: bool = False, seed: int = 1) -> Effect:
+    return build_effect(Box("box", "query", 0, 0, model), random.Random(seed), evenly)
+
+
+def select(selectivity: float) -> Select:
+    return Select(kind="select", selectivity=selectivity, tuple_us=1)
+
+
+def lookup(selectivity: float) -> Lookup:
+    return Lookup(kind="lookup", selectivity=selectivity, tuple_us=1)
+
+
+def aggregate(slide_s: float, groups: int = 1, result_us: float = 0) -> Aggregate:
+    return Aggregate(
+        kind="aggregate", range_s=8, slide_s=slide_s, groups=groups, tuple_us=1, result_us=result_us
+    )
+
+
+def cuts(values: Sequence[float], places: Sequence[int]) -> Iterator[list[float]]:
+    """The values as trains, cut at the places."""
+    edges = sorted({0, len(values), *(place % (len(values) + 1) for place in places)})
+    for start, end in itertools.pairwise(edges):
+        yield list(values[start:end])
+
+
+def passed(one: Effect, values: Sequence[float], places: Sequence[int] = ()) -> list[float]:
+    return [arrival for train in cuts(values, places) for arrival in one(train)[0]]
+
+
+# Eighths of a second: exact in binary, so that an oracle may compare with ==.
+eighths = st.integers(0, 160).map(lambda number: number / 8)
+ascending = st.lists(eighths, min_size=1, max_size=60).map(sorted)
+places = st.lists(st.integers(0, 60), max_size=12)
+
+
+# -- operators that look at one tuple at a time ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [None, Project(kind="project", tuple_us=1)])
+def test_sources_and_projections_pass_everything_on_at_no_extra_cost(model: OperatorModel | None) -> None:
+    assert effect(model)([1.0, 2.0, 2.0]) == ([1.0, 2.0, 2.0], 0.0)
+
+
+@pytest.mark.parametrize("selectivity", [0.0, 0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("evenly", [False, True])
+def test_a_filter_keeps_its_selectivity_and_never_changes_the_order(selectivity: float, evenly: bool) -> None:
+    values = [float(number) for number in range(20_000)]
+    kept = passed(effect(select(selectivity), evenly), values, range(0, 20_000, 7))
+    assert kept == sorted(set(kept))
+    assert len(kept) / 20_000 == pytest.approx(selectivity, abs=0 if evenly else 0.015)
+
+
+def test_a_filter_by_coin_has_no_memory() -> None:
+    kept = passed(effect(select(0.3)), [float(number) for number in range(50_000)])
+    after_a_kept_one = sum(here + 1 == there for here, there in itertools.pairwise(kept)) / len(kept)
+    assert after_a_kept_one == pytest.approx(0.3, abs=0.015)
+
+
+@given(st.floats(0, 4), st.integers(1, 60), places)
+def test_even_choice_lets_out_the_nearest_whole_number_after_every_tuple(
+    selectivity: float, tuples: int, where: list[int]
+) -> None:
+    values = [float(number) for number in range(tuples)]
+    out = Counter(passed(effect(lookup(selectivity), evenly=True), values, where))
+    for number in range(tuples):
+        so_far = sum(count for value, count in out.items() if value <= number)
+        assert abs(so_far - selectivity * (number + 1)) <= 0.5 + 1e-9
+
+
+def test_even_choice_of_a_third_keeps_the_second_of_three() -> None:
+    assert effect(select(0.33), evenly=True)([1.0, 2.0, 3.0]) == ([2.0], 0.0)
+
+
+def test_a_lookup_with_several_matches_repeats_a_tuple_in_place() -> None:
+    values = [float(number) for number in range(20_000)]
+    out = passed(effect(lookup(2.25)), values, range(0, 20_000, 11))
+    assert out == sorted(out)
+    counts = Counter(out)
+    assert set(counts) == set(values)
+    assert set(counts.values()) == {2, 3}
+    assert len(out) / 20_000 == pytest.approx(2.25, abs=0.015)
+
+
+def test_a_lookup_with_a_whole_number_of_matches_has_exactly_that_many() -> None:
+    assert effect(lookup(3))([1.0, 2.0]) == ([1.0] * 3 + [2.0] * 3, 0.0)
+
+
+# -- aggregates --------------------------------------------------------------------------------------------
+
+
+def test_the_first_tuple_at_or_after_the_end_of_a_slide_closes_its_window() -> None:
+    one = effect(aggregate(slide_s=2))
+    assert one([0.5, 1.0, 1.875]) == ([], 0.0)
+    assert one([2.0, 3.0, 3.5]) == ([2.0], 0.0)
+    assert one([4.25, 5.0, 6.125]) == ([4.25, 6.125], 0.0)
+
+
+def test_a_window_has_one_result_for_every_group_and_each_costs() -> None:
+    out, extra_s = effect(aggregate(slide_s=2, groups=3, result_us=50))([1.0, 2.0, 4.5])
+    assert out == [2.0] * 3 + [4.5] * 3
+    assert extra_s == pytest.approx(6 * 50e-6)
+
+
+def test_slides_without_a_tuple_have_no_result_of_their_own() -> None:
+    assert effect(aggregate(slide_s=1, groups=2))([0.5, 9.25, 9.5]) == ([9.25, 9.25], 0.0)
+
+
+def test_windows_end_at_whole_slides_whenever_the_first_tuple_comes() -> None:
+    assert effect(aggregate(slide_s=2))([7.0, 7.5, 8.0, 9.875, 10.0]) == ([8.0, 10.0], 0.0)
+
+
+def test_a_tuple_from_before_a_jump_back_of_the_clock_closes_nothing() -> None:
+    one = effect(aggregate(slide_s=1))
+    assert one([5.5, 6.0]) == ([6.0], 0.0)
+    assert one([2.0, 3.0, 6.5, 7.0]) == ([7.0], 0.0)
+
+
+@given(ascending, places, st.sampled_from([0.25, 1.0, 1.5, 4.0]), st.integers(1, 3))
+def test_a_tuple_closes_a_window_exactly_if_it_is_the_first_of_another_slide(
+    values: list[float], where: list[int], slide_s: float, groups: int
+) -> None:
+    slide = [math.floor(value / slide_s) for value in values]
+    closing = [value for place, value in enumerate(values) if place and slide[place] > slide[place - 1]]
+    expected = [value for value in closing for _ in range(groups)]
+    assert passed(effect(aggregate(slide_s, groups)), values, where) == expected
+
+
+# -- joins -------------------------------------------------------------------------------------------------
+
+
+def sides(
+    window_s: float, selectivity: float = 1.0, match_us: float = 0, evenly: bool = False, seed: int = 1
+) -> tuple[Effect, Effect]:
+    model = Join(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=1, match_us=match_us)
+    box = Box("join", "query", 0, 0, model)
+    return join_sides(box, box, random.Random(seed), evenly)
+
+
+def pairs(left: Sequence[float], right: Sequence[float], window_s: float) -> list[float]:
+    """The arrivals of all pairs within the window, by looking at every pair."""
+    return sorted(max(one, other) for one in left for other in right if abs(one - other) <= window_s)
+
+
+@given(
+    ascending,
+    ascending,
+    places,
+    places,
+    st.lists(st.booleans(), min_size=26, max_size=26),
+    st.sampled_from([0.125, 0.5, 1.0, 5.0]),
+    st.booleans(),
+)
+def test_a_join_finds_every_pair_within_the_window_once_whichever_side_runs_when(
+    left: list[float],
+    right: list[float],
+    left_cuts: list[int],
+    right_cuts: list[int],
+    turns: list[bool],
+    window_s: float,
+    evenly: bool,
+) -> None:
+    trains = {True: list(cuts(left, left_cuts)), False: list(cuts(right, right_cuts))}
+    on_left, on_right = sides(window_s, evenly=evenly)
+    found: list[float] = []
+    for turn in turns + [True] * 13 + [False] * 13:
+        if trains[turn]:
+            found += (on_left if turn else on_right)(trains[turn].pop(0))[0]
+    assert not trains[True]
+    assert not trains[False]
+    assert sorted(found) == pairs(left, right, window_s)
+
+
+def test_a_pair_at_exactly_the_window_matches_and_arrives_with_the_later_one() -> None:
+    on_left, on_right = sides(window_s=1)
+    assert on_left([1.0, 4.0]) == ([], 0.0)
+    assert on_right([2.0, 2.125, 3.0]) == ([2.0, 4.0], 0.0)
+
+
+def test_every_pair_of_a_join_costs() -> None:
+    on_left, on_right = sides(window_s=1, match_us=30)
+    assert on_left([1.0, 1.5]) == ([], 0.0)
+    out, extra_s = on_right([1.25, 9.0])
+    assert sorted(out) == [1.25, 1.5]
+    assert extra_s == pytest.approx(2 * 30e-6)
+
+
+def test_a_join_forgets_what_no_later_tuple_can_meet_and_nothing_else() -> None:
+    on_left, on_right = sides(window_s=0.5)
+    left = [number / 64 for number in range(4 * EXPIRE_AT)]
+    right = [number / 8 + 0.001 for number in range(EXPIRE_AT // 2)]
+    # The right side is first far behind and then catches up.
+    found = passed(on_left, left, range(0, len(left), 100))
+    found += passed(on_right, right, range(0, len(right), 10))
+    assert sorted(found) == pairs(left, right, 0.5)
+
+
+@pytest.mark.parametrize("evenly", [False, True])
+@pytest.mark.parametrize("selectivity", [0.004, 0.3])
+def test_a_join_matches_its_selectivity_of_the_pairs_in_the_window(selectivity: float, evenly: bool) -> None:
+    rng = random.Random(3)
+    left, right = (sorted(rng.uniform(0, 40) for _ in range(2_000)) for _ in range(2))
+    on_left, on_right = sides(0.5, selectivity, evenly=evenly)
+    found = 0
+    for start in range(0, 40, 2):
+        for one, values in ((on_left, left), (on_right, right)):
+            train = [value for value in values if start <= value < start + 2]
+            found += len(one(train)[0])
+    expected = selectivity * len(pairs(left, right, 0.5))
+    assert found == pytest.approx(expected, abs=1.5 if evenly else 4 * expected**0.5)
+
+
+def test_a_pair_is_never_found_twice_by_one_tuple() -> None:
+    on_left, on_right = sides(window_s=4, selectivity=0.75)
+    later = [10 + number / 8 for number in range(16)]
+    on_left(later)
+    # Each of the sixteen later tuples meets the one earlier tuple at most once.
+    counts = Counter(on_right([9.0])[0])
+    assert sum(counts.values()) == 12
+    assert set(counts.values()) == {1}
+
+
+def test_a_join_still_finds_all_pairs_after_the_clock_has_jumped_back() -> None:
+    on_left, on_right = sides(window_s=0.5)
+    before, after = [100.0 + n / 8 for n in range(40)], [90.0 + n / 8 for n in range(40)]
+    found = passed(on_left, before + after, range(0, 80, 3))
+    found += passed(on_right, before + after, range(0, 80, 5))
+    assert sorted(found) == pairs(before + after, before + after, 0.5)
+
+
+def test_an_operator_with_two_inputs_has_no_effect_of_its_own() -> None:
+    with pytest.raises(AssertionError, match="share their windows"):
+        effect(Join(kind="join", window_s=1, selectivity=1, tuple_us=1))

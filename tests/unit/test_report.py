@@ -1,0 +1,193 @@
+"""The page of a run: complete, readable without any other host, and the same for the same run."""
+
+import html
+import re
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.scenario import Scenario
+from sim.promises import check_promises
+from sim.report import CLASSES_PLOTTED, MOVES_SHOWN, page, write_report
+from sim.results import results
+from sim.simulation import Simulation
+from tests.sim.scenarios import constant, poisson, project, queries, ran, scenario, tenant
+
+ONE_MS = {"n": queries(only=[project(1)])}
+PLOTS = [
+    "response time, ms (log)",
+    "headroom and load, processors",
+    "share of the lanes",
+    "drop rate",
+    "queued tuples",
+]
+# Names of vocabularies inside an SVG; nothing is loaded from there.
+NAMESPACES = {
+    "http://www.w3.org/2000/svg",
+    "http://www.w3.org/1999/xlink",
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "http://creativecommons.org/ns#",
+    "http://purl.org/dc/elements/1.1/",
+    "http://purl.org/dc/dcmitype/StillImage",
+}
+
+
+class Page(HTMLParser):
+    """What a browser would make of it: text, elements, and what they refer to."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.elements: list[str] = []
+        self.ids: list[str] = []
+        self.refers_to: list[str] = []
+        self.feed(source)
+        self.refers_to += re.findall(r"url\(([^)]*)\)", source) + re.findall(r"@import\s+(\S+)", source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("src", "href", "xlink:href", "data", "action", "poster", "srcset", "background"):
+                self.refers_to.append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def lending(seconds: float = 4, **settings: Any) -> Scenario:
+    """Class gold lends to silver; bronze asks for three times what there is."""
+    classes = [
+        tenant("gold", {"s": poisson(100)}, priority=6, delay_target_ms=100),
+        tenant("silver", {"s": poisson(400)}, priority=3, delay_target_ms=200),
+        tenant("bronze", {"s": poisson(3000)}, priority=1, delay_target_ms=300),
+    ]
+    return scenario(*classes, networks=ONE_MS, seconds=seconds, train_max=5, name="lending", **settings)
+
+
+def source_of(run: Simulation) -> str:
+    return page(run, results(run, "hr"), check_promises(run))
+
+
+@cache
+def run_of(manager: str) -> Simulation:
+    return ran(lending(), manager)
+
+
+@cache
+def source(manager: str) -> str:
+    return source_of(run_of(manager))
+
+
+@cache
+def page_of(manager: str) -> Page:
+    return Page(source(manager))
+
+
+def test_a_report_is_one_file_named_for_the_run_in_a_folder_made_for_it(tmp_path: Path) -> None:
+    run = run_of("dilos")
+    folder = tmp_path / "reports" / "today"
+    path = write_report(run, results(run, "hr"), check_promises(run), folder)
+    assert [path] == list(folder.iterdir()) == [folder / "lending-dilos.html"]
+    assert path.read_text(encoding="utf-8") == source("dilos")
+
+
+@pytest.mark.parametrize("manager", ["none", "dilos"])
+def test_a_page_needs_nothing_from_any_other_host(manager: str) -> None:
+    made = page_of(manager)
+    assert made.refers_to
+    assert [one for one in made.refers_to if not one.startswith("#")] == []
+    assert not {"script", "link", "iframe", "object", "embed", "img"} & set(made.elements)
+    assert set(re.findall(r"https?://[^\"'<>\s]+", source(manager))) <= NAMESPACES
+
+
+def test_everything_a_page_refers_to_is_in_it_once() -> None:
+    made = page_of("dilos")
+    assert {made.ids.count(one.removeprefix("#")) for one in made.refers_to} == {1}
+
+
+@pytest.mark.parametrize("manager", ["none", "common", "dilos"])
+def test_a_page_has_five_plots_every_class_and_every_promise(manager: str) -> None:
+    run, made = run_of(manager), page_of(manager)
+    assert made.elements.count("svg") == made.elements.count("figcaption") == 5
+    assert [label for label in PLOTS if label not in made.text] == []
+    # In the table and in the legend of every plot that has something to draw of it.
+    drawn = 4 if manager == "none" else 5
+    for name in ("gold", "silver", "bronze"):
+        assert made.words.count(name) >= drawn + 1
+    for promise in check_promises(run):
+        assert promise.text in made.text
+        assert f"({promise.detail})" in made.text
+
+
+def test_a_page_shows_the_figures_of_the_run() -> None:
+    answer = results(run_of("dilos"), "hr")
+    shown = page_of("dilos").words
+    for one in answer["classes"]:
+        assert f"{one['response_ms']['mean']:.2f}" in shown
+        assert f"{one['response_ms']['p95']:.1f}" in shown
+        assert f"{one['loss_pct']:.2f}%" in shown
+        assert f"{one['offered']:,}" in shown
+    lent = answer["lending"]["gold"]
+    assert [f"{seconds:.2f}" for seconds in lent.values() if f"{seconds:.2f}" not in shown] == []
+
+
+def test_a_broken_promise_is_marked_and_a_kept_one_is_not() -> None:
+    words = page_of("none").words
+    verdicts = {promise.text: promise.kept for promise in check_promises(run_of("none"))}
+    assert words.count("✗ broken") == list(verdicts.values()).count(False) == 1
+    assert words.count("✓ kept") == list(verdicts.values()).count(True) == 3
+    assert not verdicts["bronze meets its delay target"]
+
+
+def test_only_a_manager_that_lends_has_pages_about_lending() -> None:
+    assert "Who lent to whom" in page_of("dilos").text
+    assert "Moves of capacity" in page_of("dilos").text
+    assert "lent" not in page_of("common").text
+    assert "Moves" not in page_of("common").text
+
+
+def test_the_same_run_gives_the_same_page_to_the_last_byte() -> None:
+    assert source_of(ran(lending(), "dilos")) == source("dilos")
+
+
+def test_another_seed_gives_another_page() -> None:
+    assert source_of(ran(lending(), "dilos", seed=2)) != source("dilos")
+
+
+def test_a_description_is_text_and_not_markup() -> None:
+    wild = '<script src="x">alert(1)</script> & "more"'
+    made = source_of(ran(lending(seconds=0.1, description=wild)))
+    assert "script" not in Page(made).elements
+    assert html.escape(wild) in made
+
+
+def test_of_many_moves_the_first_are_listed_and_the_rest_counted() -> None:
+    run = ran(lending(seconds=20, load={"cycle_ms": 50, "redistribute_every": 1}), "dilos")
+    assert run.ring.capacity is not None
+    moved = sum(move.before != move.after for move in run.ring.capacity.moves)
+    made = Page(source_of(run))
+    assert moved > MOVES_SHOWN
+    assert made.elements.count("li") == MOVES_SHOWN + len(check_promises(run))
+    assert f"and {moved - MOVES_SHOWN} more" in made.text
+
+
+def test_of_many_classes_all_are_in_the_table_and_the_first_are_plotted() -> None:
+    names = [f"class{number}" for number in range(CLASSES_PLOTTED + 2)]
+    classes = [tenant(name, {"s": constant(20)}) for name in names]
+    made = Page(source_of(ran(scenario(*classes, networks=ONE_MS, seconds=1))))
+    assert [made.words.count(name) for name in names] == [5] * CLASSES_PLOTTED + [1] * 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_without_a_load_cycle_still_has_a_page() -> None:
+    made = Page(source_of(ran(lending(seconds=0.1), "dilos")))
+    assert made.elements.count("svg") == 5

@@ -1,0 +1,134 @@
+"""`weir run` and `weir bench`: a user's files in, answers out, mistakes told with their place."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from configs.problems import WeirError
+from services.cli.main import app
+
+SQL = """
+CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND);
+CREATE QUERY hot AS SELECT sensor, temp FROM readings WHERE temp > 30;
+CREATE QUERY mean AS
+  SELECT window_end, sensor, AVG(temp) AS mean, COUNT(*) AS n FROM readings [RANGE 2 SECONDS] GROUP BY sensor;
+"""
+
+
+@pytest.fixture
+def readings(tmp_path: Path) -> Path:
+    path = tmp_path / "readings.parquet"
+    seconds = np.array([0, 1, 1, 3, 0, 5])  # the fifth comes too late
+    table = pa.table(
+        {
+            "ts": pa.array(seconds * 1_000_000, pa.timestamp("us", tz="UTC")),
+            "sensor": pa.array([1, 1, 2, 1, 2, 2], pa.int32()),
+            "temp": [20.0, 40.0, 31.0, None, 99.0, 10.0],
+        }
+    )
+    pq.write_table(table, path)
+    return path
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["run", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "queries.sql"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_answers_come_as_json_lines_with_sequence_numbers_and_kept_fractions(
+    tmp_path: Path, readings: Path
+) -> None:
+    lines = run(written(tmp_path, SQL), "-i", f"readings={readings}", "--json", "--train", "1").splitlines()
+    answers = [json.loads(line) for line in lines]
+    hot = [
+        (one["sensor"], one["temp"], one["_seq"], one["_kept"]) for one in answers if one["query"] == "hot"
+    ]
+    mean = [
+        (one["window_end"][17:19], one["sensor"], one["mean"], one["n"])
+        for one in answers
+        if one["query"] == "mean"
+    ]
+    assert hot == [(1, 40.0, 0, 1.0), (2, 31.0, 1, 1.0)]
+    assert mean == [("02", 1, 30.0, 2), ("02", 2, 31.0, 1), ("04", 1, None, 1), ("06", 2, 10.0, 1)]
+
+
+def test_a_run_closes_with_what_was_measured_and_what_was_left_out(tmp_path: Path, readings: Path) -> None:
+    told = run(written(tmp_path, SQL), "-i", f"readings={readings}", "--explain")
+    assert "operator network" in told
+    assert "source:readings" in told
+    assert "source:readings: 1 tuples came too late for their windows and were left out" in told
+
+
+def test_answers_are_written_as_parquet(tmp_path: Path, readings: Path) -> None:
+    run(written(tmp_path, SQL), "-i", f"readings={readings}", "--out", str(tmp_path / "out"))
+    assert pq.read_table(tmp_path / "out/hot.parquet").column_names == ["sensor", "temp", "_seq", "_kept"]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        (SQL.replace("AVG(temp)", "AVG(tmp)"), [], "queries.sql: line 5, column 34"),
+        (SQL.replace("FROM readings WHERE", "FROM reading WHERE"), [], "did you mean readings?"),
+        ("CREATE STREAM s (a int64)", [], "there is no query in it"),
+        (SQL, ["-i", "readings"], "must be NAME=FILE"),
+        (SQL, ["-i", "redings=x.parquet"], "did you mean readings?"),
+        (SQL, ["-i", "readings=missing.parquet"], "cannot be read"),
+        (SQL, ["-i", "readings=notes.txt"], "not a format that is read"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_runs(
+    tmp_path: Path, readings: Path, text: str, arguments: list[str], told: str
+) -> None:
+    given = ["run", written(tmp_path, text), *(arguments or ["-i", f"readings={readings}"])]
+    result = CliRunner().invoke(app, given)
+    assert isinstance(result.exception, WeirError)
+    assert told in str(result.exception)
+
+
+def test_a_row_that_fails_is_counted_with_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
+    data = tmp_path / "s.parquet"
+    pq.write_table(pa.table({"a": pa.array([1, 2**63 - 1, 3])}), data)
+    text = "CREATE STREAM s (a int64); CREATE QUERY next AS SELECT a + 1 AS b FROM s"
+    told = run(written(tmp_path, text), "-i", f"s={data}")
+    assert "next: 2 rows" in told
+    assert "1 tuples failed" in told
+
+
+def test_w11_answers_are_checked_against_the_oracle_if_there_is_one(tmp_path: Path) -> None:
+    seconds, rate = 3, 200
+    rng = np.random.default_rng(1)
+    ts = 1_700_000_000_000 + np.arange(seconds * rate) * 1000 // rate
+    sensor = rng.integers(0, 1000, len(ts)).astype(np.int32)
+    columns = {name: rng.uniform(0, 50, len(ts)) for name in ("temp", "humidity", "wind")}
+    pq.write_table(
+        pa.table({"ts": ts, "sensor": sensor, "region": sensor % 10, **columns}),
+        tmp_path / "readings.parquet",
+    )
+    alerts = {
+        "ts": ts[::20],
+        "sensor": sensor[::20],
+        "level": rng.integers(1, 6, len(ts[::20])).astype(np.int32),
+    }
+    pq.write_table(pa.table(alerts), tmp_path / "alerts.parquet")
+    (tmp_path / "meta.json").write_text(json.dumps({"readings": {"last_ts": int(ts[-1])}}))
+    reports = []
+    for train in ("7", "100"):
+        arguments = ["bench", "w11", "--data", str(tmp_path), "--train", train, "--json", "--by-hand"]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0
+        reports.append(json.loads(result.stdout))
+    assert reports[0]["queries"] == reports[1]["queries"]
+    (tmp_path / "oracle.json").write_text(json.dumps({"queries": {"S1": {"rows": 0, "checksum": "00"}}}))
+    assert CliRunner().invoke(app, ["bench", "w11", "--data", str(tmp_path)]).exit_code == 1
