@@ -30,7 +30,7 @@ def targets(run: Simulation) -> Iterator[Promise]:
         yield Promise(
             f"{name} meets its delay target",
             p95_ms <= target_ms,
-            f"p95 {p95_ms:.0f} ms, target {target_ms:.0f} ms",
+            f"p95 {p95_ms:.0f} of {target_ms:.0f} ms",
         )
 
 
@@ -45,7 +45,7 @@ def entitlements(run: Simulation) -> Iterator[Promise]:
         yield Promise(
             f"{name} stays within its share and loses nothing",
             shed == 0,
-            f"load up to {max(loads):.2f} of {share:.2f} processors, {shed} tuples shed",
+            f"{shed} shed, load to {max(loads):.2f} of {share:.2f}",
         )
 
 
@@ -61,7 +61,7 @@ def reclaims(run: Simulation) -> Iterator[Promise]:
             yield Promise(
                 f"{name} gets lent capacity back at once",
                 least >= run.originals[name] - 1e-9,
-                f"{len(moves)} reclaims, each to at least {least:.3f} of {run.originals[name]:.3f}",
+                f"{least:.3f} of {run.originals[name]:.3f}, {len(moves)} times",
             )
 
 
@@ -70,5 +70,5 @@ def ledger(run: Simulation) -> Promise:
     return Promise(
         "the ledger closes",
         all(host.closes() for host in run.hosts.values()),
-        f"{offered:,} tuples offered, each with its fate",
+        f"{offered:,} tuples offered",
     )

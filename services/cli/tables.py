@@ -141,14 +141,14 @@ def live_table(run: Simulation) -> Table:
         f"{run.scenario.name} under {run.manager}, {run.now:6.1f} of {run.scenario.seconds:g} s",
         (
             "class",
-            "share now/original",
+            "share/original",
             "headroom",
             "load",
-            "response ms",
+            "resp. ms",
             "target",
             "drop",
             "queued",
-            "shed so far",
+            "shed",
         ),
     )
     for name, host in run.hosts.items():

@@ -20,6 +20,7 @@ from configs.scenario import (
     SimulatedClass,
     contradictions,
 )
+from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -57,6 +58,17 @@ def test_the_example_of_a_scenario_is_one() -> None:
     (example,) = fenced("docs/scenarios.md", "yaml")
     scenario = parse_model(Scenario, parse_yaml(example))
     assert (scenario.name, list(contradictions(scenario))) == ("two-tenants", [])
+
+
+def test_every_statement_of_the_sql_page_is_planned() -> None:
+    catalog, planned = Catalog.of(), []
+    for statement in split_statements("\n".join(fenced("docs/sql.md", "sql"))):
+        if statement.kind == "stream":
+            catalog = catalog.with_entry(parse_create_stream(statement.text))
+        else:
+            planned.append(plan_query(statement.name, statement.text, catalog))
+            catalog = catalog.with_query(planned[-1])
+    assert len(planned) == 10
 
 
 def test_every_test_that_an_invariant_names_exists() -> None:

@@ -1,0 +1,56 @@
+"""State is bounded by windows, never by how long a class has run."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench import w11
+from engine.operators.join import JoinSideOperator
+from engine.operators.windows import PaneOperator
+from engine.runner import ClassRunner
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.train import Train, train_from_arrow
+
+LAP_S = 10
+
+
+def kept(runner: ClassRunner) -> int:
+    """Panes and stored tuples of all operators."""
+    states = [node.operator.snapshot() for node in runner.network.nodes]
+    operators = [node.operator for node in runner.network.nodes]
+    panes = sum(
+        len(state[1]) for one, state in zip(operators, states, strict=True) if isinstance(one, PaneOperator)
+    )
+    sides = [
+        state[0] for one, state in zip(operators, states, strict=True) if isinstance(one, JoinSideOperator)
+    ]
+    return (
+        panes
+        + sum(len(run) for side in sides for run in side.runs)
+        + sum(node.tuples for node in runner.network.nodes)
+    )
+
+
+def shifted(table: pa.Table, by_ms: int) -> pa.Table:
+    return table.set_column(0, "ts", pc.add(table.column("ts"), by_ms))
+
+
+def test_a_class_keeps_no_more_after_many_windows_than_after_a_few() -> None:
+    schemas = [parse_create_stream(sql) for sql in w11.STREAMS]
+    catalog = Catalog.of(streams=schemas)
+    answered: dict[str, int] = {}
+
+    def sink(query: str, out: Train) -> None:
+        answered[query] = answered.get(query, 0) + len(out)
+
+    runner = ClassRunner(sink)
+    runner.add(*(plan_query(name, sql, catalog) for name, sql in w11.QUERIES.items()))
+    data, sizes = w11.generated(LAP_S), []
+    for lap in range(8):
+        for stream, batch in w11.turns(data, 10_000):
+            schema = next(one.schema for one in schemas if one.name == stream)
+            runner.offer(stream, train_from_arrow(shifted(batch, 1000 * LAP_S * lap), schema, 0.0))
+            runner.run(1e9, lambda: 0.0, lambda: 0.0)
+        sizes.append(kept(runner))
+    assert sizes[4:] == sizes[3:-1]
+    assert min(answered.values()) > 0
+    assert len(answered) == len(w11.QUERIES)
