@@ -2,7 +2,8 @@
 
     WeirError                 anything Weir reports on purpose
     ├── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
-    │   └── UnknownName       a name that is not there, with the nearest ones that are
+    │   ├── UnknownName       a name that is not there, with the nearest ones that are
+    │   └── PlanningError     a query that cannot be planned, with line and column (`engine.sql.errors`)
     └── RefusedPolicy         a scheduling policy that cannot work with the network it was given
 
 A validator of a model raises Contradiction, which `configs.reading` turns into InvalidInput with file and path.

@@ -52,7 +52,7 @@ def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: C
     valid = None if count.all() else count > 0
     if function in (Aggregation.MIN, Aggregation.MAX):
         lowest = function is Aggregation.MIN
-        fold = np.minimum if lowest else np.maximum
+        fold = np.fmin if lowest else np.maximum
         data = folded(panes, (function.value, place), groups, fold, extreme(type_, largest=lowest))
         return Values(type_, data.astype(type_.numpy, copy=False), valid)
     total = folded(panes, ("sum", place), groups, np.add, 0)

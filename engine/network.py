@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,7 +46,7 @@ from engine.plan import (
     event_time,
 )
 from engine.pruning import pruned
-from engine.schema import StreamSchema
+from engine.schema import Field, Schema, StreamSchema
 from engine.train import Mask, Train
 
 
@@ -112,11 +112,14 @@ class ClassNetwork:
                 raise InvalidInput(
                     "the class has a query of this name", "query", query.name, "choose another name"
                 )
-        self._common_panes = common_panes(queries)
+        plans = {}
         for query in queries:
             self.queries[query.name] = query
-            for node in self._build(self._inlined(query.plan), query.name):
-                node.outputs.add(query.name)
+            plans[query.name] = self._inlined(query.plan)
+        self._common_panes = common_panes(plans.values())
+        for name, plan in plans.items():
+            for node in self._build(plan, name):
+                node.outputs.add(name)
         self.version += 1
 
     def remove(self, name: str) -> None:
@@ -135,8 +138,13 @@ class ClassNetwork:
         self.nodes = [node for node in self.nodes if node.users]
         for node in self.nodes:
             node.downstream = [below for below in node.downstream if below.users]
-        self._found = {key: nodes for key, nodes in self._found.items() if nodes[0].users}
-        self._stores = {key: [one for one in stores if one[1].users] for key, stores in self._stores.items()}
+        # Only what goes is looked up: hashing the plans of all that stays would take a second for 10,000 queries.
+        for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
+            del self._found[plan]
+        for key in [key for key, stores in self._stores.items() if not all(node.users for _, node in stores)]:
+            self._stores[key] = [one for one in self._stores[key] if one[1].users]
+            if not self._stores[key]:
+                del self._stores[key]
         self._sources = {name: node for name, node in self._sources.items() if node.users}
         self.version += 1
 
@@ -187,7 +195,7 @@ class ClassNetwork:
                 raise AssertionError("queries over queries are inlined before they are built")
 
     def _inlined(self, plan: Plan) -> Plan:
-        """The plan with every query it reads in place of that query's name."""
+        """The plan with every query it reads in place of that query's name, and without names for people."""
         if isinstance(plan, QueryOutput):
             return self._inlined(self.queries[plan.query].plan)
         changed: dict[str, Any] = {
@@ -197,6 +205,8 @@ class ClassNetwork:
         }
         if isinstance(plan, Union):
             changed["inputs"] = tuple(self._inlined(below) for below in plan.inputs)
+        if isinstance(plan, Project):
+            changed["schema"] = unnamed(plan.schema)
         return pruned(replace(plan, **changed) if changed else plan)
 
     def _source(self, stream: StreamSchema) -> Node:
@@ -220,7 +230,9 @@ class ClassNetwork:
         time = time_of(below)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
         store, panes = self._panes(plan, below, math.gcd(range_, slide), time, user)
-        operator = WindowOperator(store, user, range_, slide, plan.aggregates, plan.schema)
+        # One reader a window: a query may have several, and a window outlive the query that built it.
+        reader = f"{window} {plan.aggregates} {plan.schema}"
+        operator = WindowOperator(store, reader, range_, slide, plan.aggregates, plan.schema)
         node = Node(plan, "window", operator, progressive=True)
         self.nodes.append(node)
         join_up(panes, node)
@@ -299,6 +311,11 @@ class ClassNetwork:
         return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
 
 
+def unnamed(schema: Schema) -> Schema:
+    """Two queries that differ in their columns' names alone are one."""
+    return Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(schema.fields)))
+
+
 def join_up(above: Node, below: Node) -> None:
     above.downstream.append(below)
     below.upstream.append(above)
@@ -338,11 +355,11 @@ def condition_of(expression: Expression) -> Residual | None:
     return holds
 
 
-def common_panes(queries: Sequence[Query]) -> dict[Hashable, int]:
-    """For windows over equal input and keys among the queries, the longest pane that all are made of."""
+def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
+    """For windows over equal input and keys among the plans, the longest pane that all are made of."""
     lengths: dict[Hashable, int] = {}
-    for query in queries:
-        for plan in walk(query.plan):
+    for whole in plans:
+        for plan in walk(whole):
             if isinstance(plan, WindowAggregate) and isinstance(plan.window, TimeWindow):
                 key = (plan.input, plan.keys)
                 pane = math.gcd(plan.window.range_us, plan.window.slide_us)

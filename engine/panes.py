@@ -11,6 +11,7 @@ are those from which the aggregates of all readers can be had:
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ from engine.schema import DataType, Kind
 from engine.train import Train, Values
 
 Array = npt.NDArray[Any]
+# A window closes within a few trains of the one that completed it; older ones would only hold memory.
+CAUSES = 8
 # A measure and the column it is of; None for the tuples themselves.
 Measure = tuple[str, int | None]
 
@@ -50,13 +53,14 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
-        self._cause: tuple[Array, Array] = (np.empty(0, np.int64), np.empty(0))
+        # The latest trains, with their largest event times: one of them has closed what closes next.
+        self._causes: deque[tuple[int, Array, Array]] = deque(maxlen=CAUSES)
 
     def add(self, train: Train) -> None:
         """Account a train's tuples to their panes."""
         times = train.columns[self._time].data
         codes = self.index.codes([train.columns[key] for key in self._keys] or [train.columns[self._time]])
-        self._cause = (times, train.arrival)
+        self._causes.append((int(times.max()), times, train.arrival))
         numbers = times // self.pane
         low, high = int(numbers.min()), int(numbers.max())
         if low == high:
@@ -72,22 +76,27 @@ class PaneStore:
         return bool(self._keys)
 
     def snapshot(self) -> Any:
-        return copy.deepcopy((self.index, self.panes, self._floors, self._cause))
+        return copy.deepcopy((self.index, self.panes, self._floors, self._causes))
 
     def restore(self, state: Any) -> None:
-        self.index, self.panes, self._floors, self._cause = copy.deepcopy(state)
+        self.index, self.panes, self._floors, self._causes = copy.deepcopy(state)
 
     def cause_of(self, end: int) -> float:
         """When the tuple arrived that completed event time up to `end`; the last one, if it was the clock."""
-        times, arrival = self._cause
-        place = int(np.argmax(times >= end + self._lateness)) if len(times) else 0
-        passed = len(times) > 0 and times[place] >= end + self._lateness
-        return float(arrival[place if passed else -1]) if len(arrival) else 0.0
+        passed = end + self._lateness
+        for latest, times, arrival in self._causes:
+            if latest >= passed:
+                return float(arrival[int(np.argmax(times >= passed))])
+        return float(self._causes[-1][2][-1]) if self._causes else 0.0
 
     def window(self, start: int, end: int) -> list[Pane]:
         """The panes within [start, end) that have tuples."""
         panes = (self.panes.get(number) for number in range(start // self.pane, end // self.pane))
         return [pane for pane in panes if pane is not None]
+
+    def fresh_from(self) -> int | None:
+        """The time after all panes so far; None if there are none."""
+        return (max(self.panes) + 1) * self.pane if self.panes else None
 
     def needs_from(self, reader: str, time: int) -> None:
         """A reader will not look at anything before `time` again; what nobody needs is forgotten."""
@@ -160,9 +169,9 @@ def start_max(size: int, kind: DataType | None) -> Array:
 
 
 def extreme(kind: DataType, largest: bool) -> Any:
-    """The largest or smallest value of the type."""
+    """The largest or smallest value of the type; NaN is larger than any number, as in SQL's order."""
     if kind.is_float:
-        return np.inf if largest else -np.inf
+        return np.nan if largest else -np.inf
     if kind.kind is Kind.BOOLEAN:
         return largest
     limits = np.iinfo(np.int32 if kind.kind is Kind.INT32 else np.int64)
@@ -183,12 +192,13 @@ def add_sum(state: Array, codes: Codes, data: Array | None) -> None:
 
 def add_min(state: Array, codes: Codes, data: Array | None) -> None:
     assert data is not None
-    np.minimum.at(state, codes, data)
+    np.fmin.at(state, codes, data)  # which takes any number before NaN
 
 
 def add_max(state: Array, codes: Codes, data: Array | None) -> None:
     assert data is not None
-    np.maximum.at(state, codes, data)
+    with np.errstate(invalid="ignore"):  # a NaN stays, and numpy would warn of it
+        np.maximum.at(state, codes, data)
 
 
 def start_moments(size: int, kind: DataType | None) -> Array:

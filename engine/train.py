@@ -66,8 +66,12 @@ class Train:
         return Train(columns, self.arrival, self.kept, self.watermark)
 
     def take(self, places: Places) -> Train:
+        """The tuples at the places; whatever is left out, the progress stays."""
         return Train(
-            tuple(column.take(places) for column in self.columns), self.arrival.take(places), self.kept
+            tuple(column.take(places) for column in self.columns),
+            taken(self.arrival, places),
+            self.kept,
+            self.watermark,
         )
 
     def slice(self, start: int, stop: int) -> Train:

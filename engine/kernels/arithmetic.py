@@ -59,6 +59,19 @@ def subtract_integers(left: Array, right: Array) -> Checked:
     return difference, None, (signs < 0 if signs.size and signs.min() < 0 else None)
 
 
+def add_constant(left: Array, right: Array) -> Checked:
+    """A sum with a constant overflows where it went the other way."""
+    total = left + right
+    wrong = np.less(total, left) if right >= 0 else np.greater(total, left)
+    return total, None, any_or_none(wrong)
+
+
+def subtract_constant(left: Array, right: Array) -> Checked:
+    difference = np.subtract(left, right)
+    wrong = np.greater(difference, left) if right >= 0 else np.less(difference, left)
+    return difference, None, any_or_none(wrong)
+
+
 def add_decimals(sign: int, limit: tuple[int, int], left: Array, right: Array) -> Checked:
     # Two numbers of 18 digits add up within int64.
     total = left + right if sign > 0 else left - right
@@ -81,8 +94,10 @@ def multiply_integers(left: Array, right: Array) -> Checked:
     return product, None, any_or_none(bad)
 
 
-def extreme(values: Array) -> int:
+def extreme(values: Any) -> int:
     """The largest absolute value, as a Python integer: that of the least int64 has no int64."""
+    if not isinstance(values, np.ndarray):
+        return abs(int(values))
     return max(int(values.max()), -int(values.min()))
 
 
@@ -159,7 +174,12 @@ def logarithm_to_base(base: Array, values: Array) -> Checked:
 
 
 def power(base: Array, exponent: Array) -> Checked:
-    return np.power(base, exponent), None, any_or_none(np.asarray((base == 0) & (exponent < 0)))
+    result = np.power(base, exponent)
+    root_of_infinity = np.isneginf(base) & np.equal(exponent, 0.5)
+    if root_of_infinity.any():
+        # numpy takes the square root instead, which is NaN where the power is infinite.
+        result = np.where(root_of_infinity, np.inf, result)
+    return result, None, any_or_none(np.asarray((base == 0) & (exponent < 0)))
 
 
 # --- builders: which of the above a call needs ------------------------------------------------------------
@@ -170,19 +190,21 @@ def overflow(what: str, type_: DataType) -> str:
 
 
 def build_add(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return sum_kernel("addition", 1, result)
+    integers = add_constant if arguments[1].constant else add_integers
+    return sum_kernel("addition", 1, integers, result)
 
 
 def build_subtract(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return sum_kernel("subtraction", -1, result)
+    integers = subtract_constant if arguments[1].constant else subtract_integers
+    return sum_kernel("subtraction", -1, integers, result)
 
 
-def sum_kernel(what: str, sign: int, result: DataType) -> Kernel:
+def sum_kernel(what: str, sign: int, integers: Callable[[Array, Array], Checked], result: DataType) -> Kernel:
     plain: Callable[..., Any] = np.add if sign > 0 else np.subtract
     if result.is_float:
         return Kernel(plain, noisy=True)
     if result.kind is not Kind.DECIMAL:
-        return Kernel(add_integers if sign > 0 else subtract_integers, overflow(what, result))
+        return Kernel(integers, overflow(what, result))
     if result.precision < DECIMAL_DIGITS_MAX:
         return Kernel(plain)  # one digit more than the operands have
     return Kernel(partial(add_decimals, sign, limits(result)), overflow(what, result))

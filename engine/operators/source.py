@@ -3,7 +3,7 @@
     in: tuples as they arrived              out: the tuples in time; watermark = largest event time − lateness
 
 A tuple is late if its event time lies before the watermark that the tuples before it have set. That depends on the
-order of arrival alone, never on how the input was cut into trains.
+order of arrival alone, never on how the input was cut into trains. A tuple without an event time counts as late.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.train import NO_PROGRESS, Train
+from engine.train import NO_PROGRESS, Mask, Train
 
 
 class SourceOperator:
@@ -26,7 +26,10 @@ class SourceOperator:
     def process(self, train: Train) -> Train | None:
         if self._time is None or not len(train):
             return train
+        train = self._timed(train, train.columns[self._time].valid)
         times = train.columns[self._time].data
+        if not len(times):
+            return train
         in_order = bool((times[1:] >= times[:-1]).all()) and int(times[0]) >= self._latest - self._lateness
         if in_order:
             self._latest = max(self._latest, int(times[-1]))
@@ -39,6 +42,13 @@ class SourceOperator:
             self._latest = max(self._latest, int(times.max()))
             train = train.take(in_time)
         return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness)
+
+    def _timed(self, train: Train, valid: Mask | None) -> Train:
+        """Without the tuples that have no event time: they are in no window, and meet nobody."""
+        if valid is None or valid.all():
+            return train
+        self.late += len(train) - int(valid.sum())
+        return train.take(np.flatnonzero(valid))
 
     def wants(self, time: int) -> bool:
         return False

@@ -45,7 +45,11 @@ class PaneOperator:
 
 
 class WindowOperator:
-    """Closes one query's windows."""
+    """Closes one query's windows.
+
+    Over a store that holds tuples already, the first window is one that starts after them: the panes so far need not
+    hold what its aggregates are made of.
+    """
 
     def __init__(
         self,
@@ -55,12 +59,14 @@ class WindowOperator:
         slide: int,
         aggregates: Sequence[Aggregate],
         schema: Schema,
-        since: int = NEVER_CLOSED,
     ) -> None:
         self._store, self._reader = store, reader
         self._range, self._slide = range_, slide
         self._aggregates, self._schema = tuple(aggregates), schema
-        self._next_end = since
+        fresh = store.fresh_from()
+        self._next_end = NEVER_CLOSED if fresh is None else -((-fresh - range_) // slide) * slide
+        # Said before the first window closes, or a shorter window's operator would let this one's panes go.
+        store.needs_from(reader, NO_PROGRESS if fresh is None else fresh)
         store.measures.add(("rows", None))
         for aggregate in aggregates:
             store.measures |= measures_of(aggregate)
@@ -77,7 +83,7 @@ class WindowOperator:
             self._next_end = end + self._slide if panes else self._skip_to(end, time)
         self._store.needs_from(self._reader, self._next_end - self._range)
         if not closed:
-            return None
+            return progress(time)
         out = concatenated(closed, self._schema)
         out.watermark = time
         return out

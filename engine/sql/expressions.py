@@ -19,7 +19,7 @@ from engine.sql.aggregates import AGGREGATES, SCALED
 from engine.sql.dialect import TypeName
 from engine.sql.literals import interval_us, number
 from engine.sql.names import Scope, Visible
-from engine.sql.normalise import DoesNotFit, call, cast, negated, shifted
+from engine.sql.normalise import DoesNotFit, call, cast, negated, shifted, size
 from engine.sql.typenames import type_named
 
 # The type of a bare NULL until something says which it takes.
@@ -27,10 +27,13 @@ UNTYPED = DataType(Kind.INT32, scale=-1)
 BOUNDS = ("window_start", "window_end")
 IMPURE = {
     *("now", "today", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"),
-    *("get_current_timestamp", "random", "rand", "setseed", "uuid", "gen_random_uuid", "nextval", "getenv"),
+    *("get_current_timestamp", "random", "rand", "setseed", "uuid", "gen_random_uuid", "nextval"),
+    *("getenv", "current_user", "session_user", "version", "read_text", "read_blob", "read_csv", "read_json"),
+    *("read_parquet", "glob", "http_get", "pg_read_file", "load_file"),
 }
-
-
+OUT_OF_REACH = "queries reach no clock, no chance, no files, no network and no environment"
+# How much of a plan may be repetition: of a subquery's columns, of the x in `x BETWEEN 1 AND 2`.
+REPEATED_MAX = 20_000
 # Constructs that the grammar reads and no plan has.
 NOT_SUPPORTED: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Window: ("OVER is not supported", "give the stream a window: FROM s [RANGE 10 SECONDS]"),
@@ -51,6 +54,7 @@ class Expressions:
         """
         self.scope, self.text, self.offsets, self.where = scope, scope.text, offsets, where
         self._known: dict[int, Expression] = {}
+        self._repeated = 0
 
     # -- what is asked for ---------------------------------------------------------------------------
 
@@ -63,7 +67,7 @@ class Expressions:
         if found.type != BOOLEAN:
             hint = "compare it with something: x > 0"
             raise self.text.error(
-                node, f"{self.where} wants a condition, and this is a {found.type}", hint=hint
+                node, f"{self.where} wants a condition, and this is {found.type}", hint=hint
             )
         return found
 
@@ -85,7 +89,7 @@ class Expressions:
         if seen is None:
             if node.name.lower() in IMPURE:
                 raise self.text.error(
-                    node, "a query sees no clock and no chance", node.name, "use the event time"
+                    node, OUT_OF_REACH, node.name, "for the time, take the event time of the stream"
                 )
             if node.name.lower() in BOUNDS:
                 hint = "aggregate in a window: FROM s [RANGE 10 SECONDS]"
@@ -97,7 +101,17 @@ class Expressions:
         offset = self.offsets[seen.owner]
         if offset is None:
             raise self.text.error(node, f"{self.where} cannot use this column", seen.column.name)
-        return shifted(seen.column.expression, offset)
+        return shifted(self.repeated(node, seen.column.expression), offset)
+
+    def repeated(self, node: exp.Expr, expression: Expression, times: int = 1) -> Expression:
+        """An expression that the text has once and the plan more often: short texts must not grow without bound."""
+        if not isinstance(expression, Column | Literal):
+            self._repeated += times * size(expression, REPEATED_MAX)
+            if self._repeated > REPEATED_MAX:
+                raise self.text.error(
+                    node, "the query has too many parts", hint="split it into queries over queries"
+                )
+        return expression
 
     def _literal(self, node: exp.Literal) -> Expression:
         return Literal(node.name, STRING) if node.is_string else number(self.text, node)
@@ -123,7 +137,7 @@ class Expressions:
     def _not(self, node: exp.Not) -> Expression:
         inner = typed(self.read(node.this), BOOLEAN)
         if inner.type != BOOLEAN:
-            raise self.text.error(node.this, f"NOT wants a condition, and this is a {inner.type}")
+            raise self.text.error(node.this, f"NOT wants a condition, and this is {inner.type}")
         return negated(inner)
 
     def _operator(self, node: exp.Binary) -> Expression:
@@ -158,6 +172,10 @@ class Expressions:
             raise self.text.error(
                 beside, "an interval is added to a timestamp", str(moment.type), "ts + INTERVAL '10 seconds'"
             )
+        if length % unit_us:
+            raise self.text.error(
+                node, "this time column counts milliseconds", self.text.of(node), "INTERVAL '1 second'"
+            )
         step = Literal((-length if minus else length) // unit_us, INT64)
         return call("add", (moment, step), moment.type)
 
@@ -187,13 +205,17 @@ class Expressions:
     def _between(self, node: exp.Between) -> Expression:
         # Every part is read once: reading it per use would double with each level of nesting.
         value, low, high = (self.read(one) for one in (node.this, node.args["low"], node.args["high"]))
+        self.repeated(node, value)
         above = self.applied(node, "greater_equal", [node.this, node.args["low"]], [value, low])
         below = self.applied(node, "less_equal", [node.this, node.args["high"]], [value, high])
         return call("and", (above, below), BOOLEAN)
 
     def _in(self, node: exp.In) -> Expression:
-        operands = [node.this, *node.expressions]
-        return self.function(node, "in", operands)
+        nodes = [node.this, *node.expressions]
+        operands = [self.read(one) for one in nodes]
+        if not all(isinstance(one, Literal) for one in operands[1:]):
+            self.repeated(node, operands[0], len(nodes))
+        return self.applied(node, "in", nodes, operands)
 
     def _is(self, node: exp.Is) -> Expression:
         match node.expression:
@@ -211,6 +233,8 @@ class Expressions:
         nodes = [node.left, node.right]
         operands = [self.read(one) for one in nodes]
         differ = self.applied(node, "not_equal", nodes, operands)
+        for one in operands:
+            self.repeated(node, one)
         nulls = [self.applied(at, "is_null", [at], [one]) for at, one in zip(nodes, operands, strict=True)]
         one_null = call("not_equal", nulls, BOOLEAN)
         distinct = call("coalesce", (differ, one_null), BOOLEAN)
@@ -234,7 +258,7 @@ class Expressions:
         if not castable(argument.type, type_):
             hint = "epoch_ms(x) goes between timestamps and milliseconds"
             raise self.text.error(
-                node, f"a {argument.type} cannot become a {type_}", self.text.of(node.this), hint
+                node, f"{argument.type} cannot become {type_}", self.text.of(node.this), hint
             )
         try:
             return cast(argument, type_, try_)
@@ -245,7 +269,7 @@ class Expressions:
         if node.this is None:
             conditions = [self.condition(branch.this) for branch in node.args["ifs"]]
         else:
-            operand = self.read(node.this)
+            operand = self.repeated(node, self.read(node.this), len(node.args["ifs"]))
             conditions = [
                 self.applied(branch, "equal", [node.this, branch.this], [operand, self.read(branch.this)])
                 for branch in node.args["ifs"]
@@ -269,20 +293,26 @@ class Expressions:
         return found
 
     def _call(self, node: exp.Anonymous) -> Expression:
-        name = str(node.name).lower()
+        name, arguments = str(node.name).lower(), list(node.expressions)
         if name in AGGREGATES or name == SCALED:
             return self.aggregate(node)
+        if (
+            name in ("date_part", "datepart")
+            and len(arguments) == 2
+            and isinstance(arguments[0], exp.Literal)
+        ):
+            name = arguments.pop(0).name.lower()  # date_part('hour', ts) is hour(ts)
         if name in IMPURE:
             raise self.text.error(
-                node, "a query sees no clock and no chance", f"{name}()", "use the event time"
+                node, OUT_OF_REACH, f"{name}()", "for the time, take the event time of the stream"
             )
         if name not in RULES and name not in ALIASES:
             known = [*RULES, *(one for one in ALIASES if one.isidentifier()), *AGGREGATES]
             raise self.text.error(node, "there is no such function", name, nearest(name, known))
-        for argument in node.expressions:
+        for argument in arguments:
             if isinstance(argument, exp.Star | exp.Distinct):
                 raise self.text.error(node, f"{name} takes values only")
-        return self.function(node, name, list(node.expressions))
+        return self.function(node, name, arguments)
 
     def aggregate(self, node: exp.Anonymous) -> Expression:
         """An aggregate, where there are none."""
@@ -300,8 +330,6 @@ class Expressions:
         self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr], operands: Sequence[Expression]
     ) -> Expression:
         """A function of operands, which are cast to what it takes."""
-        if name in ("date_part", "datepart") and nodes and isinstance(nodes[0], exp.Literal):
-            return self.applied(node, nodes[0].name.lower(), nodes[1:], operands[1:])
         if name in BESIDE_DECIMALS:
             operands = beside_decimals(operands)
         try:

@@ -74,7 +74,7 @@ class Grouped(Expressions):
         """
         super().__init__(below.scope, below.offsets, where)
         self.below, self.keys, self.bound = below, list(keys), bound
-        self.above = {id(one) for root in roots for one in over_results(root)}
+        self.above = {id(one) for root in roots for one in self._over_results(root)}
         self.computed_keys = any(not isinstance(one, Column) for one in keys)
         self.wanted: dict[Wanted, int] = {}
         self.aliases: dict[str, exp.Expr] = {}
@@ -90,6 +90,15 @@ class Grouped(Expressions):
                 return key
         return super().read(node)
 
+    def _over_results(self, root: exp.Expr) -> Iterator[exp.Expr]:
+        """The parts that hold an aggregate, a window bound or an alias, and so mean nothing below the window."""
+        for one in root.walk():
+            if is_aggregate(one) or (isinstance(one, exp.Column) and self.scope.find(one) is None):
+                above: exp.Expr | None = one
+                while above is not None:
+                    yield above
+                    above = None if above is root else above.parent
+
     def key_column(self, expression: Expression) -> Expression | None:
         if expression in self.keys:
             return Column(FIRST_KEY + self.keys.index(expression), expression.type)
@@ -103,7 +112,7 @@ class Grouped(Expressions):
             return Column(BOUNDS.index(node.name.lower()), self.bound)
         if seen is None and not node.table and node.name.lower() in self.aliases:
             aliased = self.aliases.pop(node.name.lower())  # an alias does not stand for itself
-            found = self.read(aliased)
+            found = self.repeated(node, self.read(aliased))
             self.aliases[node.name.lower()] = aliased
             return found
         if seen is None:
@@ -169,7 +178,7 @@ class Grouped(Expressions):
         type_ = argument_type(function, value.type, scaled)
         if type_ is None:
             raise self.text.error(
-                node, f"{name} wants a number, and this is a {value.type}", self.text.of(argument)
+                node, f"{name} wants a number, and this is {value.type}", self.text.of(argument)
             )
         value = self.below.fitted(argument, value, type_)
         if function is Aggregation.COUNT and isinstance(value, Literal) and value.value is not None:
@@ -233,16 +242,6 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 def is_bound(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column) and not node.table and node.name.lower() in BOUNDS
-
-
-def over_results(root: exp.Expr) -> Iterator[exp.Expr]:
-    """The parts of an expression that hold an aggregate or a window bound, and so mean nothing below the window."""
-    for one in root.walk():
-        if is_aggregate(one) or is_bound(one):
-            above: exp.Expr | None = one
-            while above is not None:
-                yield above
-                above = None if above is root else above.parent
 
 
 def where(condition: Expression, value: Expression) -> Expression:

@@ -44,6 +44,9 @@ from engine.sql.output import canonical
 from engine.sql.timebounds import Bound, TimeBounds
 from engine.sql.windows import RANGE_MAX_US
 
+# Each join is an operator, and its plan is compared with others.
+ITEMS_MAX = 16
+
 
 @dataclass(frozen=True)
 class Joined:
@@ -56,7 +59,7 @@ class Joined:
     window: TimeWindow | RowWindow | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Condition:
     """One operand of the AND of WHERE or ON."""
 
@@ -161,16 +164,20 @@ class Joiner:
         if len(sides) < 2 or self.scope.find(sides[1]) is None:
             raise self.text.error(name, "both sides of USING need this column", name.name)
         self.scope.hidden.add((owner, name.name.lower()))
-        self.conditions.append(self._condition(exp.EQ(this=sides[0], expression=sides[1]), None))
+        equal = exp.EQ(this=sides[0], expression=sides[1])
+        self.conditions.append(self._condition(equal, owner if self.items[owner].is_outer else None))
 
     def _take(self, wanted: Iterable[Condition]) -> list[Condition]:
-        taken = list(wanted)
+        taken = dict.fromkeys(wanted)
         self.conditions = [one for one in self.conditions if one not in taken]
-        return taken
+        return list(taken)
 
     # -- checks --------------------------------------------------------------------------------------
 
     def _check_aliases(self) -> None:
+        if len(self.items) > ITEMS_MAX:
+            node, what = self.items[ITEMS_MAX].relation.node, f"FROM has {ITEMS_MAX} items at most"
+            raise self.text.error(node, what, len(self.items), "split it into queries over queries")
         seen: set[str] = set()
         for item in self.items:
             alias = item.relation.alias.lower()

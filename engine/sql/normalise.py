@@ -4,6 +4,7 @@
     AND and OR flat, each operand once                  NOT (a OR b)              → NOT a AND NOT b
     a negated comparison is its opposite                x = 1 OR x = 2            → x IN (1, 2)
     constants computed                                  x BETWEEN 1 AND 2         → x >= 1 AND x <= 2
+    a comparison with TRUE or FALSE is the condition    x IS NULL = FALSE         → x IS NOT NULL
 
 The order is that of `key`: columns by place, then calls, then constants. All of it holds for NULL as well, and for
 NaN, which compares as the greatest number. Two floats may change places, never three.
@@ -11,14 +12,14 @@ NaN, which compares as the greatest number. Two floats may change places, never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from engine.plan import TRUE, Call, Case, Cast, Column, Expression, Literal
-from engine.schema import BOOLEAN, DataType
+from engine.schema import BOOLEAN, FLOAT64, INT64, DataType
 from engine.sql.constants import computed, converted
 
 FALSE = Literal(False, BOOLEAN)
-UNKNOWN = Literal(None, BOOLEAN)
 
 OPPOSITE = {
     "equal": "not_equal",
@@ -81,6 +82,8 @@ def call(function: str, arguments: Iterable[Expression], type_: DataType) -> Exp
         operands = tuple(sorted(operands, key=key))
     elif function in MIRRORED and key(operands[0]) > key(operands[1]):
         function, operands = MIRRORED[function], (operands[1], operands[0])
+    if function in ("equal", "not_equal") and operands[1] in (TRUE, FALSE):
+        return operands[0] if (function == "equal") == (operands[1] == TRUE) else negated(operands[0])
     return Call(function, operands, type_)
 
 
@@ -100,6 +103,8 @@ def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expressio
         return Cast(argument, type_, try_)
     if argument.value is None:
         return Literal(None, type_)
+    if argument.type.is_integer and type_ in (INT64, FLOAT64):  # by far the most frequent
+        return Literal(int(argument.value) if type_ == INT64 else float(argument.value), type_)
     constant = converted(Cast(argument, type_, try_))
     if constant is None:
         raise DoesNotFit
@@ -215,17 +220,25 @@ def shifted(expression: Expression, by: int) -> Expression:
     return mapped(expression, moved)
 
 
-def columns_in(expression: Expression) -> Iterable[Column]:
-    match expression:
-        case Column():
-            yield expression
-        case Cast(argument):
-            yield from columns_in(argument)
-        case Call(_, arguments):
-            for one in arguments:
-                yield from columns_in(one)
-        case Case(branches, otherwise):
-            for condition, value in branches:
-                yield from columns_in(condition)
-                yield from columns_in(value)
-            yield from columns_in(otherwise)
+def columns_in(expression: Expression) -> Iterator[Column]:
+    return (one for one in parts_of(expression) if isinstance(one, Column))
+
+
+def size(expression: Expression, most: int) -> int:
+    """The parts of an expression, counted no further than just beyond `most`."""
+    return sum(1 for _ in islice(parts_of(expression), most + 1))
+
+
+def parts_of(expression: Expression) -> Iterator[Expression]:
+    stack = [expression]
+    while stack:
+        one = stack.pop()
+        yield one
+        match one:
+            case Cast(argument):
+                stack.append(argument)
+            case Call(_, arguments):
+                stack += arguments
+            case Case(branches, otherwise):
+                stack += (part for branch in branches for part in branch)
+                stack.append(otherwise)

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from engine.plan import (
-    Call,
-    Case,
-    Cast,
     Column,
     EventTime,
     Expression,
@@ -23,9 +20,6 @@ from engine.schema import Field, Schema
 from engine.sql.errors import Text
 from engine.sql.expressions import BOUNDS
 from engine.sql.names import Named, Relation
-
-# Beyond this a subquery's expressions are computed once, instead of wherever they are named.
-INLINE_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -117,28 +111,6 @@ def canonical(columns: Sequence[Expression]) -> Schema:
 
 
 # -- sizes -----------------------------------------------------------------------------------------------
-
-
-def size(expression: Expression) -> int:
-    """The parts of an expression."""
-    count, stack = 0, [expression]
-    while stack:
-        one = stack.pop()
-        count += 1
-        stack += operands(one)
-    return count
-
-
-def operands(expression: Expression) -> Iterator[Expression]:
-    match expression:
-        case Cast(argument):
-            yield argument
-        case Call(_, arguments):
-            yield from arguments
-        case Case(branches, otherwise):
-            for branch in branches:
-                yield from branch
-            yield otherwise
 
 
 def inputs(plan: Plan) -> Iterator[Plan]:

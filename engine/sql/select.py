@@ -33,15 +33,13 @@ from engine.sql.expressions import NOT_SUPPORTED, Expressions
 from engine.sql.grouping import Grouped, is_aggregate, is_bound, windowed
 from engine.sql.joins import Item, Joined, Joiner, filtered
 from engine.sql.names import Named, Relation, columns_of, time_among
-from engine.sql.normalise import mapped
+from engine.sql.normalise import mapped, size
 from engine.sql.output import (
-    INLINE_MAX,
     SelectItem,
     default_name,
     named_columns,
     parts,
     projected,
-    size,
     with_bounds,
 )
 from engine.sql.unions import branches_of, united
@@ -50,6 +48,8 @@ from engine.sql.windows import window_of
 COLUMNS_MAX = 1_000
 # A subquery in WITH may be named twice, and so double with each level.
 PARTS_MAX = 200
+# Beyond this a subquery's expressions are computed once, instead of wherever they are named.
+INLINE_MAX = 100
 
 CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
 NO_WINDOW = "an aggregate over a stream without a window would never be finished"
@@ -127,10 +127,10 @@ class Selects:
 
     def _check_select(self, node: exp.Select, items: Sequence[SelectItem]) -> None:
         for item in items:
-            over = item.node.find(exp.Window)
-            if over is not None:
-                what, hint = NOT_SUPPORTED[exp.Window]
-                raise self.text.error(over, what, self.text.of(over), hint)
+            found = item.node.find(exp.Window, exp.Subquery)
+            if found is not None:
+                what, hint = NOT_SUPPORTED[type(found)]
+                raise self.text.error(found, what, self.text.of(found), hint)
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             raise self.text.error(
@@ -139,7 +139,8 @@ class Selects:
 
     def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
         """A relation whose columns are expressions over the plan, or computed below if they are large."""
-        if sum(size(one.expression) for one in columns) <= max(INLINE_MAX, 2 * len(columns)):
+        most = INLINE_MAX + len(columns)
+        if sum(size(one.expression, most) for one in columns) <= most:
             return Relation(plan, columns, time=time)
         computed = projected(plan, [one.expression for one in columns], time)
         places = [Column(place, one.type) for place, one in enumerate(computed.schema.fields)]

@@ -189,16 +189,25 @@ def test_oldest_sheds_the_arrival_itself_where_nothing_older_is_queued() -> None
     assert (host.ledger(), host.closes()) == (ledger(offered=4, delivered=1, shed=3), True)
 
 
+def three_queries(*times_s: float, tuple_us: float, **settings: Any) -> SimulatedHost:
+    """Three queries, each with its own queue and three operators that keep everything."""
+    network = {"kind": "sharaf", "queries": 3, "selectivity_min": 1, "cost_classes": 1, "tuple_us": tuple_us}
+    given = tenant("c", {"tuples": at(*times_s)}, network="t", **settings)
+    return hosted(scenario(given, networks={"t": network}, train_max=4))
+
+
 def test_oldest_sheds_from_all_queues_of_a_stream_what_none_has_taken() -> None:
-    class_ = tenant("c", {"tuples": at(*[0.0] * 10, *[1.0] * 10)}, network="t", victim="oldest")
-    host = hosted(scenario(class_, networks={"t": {"kind": "sharaf", "queries": 3}}, train_max=4))
-    host.ingest(0.0)
-    host.start(0.0)
-    host.finish(0.5)
+    arrivals = [number / 8 for number in range(20)]
+    host = three_queries(*arrivals, tuple_us=1e-6, victim="oldest")
+    host.ingest(arrivals[9])
+    host.start(2.5)  # one query takes the first four
+    host.finish(2.5)
     host.set_keep(0.5)
-    host.ingest(1.0)
+    host.ingest(2.5)
     assert (host.ledger(), host.closes()) == (ledger(offered=20, shed=5), True)
-    costs(host, 1.0)
+    # The fifth to the ninth go, for all three queries.
+    answered = 3 * [2.5 - arrival for arrival in arrivals[:4] + arrivals[9:]]
+    assert ages(host, 2.5) == pytest.approx((45, sum(answered) / 45, 2.5))
     assert (host.ledger(), host.closes()) == (ledger(offered=20, delivered=15, shed=5), True)
 
 
@@ -237,6 +246,11 @@ def test_a_cycle_reports_what_came_what_it_costs_and_how_long_it_took() -> None:
     assert (output.query, output.results, output.target_s, output.waiting_s) == ("only", 2, 60, 0.125)
     # What one tuple costs, and takes: a millisecond to let it in, ten to work on.
     assert (entry.work_s, cycle.queued_work_s, output.mean_s) == pytest.approx((0.011, 0.011, 0.011))
+
+
+def test_a_tuple_of_a_testbed_costs_what_every_query_makes_of_it() -> None:
+    (entry,) = three_queries(0.0, tuple_us=1000).end_cycle(1.0, 1.0).inputs
+    assert entry.work_s == pytest.approx(3 * 3 * 1e-3)
 
 
 def test_a_cycle_begins_with_nothing_of_the_one_before() -> None:
@@ -311,14 +325,12 @@ def test_a_train_that_was_being_let_in_fails_once() -> None:
 
 
 def test_no_tuple_of_a_testbed_fails_twice() -> None:
-    class_ = tenant("c", {"tuples": at(0.0, 0.0)}, network="t")
-    network = {"kind": "sharaf", "queries": 3, "selectivity_min": 1}
-    host = hosted(scenario(class_, networks={"t": network}, train_max=1))
+    host = three_queries(*[0.0] * 6, tuple_us=1000)
     host.ingest(0.0)
     host.start(0.0)
-    host.finish(0.1)  # one query has taken the first tuple, the two others have not
+    host.finish(0.1)  # one query has taken four tuples, the two others none
     host.die(retained=False)
-    assert (host.ledger(), host.closes()) == (ledger(offered=2, failed=2), True)
+    assert (host.ledger(), host.closes()) == (ledger(offered=6, failed=6), True)
 
 
 @pytest.mark.parametrize("dies_in_call", range(8))

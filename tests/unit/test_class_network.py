@@ -1,0 +1,257 @@
+"""A class's network: what its queries share, and what a query may expect when others come and go."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine.plan import Query
+from engine.sql import plan_query
+from tests.property.query_grammar import Statement
+from tests.property.query_runs import CATALOG, Row, Run, planned, train_rows
+
+SECOND = 1_000_000
+SHORT = "SELECT window_end, count(*) AS c FROM t [RANGE 1 SECOND]"
+LONG = "SELECT window_end, count(*) AS c FROM t [RANGE 10 SECONDS SLIDE 5 SECONDS]"
+
+
+def row(second: float, **columns: Any) -> Row:
+    return {"ts": int(second * SECOND), "id": 0, "k": 1, "g": "a", "x": 1.0, "n": 1, **columns}
+
+
+def class_of(*queries: str) -> Run:
+    return Run(planned({f"q{place}": Statement(one, "") for place, one in enumerate(queries)}))
+
+
+def add(run: Run, name: str, sql: str) -> None:
+    run.runner.add(*planned({name: Statement(sql, "")}))
+
+
+def feed(run: Run, *rows: Row) -> Run:
+    """The rows, each in its own train, each run to the end."""
+    for one in rows:
+        run.offer("t", [one])
+        run.step(10**6)
+    return run
+
+
+def nodes(run: Run) -> list[str]:
+    return [node.name for node in run.runner.network.nodes]
+
+
+def counts(run: Run, query: str) -> list[tuple[float, int]]:
+    """(end in seconds, count) of a query that gives window_start, window_end, c."""
+    return [(end / SECOND, count) for _, end, count in run.rows(query)]
+
+
+# -- what is shared -----------------------------------------------------------------------------------------
+
+
+def test_equal_queries_under_other_names_are_one_operator() -> None:
+    run = class_of("SELECT x + 1 AS a FROM t WHERE k = 1", "SELECT v.x + 1 AS b FROM t AS v WHERE v.k = 1")
+    assert nodes(run) == ["source:t", "select"]
+    feed(run, row(0))
+    assert run.rows("q0") == run.rows("q1") == [(2.0,)]
+
+
+def test_windows_over_one_input_and_group_share_their_panes() -> None:
+    lengths = ["2 SECONDS", "6 SECONDS SLIDE 2 SECONDS", "3 SECONDS", "5 SECONDS SLIDE 1 SECOND"]
+    run = class_of(*(f"SELECT k, sum(x) AS s FROM t [RANGE {one}] GROUP BY k" for one in lengths))
+    assert nodes(run).count("panes") == 1
+    assert nodes(run).count("window") == len(lengths)
+
+
+def test_windows_over_another_query_share_its_operators_and_one_pane_store() -> None:
+    inner = plan_query("inner_query", "SELECT ts, x FROM t WHERE k = 1", CATALOG)
+    outer = [
+        plan_query(
+            f"w{size}",
+            f"SELECT sum(x) AS s FROM inner_query [RANGE {size} SECONDS]",
+            CATALOG.with_query(inner),
+        )
+        for size in (4, 6)
+    ]
+    names = nodes(Run([inner, *outer]))
+    assert [names.count(one) for one in ("source:t", "select", "panes", "window")] == [1, 1, 1, 2]
+
+
+def test_ten_thousand_queries_are_registered_and_share_what_they_can() -> None:
+    run = class_of()
+    plans: dict[str, Query] = {}
+    for place in range(10_000):
+        sql = f"SELECT k, avg(x) AS a FROM t [RANGE {1 + place % 50} SECONDS SLIDE 1 SECOND] WHERE n < {place % 20} GROUP BY k"
+        if sql not in plans:
+            plans[sql] = plan_query("q", sql, CATALOG)
+        run.runner.add(replace(plans[sql], name=f"q{place}"))
+    names = nodes(run)
+    # 20 conditions, each with one store of panes; 50 lengths over 20 conditions repeat every 100 queries.
+    assert [names.count(one) for one in ("source:t", "filter", "panes", "window")] == [1, 20, 20, 100]
+
+
+# -- coming and going ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queries", [(SHORT, LONG), (LONG, SHORT)])
+def test_a_short_window_closing_first_leaves_a_long_one_its_panes(queries: tuple[str, str]) -> None:
+    run = class_of(*queries)
+    run.offer("t", [row(0), row(3), row(20)])
+    run.finish()
+    long = f"q{queries.index(LONG)}"
+    assert counts(run, long) == [(5, 2), (10, 2), (25, 1), (30, 1)]
+
+
+def test_two_windows_of_one_query_over_one_input_keep_their_own_panes() -> None:
+    run = class_of(f"{LONG} UNION ALL {SHORT}")
+    feed(run, *(row(second) for second in range(12))).finish()
+    tens = [(end / SECOND, count) for start, end, count in run.rows("q0") if end - start == 10 * SECOND]
+    assert tens == [(5, 5), (10, 10), (15, 7), (20, 2)]
+
+
+def test_a_query_named_like_a_removed_one_does_not_meet_its_windows() -> None:
+    run = class_of(SHORT, SHORT)
+    run.runner.remove("q0")
+    add(run, "q0", LONG)
+    feed(run, *(row(second) for second in range(11))).finish()
+    assert counts(run, "q0") == [(5, 5), (10, 10), (15, 6), (20, 1)]
+    assert counts(run, "q1") == [(second + 1, 1) for second in range(11)]
+
+
+def test_a_removed_query_takes_only_its_own_operators_with_it() -> None:
+    run = class_of(SHORT, LONG, "SELECT x FROM t WHERE k = 1")
+    before = nodes(run)
+    run.runner.remove("q2")
+    assert [one for one in before if one not in nodes(run)] == ["select"]
+    run.runner.remove("q0")
+    run.runner.remove("q1")
+    assert nodes(run) == []
+    feed(run, row(0))
+
+
+def test_a_select_added_while_running_starts_with_new_input() -> None:
+    run = feed(class_of("SELECT x FROM t"), row(0, x=1.0))
+    add(run, "late", "SELECT x * 2 AS y FROM t")
+    feed(run, row(1, x=2.0))
+    assert (run.rows("q0"), run.rows("late")) == ([(1.0,), (2.0,)], [(4.0,)])
+
+
+def test_a_window_added_while_running_starts_after_the_panes_that_are_there() -> None:
+    run = feed(class_of(LONG), row(0, x=-5.0), row(3))
+    add(
+        run,
+        "late",
+        "SELECT window_end, count(*) AS c, min(x) AS least FROM t [RANGE 10 SECONDS SLIDE 5 SECONDS]",
+    )
+    assert nodes(run).count("panes") == 1
+    feed(run, row(4, x=2.0), row(6, x=3.0), row(12, x=4.0)).finish()
+    assert [(end / SECOND, count, least) for _, end, count, least in run.rows("late")] == [
+        (15, 2, 3.0),
+        (20, 1, 4.0),
+    ]
+    assert counts(run, "q0") == [(5, 3), (10, 4), (15, 2), (20, 1)]
+
+
+def test_the_first_of_the_last_rows_is_the_first_by_event_time() -> None:
+    run = class_of("SELECT first(n) AS a, last(n) AS b FROM s [ROWS 2 SLIDE 1]")
+    for second, n in ((2, 1), (1, 2), (3, 3)):
+        run.offer("s", [row(second, n=n, b=None, d=None)])
+    run.finish()
+    assert run.rows("q0") == [(1, 1), (2, 1), (2, 3)]
+
+
+# -- rows that fail -----------------------------------------------------------------------------------------
+
+
+def test_a_row_that_fails_fails_alone_is_counted_and_holds_nothing_up() -> None:
+    run = class_of(
+        "SELECT window_end, sum(v) AS c FROM (SELECT ts, CAST(g AS int32) AS v FROM t) AS f [RANGE 1 SECOND]"
+    )
+    feed(run, row(0, g="1"), row(0, g="2"), row(1, g="x"))
+    assert counts(run, "q0") == [(1, 3)]
+    failed = [getattr(node.operator, "failed", None) for node in run.runner.network.nodes]
+    assert [dict(one) for one in failed if one] == [{"text is not a int32": 1}]
+
+
+def test_an_overflow_fails_its_row_alone() -> None:
+    run = class_of("SELECT n * 4 AS m FROM t", "SELECT n FROM t WHERE n + 1 > 0")
+    run.offer("t", [row(0, n=1), row(0, n=2**63 - 1), row(0, n=3)])
+    run.finish()
+    assert (run.rows("q0"), run.rows("q1")) == ([(4,), (12,)], [(1,), (3,)])
+
+
+def test_a_tuple_without_event_time_is_turned_away_and_counted() -> None:
+    run = class_of(SHORT, "SELECT x FROM t")
+    run.offer("t", [row(0, ts=None), row(-3, x=2.0), row(0, ts=None), row(1, x=3.0)])
+    run.offer("t", [row(0, ts=None)])
+    run.finish()
+    assert (counts(run, "q0"), run.rows("q1")) == ([(-2, 1), (2, 1)], [(2.0,), (3.0,)])
+    assert run.runner.late() == {"source:t": 3}
+
+
+def test_nan_is_larger_than_any_number() -> None:
+    run = class_of(
+        "SELECT k, min(x) AS a, max(x) AS b, count(DISTINCT x) AS c FROM t [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY k"
+    )
+    nan = float("nan")
+    run.offer(
+        "t", [row(0, k=1, x=nan), row(0, k=1, x=2.0), row(1, k=1, x=nan), row(1, k=2, x=nan), row(3, k=3)]
+    )
+    run.finish()
+    found = [
+        (key, repr(least), repr(most), count)
+        for _, end, key, least, most, count in run.rows("q0")
+        if end == 4 * SECOND
+    ]
+    assert sorted(found) == [(1, "2.0", "nan", 2), (2, "nan", "nan", 1), (3, "1.0", "1.0", 1)]
+
+
+# -- progress, arrival, kept --------------------------------------------------------------------------------
+
+
+def test_tuples_without_a_key_still_tell_a_join_the_time() -> None:
+    join = "SELECT l.ts AS ts, l.k FROM t AS l JOIN t AS r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts"
+    run = class_of(f"SELECT window_end, count(*) AS c FROM ({join}) AS j [RANGE 1 SECOND]")
+    feed(run, row(0), row(5, k=None))
+    assert counts(run, "q0") == [(1, 1)]
+
+
+def test_a_window_over_empty_windows_still_hears_of_time() -> None:
+    inner = "SELECT window_start AS a, window_end AS b, count(*) AS c FROM t [RANGE 1 SECOND]"
+    run = class_of(f"SELECT window_end, sum(c) AS c FROM ({inner} WHERE k = 1) AS j [RANGE 2 SECONDS]")
+    feed(run, row(0), row(1.5, k=2), row(6, k=2))
+    assert counts(run, "q0") == [(2, 1)]
+
+
+def test_a_selected_tuple_keeps_its_arrival_and_a_pair_has_the_later_one() -> None:
+    run = class_of(
+        "SELECT n FROM t", "SELECT l.n FROM t AS l JOIN t AS r ON l.ts = r.ts - INTERVAL '1 second'"
+    )
+    feed(run, row(0, n=1), row(0.5, n=2), row(1, n=3))
+    arrivals = {
+        name: [
+            (*values, at) for one in trains for values, at in zip(train_rows(one), one.arrival, strict=True)
+        ]
+        for name, trains in run.answers.items()
+    }
+    assert arrivals == {"q0": [(1, 1.0), (2, 2.0), (3, 3.0)], "q1": [(1, 3.0)]}
+
+
+def test_a_window_arrives_with_the_tuple_that_closed_it() -> None:
+    run = class_of(SHORT)
+    for second in (0, 0.5, 1, 1.2, 3):
+        run.offer("t", [row(second)])
+    run.step(10**6)
+    closed = [
+        (end / SECOND, at)
+        for one in run.answers["q0"]
+        for (_, end, _), at in zip(train_rows(one), one.arrival, strict=True)
+    ]
+    assert closed == [(1, 3.0), (2, 5.0)]
+
+
+def test_a_window_tells_how_much_of_its_input_was_kept() -> None:
+    run = class_of(LONG)
+    run.offer("t", [row(0), row(1)], kept=0.5)
+    run.offer("t", [row(2), row(3)], kept=1.0)
+    run.offer("t", [row(20)], kept=0.25)
+    run.step(10**6)
+    assert [one.kept for one in run.answers["q0"]] == [pytest.approx(4 / 6)]

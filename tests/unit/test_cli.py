@@ -1,0 +1,397 @@
+"""The `weir` command as a user or a script meets it: what goes to stdout, what to stderr, and the exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.policies import POLICY_KINDS
+from services.cli.main import main
+from services.cli.tables import live_table, milliseconds, plain_table
+from sim.ring import MANAGERS
+from tests.sim.scenarios import preset, ran
+
+ROOT = Path(__file__).parents[2]
+
+SMALL = """
+name: small
+seconds: 3
+train_max: 5
+networks:
+  n: {kind: queries, queries: [{name: Q, reads: [s], operators: [{kind: project, tuple_us: 1000}]}]}
+classes:
+  - {name: gold, priority: 3, delay_target_ms: 200, network: n, streams: {s: {arrivals: {kind: poisson, rate: 50}}}}
+  - {name: bronze, priority: 1, delay_target_ms: 200, network: n, streams: {s: {arrivals: {kind: poisson, rate: 2000}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int | str | None
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What is on stdout, strictly read: `NaN` is not JSON."""
+
+        def refuse(constant: str) -> None:
+            raise AssertionError(f"{constant} is not JSON")
+
+        return json.loads(self.out, parse_constant=refuse)
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Calls the command in a folder of its own, without a terminal; `small.yaml` lies there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+
+    def call(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["weir", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return Outcome(ended.value.code, printed.out, printed.err)
+
+    return call
+
+
+def refusal(*lines: str) -> Outcome:
+    """The input was wrong: this text on stderr, and nothing on stdout as if it had been accepted."""
+    return Outcome(2, "", "error: " + "\n".join(lines) + "\n")
+
+
+# -- weir sim ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_prints_its_classes_and_promises(weir: Command) -> None:
+    done = weir("sim", "small.yaml")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("small, manager dilos, policy hr, 3 s, seed 1")
+    for words in ("gold", "bronze", "meets its delay target", "the ledger closes"):
+        assert words in done.out
+
+
+def test_a_broken_promise_is_no_failure_of_a_what_if(weir: Command) -> None:
+    done = weir("sim", "small.yaml", "--manager", "none")
+    assert (done.code, "✗ broken" in done.out) == (0, True)
+
+
+def test_json_is_one_object_and_nothing_else_on_stdout(weir: Command) -> None:
+    done = weir("sim", "small.yaml", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert (done.json["scenario"], done.json["ledger_closed"]) == ("small", True)
+    assert [one["name"] for one in done.json["classes"]] == ["gold", "bronze"]
+
+
+def test_report_and_explanations_go_to_stderr_beside_json(weir: Command, tmp_path: Path) -> None:
+    alone = weir("sim", "small.yaml", "--json")
+    done = weir("sim", "small.yaml", "--json", "--report", "out", "--explain", "bronze")
+    assert (done.code, done.out) == (0, alone.out)
+    *sentences, last = done.err.splitlines()
+    assert last == "report: out/small-dilos.html"
+    assert (tmp_path / "out" / "small-dilos.html").is_file()
+    assert len(sentences) == 20
+    assert all(" s bronze: load " in sentence and " → " in sentence for sentence in sentences)
+
+
+def test_explanations_follow_the_tables(weir: Command) -> None:
+    done = weir("sim", "small.yaml", "--explain", "bronze")
+    assert done.out.startswith(weir("sim", "small.yaml").out)
+    assert done.out.splitlines()[-1].startswith("3.00 s bronze: load ")
+    assert weir("sim", "small.yaml", "-m", "none", "--explain", "bronze").out.endswith(
+        "this manager makes no decisions\n"
+    )
+
+
+def test_a_class_to_explain_is_looked_up_before_the_run(weir: Command) -> None:
+    assert weir("sim", "small.yaml", "--json", "--explain", "bronce") == refusal(
+        "--explain: no such class (got 'bronce')",
+        "  hint: did you mean bronze?",
+    )
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(weir: Command, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+    assert weir("sim", "small.yaml", "--report", "taken") == refusal(
+        "--report: cannot be a folder: file exists (got 'taken')",
+        "  hint: choose another place",
+    )
+
+
+def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Command, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from services.cli.main import main; main()"]
+    arguments = ["sim", str(tmp_path / "small.yaml"), "--json", "--seed", "7"]
+    printed = [
+        subprocess.run(
+            [*command, *arguments],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            check=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    here = weir("sim", "small.yaml", "--json", "--seed", "7").out.encode()
+    assert printed == [here, here]
+
+
+def test_another_seed_gives_other_figures(weir: Command) -> None:
+    one, other = (weir("sim", "small.yaml", "--json", "--seed", seed).json for seed in ("7", "8"))
+    assert (one["seed"], other["seed"]) == (7, 8)
+    assert one["classes"] != other["classes"]
+    assert weir("sim", "small.yaml", "--json").json["seed"] == 1
+
+
+def test_seconds_set_the_length_of_the_run(weir: Command) -> None:
+    answer = weir("sim", "small.yaml", "--json", "--seconds", "1.5").json
+    assert answer["seconds"] == 1.5
+    assert answer["classes"][0]["offered"] == pytest.approx(75, abs=30)
+
+
+def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Command, tmp_path: Path) -> None:
+    faulty = SMALL + "faults: [{kind: host_dies, name: gold, at_s: 2, down_s: 0.9, retained: false}]\n"
+    (tmp_path / "faulty.yaml").write_text(faulty, encoding="utf-8")
+    short, without = (weir("sim", name, "--json", "--seconds", "2") for name in ("faulty.yaml", "small.yaml"))
+    assert short == without
+    assert weir("sim", "faulty.yaml", "--json").out != weir("sim", "small.yaml", "--json").out
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("nan", "nan"),
+        ("inf", "inf"),
+        ("-inf", "-inf"),
+        ("0", "0"),
+        ("-3", "-3"),
+        ("86400.5", "86400.5"),
+        ("1e300", "1e+300"),
+    ],
+)
+@pytest.mark.parametrize("command", [("sim", "small.yaml"), ("demo", "--scenario", "small.yaml")])
+def test_an_absurd_length_is_refused(weir: Command, command: tuple[str, ...], value: str, shown: str) -> None:
+    assert weir(*command, f"--seconds={value}") == refusal(
+        f"--seconds: must be above 0 and at most 86400 (got {shown})",
+        "  hint: give seconds of virtual time",
+    )
+
+
+def test_a_negative_seed_is_refused(weir: Command) -> None:
+    assert weir("sim", "small.yaml", "--seed=-1") == refusal(
+        "--seed: must not be negative (got -1)",
+        "  hint: any whole number from 0 on",
+    )
+
+
+def test_a_policy_replaces_that_of_every_class(weir: Command) -> None:
+    answer = weir("sim", "small.yaml", "--json", "--policy", "fcfs").json
+    assert answer["policy"] == "fcfs"
+    assert (
+        answer["classes"] == weir("sim", "small.yaml", "--json").json["classes"]
+    )  # one query: nothing to choose
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (
+            ("small.yaml", "--policy", "bsdd"),
+            ("--policy: no such policy (got 'bsdd')", "  hint: did you mean bsd?"),
+        ),
+        (
+            ("small.yaml", "--manager", "perclass"),
+            ("--manager: no such manager (got 'perclass')", "  hint: did you mean per-class?"),
+        ),
+        (
+            ("dilos-steps2",),
+            (
+                "SCENARIO: no such preset (got 'dilos-steps2')",
+                "  hint: give a preset's name or the path of a .yaml file; did you mean dilos-steps?",
+            ),
+        ),
+        (
+            ("missing.yaml",),
+            (
+                "missing.yaml: cannot be read: no such file or directory",
+                "  hint: check the path and its permissions",
+            ),
+        ),
+        (
+            ("small.yaml", "--compare", "--policies"),
+            ("--compare and --policies exclude each other", "  hint: run the command twice"),
+        ),
+        (
+            ("small.yaml", "--compare", "--report", "out"),
+            ("--report is about one run", "  hint: leave out --compare and --policies"),
+        ),
+        (
+            ("small.yaml", "--policies", "--explain", "gold"),
+            ("--explain is about one run", "  hint: leave out --compare and --policies"),
+        ),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_what_to_do(
+    weir: Command, arguments: tuple[str, ...], lines: tuple[str, ...]
+) -> None:
+    assert weir("sim", *arguments) == refusal(*lines)
+
+
+def test_a_mistake_in_a_file_is_named_with_its_place_brackets_and_all(weir: Command, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text(SMALL.replace("priority: 3", "priorty: 3"), encoding="utf-8")
+    assert weir("sim", "wrong.yaml") == refusal(
+        "wrong.yaml: classes[0].priorty: unknown key (got 'priorty')",
+        "  hint: did you mean priority?",
+    )
+
+
+@pytest.mark.parametrize("arguments", [("sim",), ("simulate",), ("sim", "small.yaml", "--seed", "1.5")])
+def test_a_command_line_that_cannot_be_read_is_wrong_input_too(
+    weir: Command, arguments: tuple[str, ...]
+) -> None:
+    done = weir(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "Usage: weir" in done.err
+
+
+def test_the_version_is_printed_alone(weir: Command) -> None:
+    assert weir("--version") == Outcome(0, f"weir {version('weir')}\n", "")
+
+
+def test_an_interrupted_run_says_so_by_its_code_and_leaves_no_traceback(weir: Command) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        done = weir("sim", "small.yaml", "--seconds", "86400")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (done.code, done.out) == (130, "")
+    assert "Traceback" not in done.err
+
+
+# -- several runs side by side -------------------------------------------------------------------------------------
+
+
+def test_comparing_runs_every_manager_as_it_runs_alone(weir: Command) -> None:
+    done = weir("sim", "small.yaml", "--compare", "--json", "--seconds", "1", "--seed", "3")
+    assert (done.code, done.err) == (0, "")
+    assert [one["manager"] for one in done.json] == list(MANAGERS)
+    alone = [
+        weir("sim", "small.yaml", "-m", manager, "--json", "--seconds", "1", "--seed", "3").json
+        for manager in MANAGERS
+    ]
+    assert done.json == alone
+
+
+def test_comparing_policies_shows_each_and_what_the_paper_found(weir: Command, tmp_path: Path) -> None:
+    few = "name: few\nextends: sharaf-qos\nseconds: 5\nnetworks: {testbed: {queries: 5}}\n"
+    (tmp_path / "few.yaml").write_text(few, encoding="utf-8")
+    done = weir("sim", "few.yaml", "--policies")
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split() for line in done.out.splitlines()]
+    assert [row[0] for row in rows if len(row) == 7 and row[0] in POLICY_KINDS] == list(POLICY_KINDS)
+    assert sum("Sharaf" in row for row in rows) == 10
+    assert "…" not in done.out
+
+
+# -- weir demo -----------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_keeps_every_promise_and_writes_its_page_and_result(weir: Command, tmp_path: Path) -> None:
+    done = weir("demo", "--seconds", "30", "--report", "out/pages", "--json", "out/result.json")
+    assert (done.code, done.err) == (0, "")
+    assert "✗ broken" not in done.out
+    assert done.out.count("✓ kept") >= 5
+    assert done.out.endswith("report: out/pages/dilos-steps-dilos.html\nresult: out/result.json\n")
+    assert (tmp_path / "out/pages/dilos-steps-dilos.html").read_text("utf-8").startswith("<!doctype html>")
+    result = Outcome(0, (tmp_path / "out/result.json").read_text("utf-8"), "").json
+    assert (result["scenario"], result["manager"], result["seconds"]) == ("dilos-steps", "dilos", 30)
+    assert result["classes"][0]["loss_pct"] == 0
+
+
+def test_the_demo_writes_its_page_into_a_folder_of_its_own(weir: Command, tmp_path: Path) -> None:
+    done = weir("demo", "--scenario", "small.yaml")
+    assert done.out.endswith("report: weir-demo/small-dilos.html\n")
+    assert (tmp_path / "weir-demo" / "small-dilos.html").is_file()
+
+
+def test_the_demo_fails_if_a_promise_is_broken_and_still_shows_how(weir: Command, tmp_path: Path) -> None:
+    done = weir("demo", "--scenario", "overload-2x", "--manager", "none", "--seconds", "5")
+    assert (done.code, done.err) == (1, "")
+    assert done.out.count("✗ broken") == 2
+    assert (tmp_path / "weir-demo" / "overload-2x-none.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--report", "small.yaml"), "--report: cannot be a folder: file exists (got 'small.yaml')"),
+        (("--json", "small.yaml/x.json"), "--json: cannot be a folder: file exists (got 'small.yaml')"),
+        (("--json", "."), "--json: is a folder (got '.')"),
+    ],
+)
+def test_a_place_the_demo_cannot_write_to_is_refused_before_the_run(
+    weir: Command, arguments: tuple[str, ...], line: str
+) -> None:
+    done = weir("demo", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {line}\n  hint: ")
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dilos-sc", "dilos-steps", "overload-2x"])
+def test_no_figure_of_a_preset_is_cut_off_at_eighty_columns(weir: Command, name: str) -> None:
+    done = weir("sim", name, "--manager", "none", "--seconds", "1")
+    assert (done.code, "…" in done.out) == (0, False)
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0.00"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (123.4, "123"),
+        (9999, "9999"),
+        (12_345, "12s"),
+        (2e6, "2,000s"),
+    ],
+)
+def test_milliseconds_have_three_figures(value: float, shown: str) -> None:
+    assert milliseconds(value) == shown
+
+
+def test_the_moving_table_shows_every_class_at_this_moment() -> None:
+    run = ran(preset("overload-2x", seconds=2.0), "dilos")
+    table = live_table(run)
+    assert table.title == "overload-2x under dilos,    2.0 of 2 s"
+    assert table.row_count == len(run.hosts)
+    assert len(table.columns) == 9
+
+
+def test_only_the_first_columns_of_a_table_are_text() -> None:
+    assert [column.justify for column in plain_table("t", ("a", "b", "c"), left=2).columns] == [
+        "left",
+        "left",
+        "right",
+    ]

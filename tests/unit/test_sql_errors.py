@@ -1,0 +1,220 @@
+"""Queries that cannot be planned, and all that the user is told: where, what is wrong, and what would work."""
+
+import pickle
+
+import pytest
+
+from engine.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query
+
+STREAMS = (
+    "CREATE STREAM readings (ts int64, sensor int32, region int32, temp float64, humidity float64, wind float64, WATERMARK FOR ts AS ts)",
+    "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)",
+    "CREATE STREAM trades (at timestamp, symbol string, price decimal(10, 2), qty int64, ok boolean, WATERMARK FOR at AS at)",
+    "CREATE STREAM loose (a int32, b string)",
+)
+SENSORS = TableSchema("sensors", Schema((Field("sensor", INT32), Field("name", STRING))))
+CATALOG = Catalog.of([parse_create_stream(one) for one in STREAMS], [SENSORS])
+
+TOLD = {
+    # names
+    "SELECT * FROM reading": "line 1, column 15: there is no such stream (got 'reading')\n  hint: did you mean readings?",
+    "SELECT temq FROM readings": "line 1, column 8: there is no such column (got 'temq')\n  hint: did you mean temp?",
+    "SELECT r.temp FROM readings a": "line 1, column 8: nothing in FROM has this name (got 'r')\n  hint: known: a",
+    "SELECT a.tmp FROM readings a": "line 1, column 8: there is no such column (got 'tmp')\n  hint: did you mean temp?",
+    "SELECT sensor FROM readings r JOIN alerts a ON r.sensor = a.sensor AND ABS(r.ts - a.ts) < 10": "line 1, column 8: more than one column has this name (got 'sensor')\n  hint: r.sensor or a.sensor",
+    "SELECT x.readings.temp FROM readings": "line 1, column 8: a column is named column or stream.column\n  hint: temp",
+    "SELECT * FROM other.readings": "line 1, column 20: streams have plain names, without a dot",
+    "SELECT * FROM readings, readings": "line 1, column 25: two items of FROM have one name (got 'readings')\n  hint: readings AS a JOIN readings AS b",
+    "SELECT a AS x, b AS x FROM loose": "line 1, column 16: two columns have one name (got 'x')",
+    "SELECT uppr(symbol) FROM trades": "line 1, column 8: there is no such function (got 'uppr')\n  hint: did you mean upper?",
+    "SELECT now() FROM readings": "line 1, column 8: queries reach no clock, no chance, no files, no network and no environment (got 'now()')\n  hint: for the time, take the event time of the stream",
+    "SELECT current_timestamp FROM readings": "line 1, column 8: queries reach no clock, no chance, no files, no network and no environment (got 'current_timestamp')\n  hint: for the time, take the event time of the stream",
+    "SELECT CAST(temp AS flot) FROM readings": "line 1, column 21: there is no such type (got 'flot')\n  hint: did you mean float?",
+    "SELECT DATE '2026-01-01' FROM readings": "line 1, column 8: there is no such type (got 'date')\n  hint: take timestamp",
+    # windows
+    "SELECT avg(temp) FROM readings": "line 1, column 8: an aggregate over a stream without a window would never be finished\n  hint: FROM readings [RANGE 10 SECONDS]",
+    "SELECT region, count(*) FROM readings GROUP BY region": "line 1, column 16: an aggregate over a stream without a window would never be finished\n  hint: FROM readings [RANGE 10 SECONDS]",
+    "SELECT count(DISTINCT sensor) FROM readings": "line 1, column 8: COUNT(DISTINCT …) over a stream without a window would keep every value for ever\n  hint: FROM readings [RANGE 10 SECONDS]",
+    "SELECT DISTINCT region FROM readings": "line 1, column 17: DISTINCT over a stream without a window would keep every row for ever\n  hint: FROM readings [RANGE 10 SECONDS]",
+    "SELECT * FROM readings HAVING temp > 3": "line 1, column 31: HAVING stands after aggregates in a window\n  hint: FROM readings [RANGE 10 SECONDS]",
+    "SELECT avg(x) FROM (SELECT avg(temp) AS x FROM readings [RANGE 10 SECONDS])": "line 1, column 8: an aggregate over a stream without a window would never be finished\n  hint: FROM (SELECT …) AS x [RANGE 10 SECONDS]",
+    "SELECT count(*) FROM readings r JOIN alerts a ON r.sensor = a.sensor AND r.ts = a.ts": "line 1, column 8: an aggregate over a stream without a window would never be finished\n  hint: give the joined result a window: FROM (SELECT … FROM a JOIN b ON …) AS x [RANGE 10 SECONDS]",
+    "SELECT avg(temp) FROM readings [RANGE 2 SECONDS SLIDE 10 SECONDS]": "line 1, column 32: the window slides further than it is long\n  hint: what is between two windows would be left out; make SLIDE at most RANGE",
+    "SELECT avg(temp) FROM HOP(readings, ts, INTERVAL '10 seconds', INTERVAL '2 seconds')": "line 1, column 23: the window slides further than it is long\n  hint: HOP takes the slide first, then the size",
+    "SELECT avg(temp) FROM HOP(readings, ts, INTERVAL '10 seconds')": "line 1, column 23: HOP has other arguments\n  hint: HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds'): slide, then size",
+    "SELECT avg(temp) FROM TUMBLE(readings, sensor, INTERVAL '10 seconds')": "line 1, column 40: windows go by event time (got 'sensor')\n  hint: its event time is ts",
+    "SELECT avg(temp) FROM readings [RANGE temp SECONDS]": "line 1, column 39: the length of an interval is a constant\n  hint: INTERVAL '10 seconds'",
+    "SELECT avg(temp) FROM readings [RANGE 10]": "line 1, column 39: the length of a window is a constant with a unit (got '10')\n  hint: [RANGE 10 SECONDS]",
+    "SELECT avg(temp) FROM readings [RANGE 10 MONTHS]": "line 1, column 42: there is no such unit of time (got 'MONTHS')\n  hint: known: microseconds, milliseconds, seconds, minutes, hours, days, weeks",
+    "SELECT avg(temp) FROM readings [RANGE INTERVAL '1 month']": "line 1, column 39: months and years have no fixed length (got '1 month')\n  hint: INTERVAL '30 days'",
+    "SELECT avg(temp) FROM readings [RANGE 0 SECONDS]": "line 1, column 39: the length of a window is more than 0",
+    "SELECT avg(temp) FROM readings [RANGE 400 DAYS]": "line 1, column 39: a window is at most 366 days long",
+    "SELECT avg(temp) FROM readings [RANGE 300 DAYS SLIDE 1 SECOND]": "line 1, column 32: the window is more than 100,000 times its slide\n  hint: slide further",
+    "SELECT avg(temp) FROM readings [ROWS 10 SLIDE 20]": "line 1, column 32: the window slides further than it is long\n  hint: rows between would be left out",
+    "SELECT avg(temp) FROM readings [ROWS temp]": "line 1, column 38: the length of this window is a constant number of rows (got 'temp')\n  hint: [ROWS 100 SLIDE 10]",
+    "SELECT avg(temp) FROM readings [NOW]": "line 1, column 33: a window is a range of time or a number of rows (got 'NOW')\n  hint: [RANGE 10 SECONDS SLIDE 2 SECONDS] or [ROWS 100 SLIDE 10]",
+    "SELECT avg(temp) FROM readings RANGE 10 SECONDS": "line 1, column 32: a window stands in brackets (got 'RANGE')\n  hint: [RANGE 10 SECONDS SLIDE 2 SECONDS]",
+    "SELECT avg(a) FROM loose [RANGE 10 SECONDS]": "line 1, column 26: this has no event time for a window to go by (got 'loose')\n  hint: declare a WATERMARK on its stream, and select the time column in subqueries; or take [ROWS 100]",
+    "SELECT region FROM readings [RANGE 10 SECONDS]": "line 1, column 20: the window has nothing to do: nothing is aggregated\n  hint: leave it out, or aggregate",
+    "SELECT window_end FROM readings": "line 1, column 8: there are no window bounds in SELECT (got 'window_end')\n  hint: aggregate in a window: FROM s [RANGE 10 SECONDS]",
+    "SELECT window_end, count(*) FROM readings [ROWS 10]": "line 1, column 8: a window of rows has no start and no end (got 'window_end')",
+    "SELECT avg(temp) OVER (PARTITION BY region) FROM readings": "line 1, column 8: OVER is not supported (got 'avg(temp) OVER (PARTITION BY region)')\n  hint: give the stream a window: FROM s [RANGE 10 SECONDS]",
+    # groups
+    "SELECT sensor, region, avg(temp) FROM readings [RANGE 10 SECONDS] GROUP BY region": "line 1, column 8: this column is neither grouped nor aggregated (got 'sensor')\n  hint: GROUP BY sensor, or take one value of each group: MAX(sensor)",
+    "SELECT *, avg(temp) FROM readings [RANGE 10 SECONDS] GROUP BY region": "line 1, column 8: this column is neither grouped nor aggregated (got 'ts')\n  hint: GROUP BY ts, or name the columns you want",
+    "SELECT * FROM readings WHERE avg(temp) > 3": "line 1, column 30: there are no aggregates in WHERE (got 'avg')\n  hint: filter groups with HAVING",
+    "SELECT avg(max(temp)) FROM readings [RANGE 10 SECONDS]": "line 1, column 12: an aggregate of an aggregate (got 'max(temp)')\n  hint: aggregate the results of another query: FROM (SELECT …) AS x [RANGE …]",
+    "SELECT count(*) FROM readings [RANGE 10 SECONDS] GROUP BY 3": "line 1, column 59: SELECT has no item of this number (got '3')\n  hint: 1 to 1",
+    "SELECT count(*) FROM readings [RANGE 10 SECONDS] GROUP BY 1": "line 1, column 59: groups are formed before aggregates are known (got '1')",
+    "SELECT count(*) FROM readings [RANGE 10 SECONDS] GROUP BY ROLLUP (region)": "line 1, column 67: ROLLUP is not supported in GROUP BY (got 'region')",
+    "SELECT count(*) AS n FROM readings [RANGE 10 SECONDS] HAVING m > 3": "line 1, column 62: there is no such column (got 'm')\n  hint: known: humidity, n, region, sensor, temp, ts, wind, window_end, window_start",
+    "SELECT sum(symbol) FROM trades [RANGE 10 SECONDS]": "line 1, column 8: sum wants a number, and this is string (got 'symbol')",
+    "SELECT sum(DISTINCT temp) FROM readings [RANGE 10 SECONDS]": "line 1, column 8: sum of DISTINCT values is not supported\n  hint: COUNT(DISTINCT x)",
+    "SELECT max(*) FROM readings [RANGE 10 SECONDS]": "line 1, column 8: max takes a column, not *\n  hint: COUNT(*)",
+    "SELECT percentile(temp) FROM readings [RANGE 10 SECONDS]": "line 1, column 8: percentile takes two arguments\n  hint: PERCENTILE(x, 0.95)",
+    "SELECT percentile(temp, 2) FROM readings [RANGE 10 SECONDS]": "line 1, column 25: the second argument of percentile is a constant from 0 to 1 (got '2')",
+    "SELECT top(temp, wind) FROM readings [RANGE 10 SECONDS]": "line 1, column 18: the second argument of top is a number from 1 to 1,000 (got 'wind')",
+    "SELECT SCALED(avg(temp)) FROM readings [RANGE 10 SECONDS]": "line 1, column 15: only counts and sums are scaled (got 'avg')\n  hint: SCALED(SUM(x)), SCALED(COUNT(*))",
+    "SELECT SCALED(temp) FROM readings [RANGE 10 SECONDS]": "line 1, column 8: SCALED takes a count or a sum\n  hint: SCALED(SUM(x)), SCALED(COUNT(*))",
+    "SELECT DISTINCT count(*) FROM readings [RANGE 10 SECONDS]": "line 1, column 17: DISTINCT and aggregates do not go together\n  hint: groups differ already",
+    "SELECT DISTINCT ON (temp) temp FROM readings [RANGE 10 SECONDS]": "line 1, column 21: DISTINCT ON is not supported\n  hint: FIRST(x) or LAST(x), and GROUP BY",
+    # streams
+    "SELECT * FROM readings ORDER BY temp": "line 1, column 24: ORDER BY over a stream: a stream has no last row, so its rows cannot be put in order or counted off\n  hint: leave it out",
+    "SELECT * FROM readings LIMIT 10": "line 1, column 24: LIMIT over a stream: a stream has no last row, so its rows cannot be put in order or counted off\n  hint: leave it out, or take TOP(x, k): aggregate in a window: FROM s [RANGE 10 SECONDS]",
+    "SELECT * FROM readings UNION SELECT * FROM readings": "line 1, column 37: UNION would keep every row for ever, to tell whether it comes again\n  hint: UNION ALL",
+    "SELECT * FROM readings EXCEPT SELECT * FROM readings": "line 1, column 38: EXCEPT of streams would keep both for ever\n  hint: UNION ALL, or a join within a bound of time",
+    "SELECT ts FROM readings UNION ALL SELECT ts, level FROM alerts": "line 1, column 42: the queries of UNION ALL differ in their number of columns (got '1 and 2')\n  hint: an aggregate's first columns are window_start and window_end, unless they are selected",
+    "SELECT ts FROM readings UNION ALL SELECT symbol FROM trades": "line 1, column 42: column 1 of the queries of UNION ALL has types that do not go together (got 'int64 and string')\n  hint: CAST one of them",
+    "SELECT * FROM readings r JOIN alerts a ON r.sensor = a.sensor": "line 1, column 26: a join of two streams without a bound on time would keep both streams for ever\n  hint: AND a.ts BETWEEN r.ts - INTERVAL '1 minute' AND r.ts + INTERVAL '1 minute', or windows on both sides",
+    "SELECT * FROM readings r JOIN alerts a ON r.sensor = a.sensor AND a.ts > r.ts": "line 1, column 26: the join bounds time in one direction only, so one stream would be kept for ever\n  hint: AND a.ts BETWEEN r.ts - INTERVAL '1 minute' AND r.ts + INTERVAL '1 minute', or windows on both sides",
+    "SELECT * FROM readings r JOIN alerts a ON a.ts > r.ts + 10 AND a.ts < r.ts": "line 1, column 26: no pair satisfies the bounds on time",
+    "SELECT * FROM readings [RANGE 10 SECONDS] r JOIN alerts a ON r.sensor = a.sensor": "line 1, column 50: one side of the join has a window and the other has none (got 'a')\n  hint: a [RANGE 10 SECONDS]",
+    "SELECT * FROM readings r JOIN trades t ON r.ts = t.at": "line 1, column 31: the two event times are of different types (got 'int64 and timestamp')",
+    "SELECT * FROM trades a JOIN trades b ON ABS(a.at - b.at) <= 500": "line 1, column 61: a distance in time is an interval (got '500')\n  hint: INTERVAL '1 second'",
+    "SELECT * FROM readings r JOIN loose l ON r.sensor = l.a": "line 1, column 31: this has no event time to join by (got 'l')\n  hint: declare a WATERMARK on its stream, and select the time column in subqueries",
+    "SELECT * FROM readings r LEFT JOIN alerts a ON r.sensor = a.sensor AND r.ts = a.ts": "line 1, column 36: LEFT JOIN with a stream would have to know that no match is to come\n  hint: JOIN, or LEFT JOIN with a table",
+    "SELECT * FROM readings r FULL JOIN alerts a ON r.sensor = a.sensor": "line 1, column 26: FULL JOIN is not supported\n  hint: JOIN, or LEFT JOIN with a table",
+    "SELECT * FROM readings r, readings s, alerts a WHERE r.ts = s.ts AND s.ts = a.ts": "line 1, column 39: a query joins two streams at most\n  hint: FROM (SELECT … FROM a JOIN b ON …) AS x JOIN c ON …",
+    "SELECT * FROM sensors": "line 1, column 15: a table alone gives a continuous query nothing to wait for (got 'sensors')\n  hint: SELECT … FROM stream JOIN sensors ON …",
+    "SELECT * FROM readings r JOIN sensors s ON r.temp > 3": "line 1, column 26: a join with a table needs a key\n  hint: ON stream.k = table.k",
+    "SELECT * FROM readings r JOIN sensors [RANGE 10 SECONDS] s ON r.sensor = s.sensor": "line 1, column 39: a table has no window (got 's')\n  hint: leave it out",
+    # types
+    "SELECT temp + 'a' FROM readings": "line 1, column 8: add: argument 2 is string, which does not fit (got \"temp + 'a'\")\n  hint: add wants two numbers, or a timestamp and an interval",
+    "SELECT temp + symbol FROM trades, readings": "line 1, column 35: the two event times are of different types (got 'timestamp and int64')",
+    "SELECT * FROM trades WHERE symbol > 3": "line 1, column 28: a string where int32 is wanted (got 'symbol')\n  hint: CAST(symbol AS int32)",
+    "SELECT * FROM readings WHERE temp > 'abc'": "line 1, column 37: this is no float64 (got \"'abc'\")",
+    "SELECT * FROM readings WHERE temp": "line 1, column 30: WHERE wants a condition, and this is float64\n  hint: compare it with something: x > 0",
+    "SELECT * FROM readings WHERE NOT temp": "line 1, column 34: NOT wants a condition, and this is float64",
+    "SELECT upper(temp, 3) FROM readings": "line 1, column 8: upper: called with 2 arguments (got 'upper(temp, 3)')\n  hint: upper wants string",
+    "SELECT at - at FROM trades": "line 1, column 8: two timestamps give no number (got 'at - at')\n  hint: epoch_ms(a) - epoch_ms(b)",
+    "SELECT at + 5 FROM trades": "line 1, column 8: an interval is added to a timestamp, not a number (got 'at + 5')\n  hint: ts + INTERVAL '10 seconds'",
+    "SELECT price + INTERVAL '5 seconds' FROM trades": "line 1, column 8: an interval is added to a timestamp (got 'decimal(10, 2)')\n  hint: ts + INTERVAL '10 seconds'",
+    "SELECT INTERVAL '5 seconds' FROM trades": "line 1, column 8: an interval stands beside a timestamp only (got \"INTERVAL '5 seconds'\")\n  hint: ts + INTERVAL '10 seconds'",
+    "SELECT CAST(temp AS timestamp) FROM readings": "line 1, column 13: float64 cannot become timestamp (got 'temp')\n  hint: epoch_ms(x) goes between timestamps and milliseconds",
+    "SELECT CAST('abc' AS int) FROM readings": "line 1, column 13: this is no int32 (got \"'abc'\")",
+    "SELECT TIMESTAMP 'yesterday' FROM readings": "line 1, column 18: this is no timestamp (got \"'yesterday'\")",
+    "SELECT CASE WHEN temp > 3 THEN 1 ELSE 'a' END FROM readings": "line 1, column 18: the branches have types that do not go together (got 'int32, string')\n  hint: CAST one of them",
+    "SELECT date_trunc('hur', at) FROM trades": "line 1, column 19: there is no such unit (got 'hur')\n  hint: did you mean hour?",
+    "SELECT 99999999999999999999 FROM readings": "line 1, column 8: this number does not fit into int64 (got '99999999999999999999')\n  hint: write it with an exponent: 1e20",
+    "SELECT price * 0.00000000000000001 FROM trades": "line 1, column 8: multiply: decimal(10, 2) times decimal(18, 17) has 19 digits after the point, and 18 can be held (got 'price * 0.00000000000000001')\n  hint: CAST one of them to a decimal with fewer digits, or to double",
+    # refused
+    "INSERT INTO readings VALUES (1)": "line 1, column 1: INSERT is refused: queries read streams and change nothing\n  hint: SELECT … FROM s",
+    "DROP TABLE readings": "line 1, column 1: DROP is refused: queries read streams and change nothing\n  hint: SELECT … FROM s",
+    "COPY readings TO 'x.csv'": "line 1, column 1: COPY is refused: queries read streams and change nothing\n  hint: SELECT … FROM s",
+    "SELECT * FROM read_csv('x.csv')": "line 1, column 15: no such table function (got 'read_csv')\n  hint: there are TUMBLE and HOP; queries read registered streams, no files and no network",
+    "SELECT * FROM 'x.csv'": "line 1, column 15: a query reads streams and tables that are registered, no files (got 'x.csv')",
+    "SELECT read_text('x') FROM readings": "line 1, column 8: queries reach no clock, no chance, no files, no network and no environment (got 'read_text()')\n  hint: for the time, take the event time of the stream",
+    "SELECT getenv('HOME') FROM readings": "line 1, column 8: queries reach no clock, no chance, no files, no network and no environment (got 'getenv()')\n  hint: for the time, take the event time of the stream",
+    "SELECT * FROM readings WHERE sensor IN (SELECT sensor FROM alerts)": "line 1, column 41: IN with a query is not supported\n  hint: JOIN the two instead",
+    "SELECT (SELECT max(level) FROM alerts) FROM readings": "line 1, column 16: a query inside an expression is not supported (got 'max(level) FROM alerts')\n  hint: JOIN the two instead",
+    "SELECT * EXCLUDE (temp) FROM readings": "line 1, column 10: * EXCLUDE is not supported\n  hint: name the columns you want",
+    "SELECT (temp, wind) FROM readings": "line 1, column 9: a list of values is not supported in SELECT (got 'temp, wind')\n  hint: write a.x = 1 AND a.y = 2",
+    "WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x": "line 1, column 16: WITH RECURSIVE is not supported",
+    "SELECT 1": "line 1, column 8: a continuous query reads a stream\n  hint: SELECT … FROM stream",
+    "SELECT temp FROM readings; SELECT temp FROM readings": "line 1, column 26: one statement at a time",
+    # syntax
+    "SELEC temp FROM readings": "line 1, column 1: a query starts with SELECT (got 'SELEC')\n  hint: SELECT … FROM stream …",
+    "SELECT temp, FROM readings": "line 1, column 14: a value or a column is missing here (got 'FROM')",
+    "SELECT temp FROM readings WHERE": "line 1, column 32: a value or a column is missing here",
+    "SELECT temp FROM readings WHERE temp > 3 AND": "line 1, column 45: a value or a column is missing here",
+    "SELECT temp FROM readings WHERE (temp > 3": "line 1, column 42: a closing parenthesis is missing\n  hint: or a comma, or an operator",
+    "SELECT temp FROM readings WHERE temp > 3)": "line 1, column 41: this is not expected here (got ')')",
+    "SELECT 'abc FROM readings": "line 1, column 8: the closing ' of this is missing",
+    "SELECT CASE WHEN temp > 3 THEN 1 FROM readings": "line 1, column 34: END is missing here\n  hint: CASE WHEN condition THEN value ELSE value END",
+    "SELECT CASE WHEN temp > 3 1 END FROM readings": "line 1, column 27: THEN is missing here\n  hint: CASE WHEN condition THEN value ELSE value END",
+    "SELECT temp FROM readings WHERE temp BETWEEN 1": "line 1, column 47: AND is missing here\n  hint: x BETWEEN low AND high",
+    "SELECT temp FROM (SELECT temp FROM readings": "line 1, column 44: a closing parenthesis is missing\n  hint: or a comma, or an operator",
+    "SELECT count(*) FROM readings [RANGE 10 SECONDS": "line 1, column 48: the window does not end here\n  hint: [RANGE 10 SECONDS SLIDE 2 SECONDS]",
+    "SELECT CAST(temp int) FROM readings": "line 1, column 18: AS is missing here\n  hint: CAST(x AS float64)",
+    "SELECT temp & 3 FROM readings": "line 1, column 13: this is not expected here (got '&')",
+    "WITH x AS (SELECT temp FROM readings) x": "line 1, column 40: SELECT is missing after WITH\n  hint: WITH x AS (SELECT …) SELECT … FROM x",
+}
+
+
+def refusal(sql: str, catalog: Catalog = CATALOG) -> PlanningError:
+    with pytest.raises(PlanningError) as caught:
+        plan_query("q", sql, catalog)
+    return caught.value
+
+
+@pytest.mark.parametrize("sql", TOLD)
+def test_bad_query_is_told_where_what_and_what_would_work(sql: str) -> None:
+    assert str(refusal(sql)) == TOLD[sql]
+
+
+def test_place_is_counted_in_lines_of_the_users_text() -> None:
+    problem = refusal("-- hot ones\n\nSELECT ts,\n       temq\nFROM readings")
+    assert (problem.line, problem.column) == (4, 8)
+
+
+def test_error_of_a_statement_is_moved_to_its_place_in_the_file() -> None:
+    problem = refusal("SELECT *\nFROM reading")
+    assert str(problem.moved(10, 4)).startswith("line 12, column 6: ")
+    assert str(refusal("SELECT temq FROM readings").moved(10, 4)).startswith("line 11, column 12: ")
+
+
+def test_error_survives_pickling() -> None:
+    problem = refusal("SELECT * FROM reading")
+    copy = pickle.loads(pickle.dumps(problem))
+    assert (type(copy), str(copy), copy.line, copy.column) == (PlanningError, str(problem), 1, 15)
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        (
+            "SELECT '" + "x" * 100_000 + "' FROM readings",
+            "line 1, column 1: the text is longer than 100,000 bytes (got 100023)",
+        ),
+        ("SELECT " + "(" * 25 + "temp FROM readings", "line 1, column 32: nested deeper than 24"),
+        ("SELECT " + " + ".join(["temp"] * 200) + " AS x FROM readings", "the expression is too deep"),
+        ("SELECT " + ", ".join(["temp"] * 1_001) + " FROM readings", "the query has too many parts"),
+        (
+            "SELECT * FROM readings r"
+            + "".join(f" JOIN sensors s{n} ON s{n}.sensor = r.sensor" for n in range(16)),
+            "FROM has 16 items at most (got 17)",
+        ),
+        (
+            "SELECT " + "CASE " * 20 + "region" + " WHEN 1 THEN 2 WHEN 2 THEN 3 END" * 20 + " FROM readings",
+            "the query has too many parts",
+        ),
+    ],
+    ids=["long", "nested", "deep", "wide", "joined", "doubling"],
+)
+def test_query_of_more_than_sane_size_is_refused(sql: str, told: str) -> None:
+    assert told in str(refusal(sql))
+
+
+def test_query_that_doubles_with_each_step_is_refused_and_not_planned() -> None:
+    steps = ["x0 AS (SELECT ts, sensor FROM readings)"]
+    steps += (
+        f"x{n} AS (SELECT a.ts, a.sensor FROM x{n - 1} a JOIN x{n - 1} b ON a.ts = b.ts)"
+        for n in range(1, 60)
+    )
+    assert refusal(f"WITH {', '.join(steps)} SELECT * FROM x59").title == "the query has too many parts"
+
+
+def test_long_conditions_are_planned_all_the_same() -> None:
+    conditions = " OR ".join(f"temp BETWEEN {n} AND {n + 0.5}" for n in range(1_000))
+    plan_query("q", f"SELECT * FROM readings WHERE {conditions}", CATALOG)

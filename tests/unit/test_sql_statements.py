@@ -1,0 +1,145 @@
+"""CREATE STREAM, files of statements, and the catalog."""
+
+import pytest
+
+from engine.schema import (
+    BOOLEAN,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    TIMESTAMP,
+    Field,
+    Schema,
+    StreamSchema,
+    TableSchema,
+    decimal,
+)
+from engine.sql import Catalog, PlanningError, Statement, parse_create_stream, plan_query, split_statements
+
+
+def test_stream_has_columns_watermark_and_lateness() -> None:
+    sql = "CREATE STREAM s (at timestamp, x float64, WATERMARK FOR at AS at - INTERVAL '5 seconds')"
+    schema = Schema((Field("at", TIMESTAMP), Field("x", FLOAT64)))
+    assert parse_create_stream(sql) == StreamSchema("s", schema, 0, 5_000_000, 1)
+
+
+def test_int64_time_is_milliseconds() -> None:
+    sql = "create stream s (x int, ts bigint, watermark for TS as ts);"
+    assert parse_create_stream(sql) == StreamSchema(
+        "s", Schema((Field("x", INT32), Field("ts", INT64))), 1, 0, 1000
+    )
+
+
+def test_stream_without_watermark_has_no_time() -> None:
+    sql = 'CREATE STREAM "my stream" ("select" text, value real)'
+    schema = Schema((Field("select", STRING), Field("value", FLOAT32)))
+    assert parse_create_stream(sql) == StreamSchema("my stream", schema)
+
+
+def test_every_name_of_a_type_is_known() -> None:
+    names = {
+        "boolean bool": BOOLEAN,
+        "int32 int integer": INT32,
+        "int64 bigint": INT64,
+        "float32 real float": FLOAT32,
+        "float64 double": FLOAT64,
+        "string varchar text varchar(10)": STRING,
+        "timestamp": TIMESTAMP,
+        "decimal(9,3) numeric(9,3)": decimal(9, 3),
+        "decimal(9)": decimal(9, 0),
+    }
+    for spellings, type_ in names.items():
+        for name in spellings.split():
+            (field,) = parse_create_stream(f"CREATE STREAM s (x {name})").schema.fields
+            assert (name, field.type) == (name, type_)
+
+
+EXAMPLE = "CREATE STREAM name (ts timestamp, x float64, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')"
+BAD_STREAMS = {
+    "": "line 1, column 1: there is no statement here\n  hint: SELECT … FROM stream …",
+    "CREATE TABLE s (a int)": f"line 1, column 1: a stream is declared with CREATE STREAM\n  hint: {EXAMPLE}",
+    "CREATE STREAM (a int)": f"line 1, column 15: the name of the stream is missing here (got '(')\n  hint: {EXAMPLE}",
+    "CREATE STREAM s": f"line 1, column 16: the columns are missing here\n  hint: {EXAMPLE}",
+    "CREATE STREAM s (a)": "line 1, column 19: the name of a type is missing here",
+    "CREATE STREAM s (a int": "line 1, column 23: a comma or the closing parenthesis is missing here",
+    "CREATE STREAM s (a int) b": "line 1, column 25: this is not expected here (got 'b')",
+    "CREATE STREAM s (a strin)": "line 1, column 20: there is no such type (got 'strin')\n  hint: did you mean string?",
+    "CREATE STREAM s (a int,\n A text)": "line 2, column 2: two columns have one name (got 'A')",
+    "CREATE STREAM s (a decimal(20, 2))": "line 1, column 20: a decimal has 1 to 18 digits (got 20)",
+    "CREATE STREAM s (a decimal(3, 5))": (
+        "line 1, column 20: a decimal has no more digits after the point than it has in all (got 5)"
+    ),
+    "CREATE STREAM s (a int, WATERMARK FOR b AS b)": (
+        "line 1, column 39: there is no such column (got 'b')\n  hint: a"
+    ),
+    "CREATE STREAM s (a float, WATERMARK FOR a AS a)": (
+        "line 1, column 41: event time is a timestamp, or an int64 of milliseconds since the epoch (got 'a float32')"
+    ),
+    "CREATE STREAM s (a timestamp, WATERMARK FOR a AS a - 5)": (
+        f"line 1, column 54: a watermark is behind by an interval (got '5')\n  hint: {EXAMPLE}"
+    ),
+    "CREATE STREAM s (a timestamp, WATERMARK FOR a AS b - INTERVAL '5 seconds')": (
+        f"line 1, column 50: a watermark is the column, or the column minus an interval\n  hint: {EXAMPLE}"
+    ),
+    "CREATE STREAM s (a timestamp, WATERMARK FOR a AS a - INTERVAL '-1 second')": (
+        "line 1, column 54: a watermark is behind by 0 to 366 days (got \"INTERVAL '-1 second'\")"
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", BAD_STREAMS)
+def test_bad_stream_is_told_where_what_and_what_would_work(sql: str) -> None:
+    with pytest.raises(PlanningError) as caught:
+        parse_create_stream(sql)
+    assert str(caught.value) == BAD_STREAMS[sql]
+
+
+def test_file_is_split_into_statements_with_their_places() -> None:
+    text = """-- a comment; with a semicolon
+CREATE STREAM s (a int, b text);
+  CREATE QUERY hot AS
+    SELECT a FROM s WHERE b = ';' ; SELECT b FROM s;;
+EXPLAIN SELECT * FROM s
+"""
+    assert split_statements(text) == [
+        Statement("stream", "CREATE STREAM s (a int, b text)", 1, 0, "s"),
+        Statement("query", "SELECT a FROM s WHERE b = ';'", 3, 4, "hot"),
+        Statement("query", "SELECT b FROM s", 3, 36, "q1"),
+        Statement("explain", "SELECT * FROM s", 4, 8, "q2"),
+    ]
+
+
+BAD_FILES = {
+    "SELECT 1;\nDROP TABLE s": (
+        "line 2, column 1: a statement is CREATE STREAM, CREATE QUERY or a query (got 'DROP')\n"
+        "  hint: known: CREATE QUERY, CREATE STREAM, EXPLAIN, SELECT, WITH"
+    ),
+    "SELEKT 1": (
+        "line 1, column 1: a statement is CREATE STREAM, CREATE QUERY or a query (got 'SELEKT')\n"
+        "  hint: did you mean SELECT?"
+    ),
+    "CREATE QUERY SELECT 1": ("line 1, column 1: a query is named so\n  hint: CREATE QUERY name AS SELECT …"),
+    "EXPLAIN": "line 1, column 8: a query is missing here\n  hint: EXPLAIN SELECT …",
+    "CREATE QUERY a AS SELECT 1; CREATE QUERY A AS SELECT 1": (
+        "line 1, column 42: this name is taken by an earlier statement (got 'A')"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES)
+def test_bad_file_is_told_where_and_what(text: str) -> None:
+    with pytest.raises(PlanningError) as caught:
+        split_statements(text)
+    assert str(caught.value) == BAD_FILES[text]
+
+
+def test_catalog_finds_names_without_regard_to_case_and_is_never_changed() -> None:
+    stream = parse_create_stream("CREATE STREAM S (a int)")
+    table = TableSchema("T", Schema((Field("k", INT32),)))
+    catalog = Catalog.of([stream], [table])
+    more = catalog.with_query(plan_query("Hot", "SELECT a FROM s WHERE a > 1", catalog))
+    assert (catalog.find("s"), catalog.find("t"), catalog.find("hot")) == (stream, table, None)
+    assert more.names() == ["S", "T", "Hot"]
+    assert plan_query("q", "SELECT * FROM HOT", more).plan == more.find("hot")
