@@ -181,8 +181,9 @@ def test_under_even_overload_no_answer_is_late_and_no_capacity_wasted(
     capacity: float, target_s: float, error: float, load: float
 ) -> None:
     seen = list(islice(run(manager(target_s, capacity * error), FluidQueue(capacity), constant(load)), 120))
-    # The gap above which a response is critical is 5%; up to there the table does nothing.
-    assert max(one.response for one in seen[20:]) <= 1.06
+    # Up to 5% above the target a response is not critical and the table does nothing; one cycle more may pass before
+    # what it then does has worked.
+    assert max(one.response for one in seen[20:]) <= 1.1
     assert mean(one.served for one in seen[60:]) >= 0.93
 
 
