@@ -1,7 +1,8 @@
 """From panes to an aggregate's value per group: which measures it needs, and how they combine.
 
-The planner has cast decimals to float64 where a mean or a quantile is asked for. SQL's rules: NULL arguments do not count; an aggregate of nothing is NULL, a count of nothing 0. Sums of integers are
-int64. Medians and percentiles interpolate between neighbours; FIRST and LAST go by event time, then by arrival.
+SQL's rules: NULL arguments do not count; an aggregate of nothing is NULL, a count of nothing 0. Sums of integers are
+int64, and NULL if they do not fit. Medians and percentiles interpolate between neighbours; FIRST and LAST go by event
+time, then by arrival. The planner has cast decimals to float64 where a mean or a quantile is asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.keys import Codes, from_python
-from engine.panes import Array, Measure, Pane, extreme, merged_moments
+from engine.panes import Array, Measure, Pane, approximate_sum, extreme, merged_moments, whole_sum
 from engine.plan import Aggregate, Aggregation
 from engine.schema import Kind
 from engine.train import Values
@@ -56,6 +57,12 @@ def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: C
         data = folded(panes, (function.value, place), groups, fold, extreme(type_, largest=lowest))
         return Values(type_, data.astype(type_.numpy, copy=False), valid)
     total = folded(panes, ("sum", place), groups, np.add, 0)
+    if total.ndim == 2:
+        if function is Aggregation.SUM and not aggregate.scaled:
+            sums, fits = whole_sum(total)
+            known = fits if valid is None else valid & fits
+            return Values(type_, sums, None if known.all() else known)
+        total = approximate_sum(total)
     if function is Aggregation.AVG:
         return Values(type_, total / np.maximum(count, 1), valid)
     if aggregate.scaled:
@@ -78,12 +85,12 @@ def folded(
         state = pane.measures.get(measure)
         if state is None:
             continue
-        if groups[-1] < len(state):
-            part = state[groups]
+        if groups[-1] < state.shape[-1]:
+            part = state[..., groups]
         else:
-            part = np.full(len(groups), neutral, state.dtype)
-            known = groups < len(state)
-            part[known] = state[groups[known]]
+            part = np.full((*state.shape[:-1], len(groups)), neutral, state.dtype)
+            known = groups < state.shape[-1]
+            part[..., known] = state[..., groups[known]]
         result = part if result is None else fold(result, part)
     return np.full(len(groups), neutral) if result is None else result
 

@@ -26,6 +26,7 @@ from engine.train import Train, Values
 Array = npt.NDArray[Any]
 # A window closes within a few trains of the one that completed it; older ones would only hold memory.
 CAUSES = 8
+HALF, LOWER = 32, (1 << 32) - 1
 # A measure and the column it is of; None for the tuples themselves.
 Measure = tuple[str, int | None]
 
@@ -155,7 +156,8 @@ def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> A
 
 
 def start_sum(size: int, kind: DataType | None) -> Array:
-    return np.zeros(size, np.float64 if kind is None or kind.is_float else np.int64)
+    """Of integers the upper and the lower 32 bits are summed apart, so that no sum can overflow unseen."""
+    return np.zeros(size) if kind is None or kind.is_float else np.zeros((2, size), np.int64)
 
 
 def start_min(size: int, kind: DataType | None) -> Array:
@@ -184,10 +186,24 @@ def add_rows(state: Array, codes: Codes, data: Array | None) -> None:
 
 def add_sum(state: Array, codes: Codes, data: Array | None) -> None:
     assert data is not None
-    if state.dtype.kind == "f":
+    if state.ndim == 1:
         state += np.bincount(codes, data, minlength=len(state))
     else:
-        np.add.at(state, codes, data.astype(np.int64, copy=False))
+        whole = data.astype(np.int64, copy=False)
+        np.add.at(state[0], codes, whole >> HALF)
+        np.add.at(state[1], codes, whole & LOWER)
+
+
+def whole_sum(halves: Array) -> tuple[Array, Array]:
+    """The sums from their halves, and which of them an int64 can hold."""
+    high, low = halves[0] + (halves[1] >> HALF), halves[1] & LOWER
+    return (high << HALF) + low, (high >= -(1 << HALF - 1)) & (high < 1 << HALF - 1)
+
+
+def approximate_sum(halves: Array) -> Array:
+    """As `whole_sum`, in floats, which hold any."""
+    sums: Array = halves[0] * float(1 << HALF) + halves[1]
+    return sums
 
 
 def add_min(state: Array, codes: Codes, data: Array | None) -> None:
