@@ -112,10 +112,14 @@ class ClassNetwork:
                 raise InvalidInput(
                     "the class has a query of this name", "query", query.name, "choose another name"
                 )
-        plans = {}
+        plans: dict[str, Plan] = {}
+        known = dict(self.queries)
         for query in queries:
-            self.queries[query.name] = query
-            plans[query.name] = self._inlined(query.plan)
+            plans[query.name] = inlined(query.plan, known)
+            known[query.name] = query
+            self._check_tables(plans[query.name])
+        # Nothing has been built so far: a query that is refused leaves no trace.
+        self.queries = known
         self._common_panes = common_panes(plans.values())
         for name, plan in plans.items():
             for node in self._build(plan, name):
@@ -194,20 +198,11 @@ class ClassNetwork:
             case QueryOutput():
                 raise AssertionError("queries over queries are inlined before they are built")
 
-    def _inlined(self, plan: Plan) -> Plan:
-        """The plan with every query it reads in place of that query's name, and without names for people."""
-        if isinstance(plan, QueryOutput):
-            return self._inlined(self.queries[plan.query].plan)
-        changed: dict[str, Any] = {
-            name: self._inlined(below)
-            for name in ("input", "left", "right")
-            if (below := getattr(plan, name, None)) is not None
-        }
-        if isinstance(plan, Union):
-            changed["inputs"] = tuple(self._inlined(below) for below in plan.inputs)
-        if isinstance(plan, Project):
-            changed["schema"] = unnamed(plan.schema)
-        return pruned(replace(plan, **changed) if changed else plan)
+    def _check_tables(self, plan: Plan) -> None:
+        for one in walk(plan):
+            if isinstance(one, TableJoin) and one.table.name.lower() not in self._tables:
+                hint = nearest(one.table.name, self._tables)
+                raise InvalidInput("the table has not been loaded", "table", one.table.name, hint)
 
     def _source(self, stream: StreamSchema) -> Node:
         lateness = stream.lateness_us // stream.time_unit_us
@@ -295,12 +290,8 @@ class ClassNetwork:
         yield self._fed(right, inputs[1][0], user)
 
     def _table_join(self, plan: TableJoin, user: str) -> Node:
-        table = self._tables.get(plan.table.name.lower())
-        if table is None:
-            hint = nearest(plan.table.name, self._tables)
-            raise InvalidInput("the table has not been loaded", "table", plan.table.name, hint)
         operator = TableJoinOperator(
-            table,
+            self._tables[plan.table.name.lower()],
             plan.table.schema,
             plan.keys,
             plan.table_keys,
@@ -309,6 +300,22 @@ class ClassNetwork:
             plan.schema,
         )
         return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
+
+
+def inlined(plan: Plan, queries: Mapping[str, Query]) -> Plan:
+    """The plan with every query it reads in place of that query's name, and without names for people."""
+    if isinstance(plan, QueryOutput):
+        return inlined(queries[plan.query].plan, queries)
+    changed: dict[str, Any] = {
+        name: inlined(below, queries)
+        for name in ("input", "left", "right")
+        if (below := getattr(plan, name, None)) is not None
+    }
+    if isinstance(plan, Union):
+        changed["inputs"] = tuple(inlined(below, queries) for below in plan.inputs)
+    if isinstance(plan, Project):
+        changed["schema"] = unnamed(plan.schema)
+    return pruned(replace(plan, **changed) if changed else plan)
 
 
 def unnamed(schema: Schema) -> Schema:

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from configs.problems import InvalidInput
 from engine.plan import Query
+from engine.runner import ClassRunner
+from engine.schema import INT64, STRING, Field, Schema, TableSchema
 from engine.sql import plan_query
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import CATALOG, Row, Run, planned, train_rows
@@ -255,3 +258,14 @@ def test_a_window_tells_how_much_of_its_input_was_kept() -> None:
     run.offer("t", [row(20)], kept=0.25)
     run.step(10**6)
     assert [one.kept for one in run.answers["q0"]] == [pytest.approx(4 / 6)]
+
+
+def test_a_query_that_is_refused_leaves_no_trace() -> None:
+    runner = ClassRunner(lambda query, train: None)
+    rooms = TableSchema("rooms", Schema((Field("k", INT64), Field("room", STRING))))
+    joined = plan_query(
+        "joined", "SELECT t.x, rooms.room FROM t JOIN rooms ON t.k = rooms.k", CATALOG.with_entry(rooms)
+    )
+    with pytest.raises(InvalidInput, match="the table has not been loaded"):
+        runner.add(plan_query("fine", "SELECT x FROM t", CATALOG), joined)
+    assert (runner.network.nodes, dict(runner.network.queries)) == ([], {})
