@@ -34,7 +34,7 @@ def arrival_chunks(
             times = steps(settings, scale, rng)
         case TraceArrivals():
             times = trace(settings, scale)
-    return chunked(itertools.takewhile(lambda time: time < end_s, times))
+    return chunked(before(end_s, times))
 
 
 def chunked(times: Iterable[float]) -> Iterator[list[float]]:
@@ -63,8 +63,12 @@ def bursts(settings: BurstArrivals, scale: float, rng: random.Random) -> Iterato
     now = 0.0
     while True:
         end_on = now + pareto(settings.on_s, settings.alpha, rng)
-        yield from itertools.takewhile(lambda time, end=end_on: time < end, poisson(rate_on, rng, now))  # type: ignore[misc]
+        yield from before(end_on, poisson(rate_on, rng, now))
         now = end_on + pareto(settings.off_s, settings.alpha, rng)
+
+
+def before(end_s: float, times: Iterator[float]) -> Iterator[float]:
+    return itertools.takewhile(lambda time: time < end_s, times)
 
 
 def pareto(mean: float, alpha: float, rng: random.Random) -> float:

@@ -13,7 +13,6 @@ The ring carries commands of one core to the next as events, exactly as messages
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -60,7 +59,7 @@ class ControlRing:
         """Decide on a load cycle: kept fractions that changed, and grants if shares moved."""
         self.cycles += 1
         keeps: dict[str, float] = {}
-        messages: deque[CapacityEvent] = deque()
+        messages: list[UsageReported | ReclaimRequested] = []
         for name, manager in self.loads.items():
             for command in manager.handle(self._seen_by(name, cycles), now):
                 match command:
@@ -73,7 +72,7 @@ class ControlRing:
         grants: list[Grant] = []
         if self.capacity is not None:
             for message in messages:
-                if transport(message.name, message):  # type: ignore[union-attr]
+                if transport(message.name, message):
                     grants += self.tell_coordinator(message, now)
             if self.cycles % self.redistribute_every == 0:
                 grants += self.tell_coordinator(RedistributionDue(), now)
