@@ -282,8 +282,8 @@ class SimulatedHost:
             batch = in_time
         evict = 0
         if shedder.keep < 1 or shedder.victim == "fair":
-            # Zipf-like: the logarithm of the rank is uniform.
-            keys = [int(settings.keys ** coin()) for _ in batch] if shedder.victim == "fair" else None
+            # Zipf-like: the logarithm of the rank, from 1 to just below one more than there are keys, is uniform.
+            keys = [int((settings.keys + 1) ** coin()) for _ in batch] if shedder.victim == "fair" else None
             admission = shedder.admit(len(batch), keys)
             ledger.shed += len(batch) - len(admission.kept)
             batch = [batch[position] for position in admission.kept]

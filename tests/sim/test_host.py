@@ -1,11 +1,16 @@
 """One class host, driven by hand as a lane drives it."""
 
+import math
+import random
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pytest
 
 from configs.scenario import Scenario
 from loadshed.ledger import TupleLedger
+from loadshed.shedder import Admission, Shedder
 from sim.host import SimulatedHost
 from tests.sim.scenarios import Data, at, join, lookup, poisson, project, queries, scenario, select, tenant
 
@@ -230,6 +235,28 @@ def test_fair_keeps_the_fraction_once_it_has_seen_the_keys(keys: int) -> None:
         host.begin_cycle()
     assert host.ledger().shed / 8000 == pytest.approx(0.6, abs=0.04)
     assert host.closes()
+
+
+class Witness(Shedder):
+    """A shedder that remembers what it was shown."""
+
+    def __init__(self) -> None:
+        super().__init__("fair", random.Random(1))
+        self.seen: Counter[Hashable] = Counter()
+
+    def admit(self, tuples: int, keys: Sequence[Hashable] | None = None) -> Admission:
+        self.seen.update(keys or ())
+        return super().admit(tuples, keys)
+
+
+@pytest.mark.parametrize("keys", [1, 2, 5])
+def test_the_keys_of_a_stream_are_as_many_as_it_says_and_skewed(keys: int) -> None:
+    host = host_of(*range(8000), victim="fair", keys=keys, seconds=9000)
+    witness = host.entries[0].shedder = Witness()
+    host.ingest(8000.0)
+    parts = {key: count / 8000 for key, count in sorted(witness.seen.items())}
+    expected = {rank: math.log((rank + 1) / rank, keys + 1) for rank in range(1, keys + 1)}
+    assert parts == pytest.approx(expected, abs=0.02)
 
 
 # -- the load cycle ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from configs.policies import POLICY_KINDS
 from configs.problems import UnknownName
 from configs.scenario import Scenario
+from loadshed.shedder import Shedder
 from sim.results import results
 from sim.series import POINTS_MAX, ClassSeries, Series
 from sim.simulation import Simulation
@@ -356,6 +358,37 @@ def test_a_clock_that_jumps_changes_the_response_of_what_is_inside_and_of_nothin
     assert (10 * response["mean"], response["p50"]) == pytest.approx((9 + of_the_fourth, 1), rel=0.01)
 
 
+def test_what_came_before_the_clock_jumped_keeps_its_stamp_although_nobody_has_looked_at_it() -> None:
+    class_ = tenant("c", {"s": at(0, 0.25)})
+    # No load cycle ends between the second arrival and the jump.
+    jump = {"kind": "clock_jumps", "at_s": 0.28, "by_s": 5}
+    run = ran(scenario(class_, networks={"n": queries(slow=[project(1000)])}, faults=[jump], train_max=1))
+    # Answered at 1 and 2 s, which the clock now calls 6 and 7.
+    assert only_class(run)["response_ms"]["max"] == pytest.approx(7000 - 250)
+
+
+@pytest.mark.parametrize(("by_s", "measured"), [(10.0, 0.1 * 0.15 / 10.15), (-10.0, 0.1)])
+def test_a_load_cycle_is_as_long_as_the_clock_says_but_never_shorter_than_nothing(
+    by_s: float, measured: float
+) -> None:
+    run = light({"kind": "clock_jumps", "at_s": 3.05, "by_s": by_s}, manager="per-class")
+    series = run.series.classes["c"]
+    at_jump = [load for at_s, load in zip(series.at_s, series.load, strict=True) if 3.1 < at_s < 3.2]
+    assert at_jump == pytest.approx([measured], rel=0.1)
+
+
+class Listening(Shedder):
+    """A shedder that tells of each end of a cycle."""
+
+    def __init__(self, name: str, heard: list[str]) -> None:
+        super().__init__("random", random.Random(1))
+        self._name, self._heard = name, heard
+
+    def end_cycle(self) -> None:
+        self._heard.append(self._name)
+        super().end_cycle()
+
+
 def lending(*faults: Data, **settings: Any) -> Simulation:
     """An idle lender and a borrower that asks for 0.8 of the processor but owns 0.2."""
     classes = [
@@ -373,6 +406,30 @@ def test_idle_capacity_is_lent_at_the_first_redistribution() -> None:
     assert set(before) == {0.2}
     assert min(after) > 0.5
     assert max(share for shares in run.series.classes.values() for share in shares.share) <= 1
+
+
+def test_lanes_give_turns_by_the_shares_of_the_moment() -> None:
+    classes = [
+        tenant("a", {"s": constant(50)}, priority=6),
+        tenant("b", {"s": constant(2000)}, priority=3),
+        tenant("c", {"s": constant(2000)}, priority=1),
+    ]
+    ratios = []
+    for manager in ("per-class", "dilos"):
+        hosts = ran(scenario(*classes, networks=ONE_MS, train_max=4), manager).hosts
+        ratios.append(hosts["b"].processed_s / hosts["c"].processed_s)
+    # What a leaves goes by 3 : 1. Lent, it goes to b, which comes first: some 0.85 : 0.1 after a seventh of the run.
+    assert ratios[0] == pytest.approx(3, rel=0.02)
+    assert 5 < ratios[1] < 8.5
+
+
+def test_every_shedder_hears_of_the_end_of_every_cycle() -> None:
+    simulation = Simulation(lopsided(), "per-class")
+    heard: list[str] = []
+    for name, host in simulation.hosts.items():
+        host.entries[0].shedder = Listening(name, heard)
+    simulation.run()
+    assert heard == ["a", "b"] * simulation.ring.cycles
 
 
 def test_nothing_is_lent_on_reports_that_were_lost() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from configs.policies import POLICY_KINDS
 from services.cli.main import main
+from services.cli.sim import comparison
 from services.cli.tables import live_table, milliseconds, plain_table
 from sim.ring import MANAGERS
 from tests.sim.scenarios import preset, ran
@@ -163,11 +164,15 @@ def test_seconds_set_the_length_of_the_run(weir: Command) -> None:
 
 
 def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Command, tmp_path: Path) -> None:
-    faulty = SMALL + "faults: [{kind: host_dies, name: gold, at_s: 2, down_s: 0.9, retained: false}]\n"
-    (tmp_path / "faulty.yaml").write_text(faulty, encoding="utf-8")
-    short, without = (weir("sim", name, "--json", "--seconds", "2") for name in ("faulty.yaml", "small.yaml"))
+    # A run that is drained goes on after its last arrival, where the fault would still strike.
+    for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
+        (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
+    short, without = (
+        weir("sim", f"{name}.yaml", "--json", "-m", "none", "--seconds", "1.5")
+        for name in ("faulty", "sound")
+    )
     assert short == without
-    assert weir("sim", "faulty.yaml", "--json").out != weir("sim", "small.yaml", "--json").out
+    assert weir("sim", "faulty.yaml", "--json").out != weir("sim", "sound.yaml", "--json").out
 
 
 @pytest.mark.parametrize(
@@ -221,6 +226,14 @@ def test_a_policy_replaces_that_of_every_class(weir: Command) -> None:
             (
                 "SCENARIO: no such preset (got 'dilos-steps2')",
                 "  hint: give a preset's name or the path of a .yaml file; did you mean dilos-steps?",
+            ),
+        ),
+        (
+            ("[bold]x",),
+            (
+                "SCENARIO: no such preset (got '[bold]x')",
+                "  hint: give a preset's name or the path of a .yaml file; known: dilos-sc, dilos-steps, "
+                "overload-2x, sharaf-qos",
             ),
         ),
         (
@@ -309,6 +322,14 @@ def test_comparing_policies_shows_each_and_what_the_paper_found(weir: Command, t
     assert [row[0] for row in rows if len(row) == 7 and row[0] in POLICY_KINDS] == list(POLICY_KINDS)
     assert sum("Sharaf" in row for row in rows) == 10
     assert "…" not in done.out
+
+
+def test_policies_are_compared_without_shedding_unless_a_manager_is_named() -> None:
+    testbed = preset("sharaf-qos")
+    by_default, named = (comparison(testbed, True, None, manager, 1) for manager in ("dilos", "per-class"))
+    assert {job.manager for job in by_default} == {"none"}
+    assert {job.manager for job in named} == {"per-class"}
+    assert [job.scenario.classes[0].policy.kind for job in named] == list(POLICY_KINDS)
 
 
 # -- weir demo -----------------------------------------------------------------------------------------------------
