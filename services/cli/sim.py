@@ -73,6 +73,8 @@ def sim(
     for option, given in (("--report", report), ("--explain", explain)):
         if given is not None and (compare or policies):
             raise InvalidInput(f"{option} is about one run", hint="leave out --compare and --policies")
+    if manager not in MANAGERS:
+        raise UnknownName("no such manager", "--manager", manager, nearest(manager, MANAGERS))
     chosen = configured(scenario, policy, seconds)
     if explain is not None and explain not in (names := [one.name for one in chosen.classes]):
         raise UnknownName("no such class", "--explain", explain, nearest(explain, names))

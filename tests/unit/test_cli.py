@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from configs.policies import POLICY_KINDS
+from configs.problems import UnknownName
 from services.cli.main import main
-from services.cli.sim import comparison
+from services.cli.sim import comparison, sim
 from services.cli.tables import live_table, milliseconds, plain_table
 from sim.ring import MANAGERS
 from tests.sim.scenarios import preset, ran
@@ -416,3 +417,8 @@ def test_only_the_first_columns_of_a_table_are_text() -> None:
         "left",
         "right",
     ]
+
+
+def test_a_manager_that_does_not_exist_is_refused_also_beside_compare() -> None:
+    with pytest.raises(UnknownName, match="did you mean dilos"):
+        sim("dilos-sc", manager="dilo", compare=True)
