@@ -1,10 +1,9 @@
 """What went wrong, in one shape for the terminal, the log and the wire.
 
     WeirError                 anything Weir reports on purpose
-    ├── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
-    │   ├── UnknownName       a name that is not there, with the nearest ones that are
-    │   └── PlanningError     a query that cannot be planned, with line and column (`engine.sql.errors`)
-    └── RefusedPolicy         a scheduling policy that cannot work with the network it was given
+    └── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
+        ├── UnknownName       a name that is not there, with the nearest ones that are
+        └── PlanningError     a query that cannot be planned, with line and column (`engine.sql.errors`)
 
 A validator of a model raises Contradiction, which `configs.reading` turns into InvalidInput with file and path.
 
@@ -47,10 +46,6 @@ class InvalidInput(WeirError):
 
 class UnknownName(InvalidInput):
     """A reference to something that does not exist."""
-
-
-class RefusedPolicy(WeirError):
-    """A policy whose needs the network does not meet."""
 
 
 class Contradiction(ValueError):

@@ -68,7 +68,7 @@ class Train:
     def take(self, places: Places) -> Train:
         """The tuples at the places; whatever is left out, the progress stays."""
         return Train(
-            tuple(column.take(places) for column in self.columns),
+            tuple([column.take(places) for column in self.columns]),
             taken(self.arrival, places),
             self.kept,
             self.watermark,

@@ -18,12 +18,6 @@ from engine.schema import DataType, Kind
 Booleans = tuple[Mask, Mask | None]
 
 
-def both_valid(left: Mask | None, right: Mask | None) -> Mask | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
-
-
 def all_of(left: Booleans, right: Booleans) -> Booleans:
     """AND."""
     (one, one_valid), (other, other_valid) = left, right

@@ -41,6 +41,8 @@ Residual = Callable[[Train], Mask]
 SHORT_RUN, RUNS_MAX = 4096, 8
 # Without an index a run is scanned, which is quicker for less than a FEWth of its length, and not more often than this.
 FEW, INDEX_AT = 4, 3
+# Expired tuples are dropped from a merged run when this part or less of it is alive; copying costs more than they do.
+ALIVE = 0.75
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ class Side:
     time: int
     runs: list[Run] = field(default_factory=list)
     watermark: int = NO_PROGRESS
+    _floor: int = NO_PROGRESS  # older tuples meet nobody any more
 
     def add(self, run: Run) -> None:
         """Keep a run; runs grow by merging, so that there are few and each tuple is copied a few times only."""
@@ -125,13 +128,12 @@ class Side:
         train = concatenated([run.train for run in runs], self.schema)
         codes = np.concatenate([run.codes for run in runs])
         times = np.concatenate([run.times for run in runs])
-        alive = np.flatnonzero(times >= self._floor)
+        alive = times >= self._floor
         latest = max(run.latest for run in runs)
-        if len(alive) < len(times):
-            return Run(train.take(alive), codes[alive], times[alive], latest)
+        if int(np.count_nonzero(alive)) < ALIVE * len(times):
+            places = alive.nonzero()[0]
+            return Run(train.take(places), codes.take(places), times.take(places), latest)
         return Run(train, codes, times, latest)
-
-    _floor: int = NO_PROGRESS
 
 
 class JoinState:

@@ -49,7 +49,7 @@ def overloaded(*priorities: float, **settings: Any) -> Scenario:
     """Classes a, b, c … of these priorities, each asking for three processors at 1 ms a tuple."""
     classes = [
         tenant(name, {"s": constant(3000)}, priority=priority)
-        for name, priority in zip("abcd", priorities)  # noqa: B905
+        for name, priority in zip("abcd", priorities, strict=False)
     ]
     return scenario(*classes, networks=ONE_MS, **{"seconds": 5, "train_max": 4} | settings)
 
