@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 TRIES = 5
 
@@ -48,3 +50,15 @@ def seconds_each(work: Callable[[], object], times: int) -> float:
         if enabled:
             gc.enable()
     return best
+
+
+def peak_rss_mb() -> float:
+    """The most that this process had resident so far.
+
+    getrusage counts what the parent had when it started this process as a peak of this one, so it is the last resort.
+    """
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024

@@ -7,7 +7,6 @@ order-independent checksum with the oracle's (`oracle.json`, if it is there).
 from __future__ import annotations
 
 import json
-import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.measure import peak_rss_mb
 from bench.w11_hand import Answers, HandWritten
 from configs.problems import InvalidInput
 from engine.plan import Query
@@ -136,9 +136,7 @@ class Outcome:
     train: int
     answers: Answers
     columns: dict[str, list[str]] = field(default_factory=dict)
-    peak_rss_mb: float = field(
-        default_factory=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    )
+    peak_rss_mb: float = field(default_factory=peak_rss_mb)
 
     @property
     def readings_per_s(self) -> float:
@@ -203,11 +201,6 @@ def report(outcome: Outcome, data: Data) -> dict[str, Any]:
         "train": outcome.train,
         "queries": {name: checked(name, parts, data) for name, parts in outcome.answers.items()},
     }
-
-
-def same_answers(one: Outcome, other: Outcome, data: Data) -> bool:
-    """Whether two contestants have answered alike."""
-    return bool(report(one, data)["queries"] == report(other, data)["queries"])
 
 
 def checked(query: str, parts: Sequence[tuple[Array, ...]], data: Data) -> dict[str, Any]:

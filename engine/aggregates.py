@@ -15,7 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from engine.keys import Codes, from_python
-from engine.panes import Array, Measure, Pane, approximate_sum, extreme, merged_moments, whole_sum
+from engine.panes import (
+    Array,
+    Measure,
+    Pane,
+    approximate_sum,
+    extreme,
+    merged_moments,
+    root_of_squares,
+    whole_sum,
+)
 from engine.plan import Aggregate, Aggregation
 from engine.schema import Kind
 from engine.train import Values
@@ -27,6 +36,9 @@ def measures_of(aggregate: Aggregate) -> set[Measure]:
     """What panes must hold for the aggregate."""
     place = aggregate.argument
     function = aggregate.function
+    if aggregate.scaled:
+        counts = {("count", place)} if function is Aggregation.SUM else set()
+        return {estimate_of(aggregate), *counts}
     if function is Aggregation.COUNT_ALL:
         return {("rows", None)}
     if function is Aggregation.COUNT:
@@ -38,18 +50,26 @@ def measures_of(aggregate: Aggregate) -> set[Measure]:
     return {("moments", place)} if function in MOMENTS else {("values", place)}
 
 
-def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: Codes, kept: float) -> Values:
+def estimate_of(aggregate: Aggregate) -> Measure:
+    """The measure that holds a scaled aggregate, or its standard error."""
+    of = {Aggregation.COUNT_ALL: "rows", Aggregation.COUNT: "count", Aggregation.SUM: "sum"}
+    return f"{'error' if aggregate.error else 'scaled'} {of[aggregate.function]}", aggregate.argument
+
+
+def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: Codes) -> Values:
     """The aggregate's value for each of the groups over the panes."""
     place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
+    if aggregate.scaled:
+        return estimated(aggregate, panes, groups)
     if function is Aggregation.COUNT_ALL:
-        return counted(rows[groups], aggregate, kept)
+        return Values(type_, rows[groups].astype(np.int64, copy=False))
     if ("values", place) in measures_of(aggregate):
         return of_values(aggregate, panes, groups)
     if function in MOMENTS:
         return of_moments(aggregate, panes, groups)
     count = folded(panes, ("count", place), groups, np.add, 0)
     if function is Aggregation.COUNT:
-        return counted(count, aggregate, kept)
+        return Values(type_, count.astype(np.int64, copy=False))
     valid = None if count.all() else count > 0
     if function in (Aggregation.MIN, Aggregation.MAX):
         lowest = function is Aggregation.MIN
@@ -58,22 +78,26 @@ def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: C
         return Values(type_, data.astype(type_.numpy, copy=False), valid)
     total = folded(panes, ("sum", place), groups, np.add, 0)
     if total.ndim == 2:
-        if function is Aggregation.SUM and not aggregate.scaled:
+        if function is Aggregation.SUM:
             sums, fits = whole_sum(total)
             known = fits if valid is None else valid & fits
             return Values(type_, sums, None if known.all() else known)
         total = approximate_sum(total)
     if function is Aggregation.AVG:
         return Values(type_, total / np.maximum(count, 1), valid)
-    if aggregate.scaled:
-        return Values(type_, total / kept, valid)
     return Values(type_, total.astype(type_.numpy, copy=False), valid)
 
 
-def counted(count: Array, aggregate: Aggregate, kept: float) -> Values:
-    if aggregate.scaled:
-        return Values(aggregate.type, count / kept)
-    return Values(aggregate.type, count.astype(np.int64, copy=False))
+def estimated(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
+    """A count or a sum as it would be without shedding, or the standard error of that."""
+    fold = root_of_squares if aggregate.error else np.add
+    with np.errstate(over="ignore", invalid="ignore"):
+        data = folded(panes, estimate_of(aggregate), groups, fold, 0.0)
+        data = approximate_sum(data) if data.ndim == 2 else data
+    if aggregate.function is not Aggregation.SUM:
+        return Values(aggregate.type, data)
+    count = folded(panes, ("count", aggregate.argument), groups, np.add, 0)
+    return Values(aggregate.type, data, None if count.all() else count > 0)
 
 
 def folded(

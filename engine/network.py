@@ -8,22 +8,25 @@ side. A node lives as long as a query uses it; removing a query disturbs nobody 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from configs.limits import ClassLimits
 from configs.problems import InvalidInput, nearest
-from engine.expressions import Failures, compile_condition
-from engine.operators.join import JoinSideOperator, JoinState, Residual
+from engine.causes import Meeting
+from engine.expressions import Condition, Failures, compile_condition
+from engine.limits import Account, Holding, Lot
+from engine.operators.join import JoinSideOperator, JoinState
 from engine.operators.protocol import Operator
-from engine.operators.rows import RowWindowOperator
+from engine.operators.rows import NumberOperator, RowWindowOperator
 from engine.operators.select import SelectOperator, plain_columns
 from engine.operators.source import SourceOperator
 from engine.operators.table import TableJoinOperator
-from engine.operators.union import UnionInputOperator, UnionState
+from engine.operators.union import UnionInputOperator
 from engine.operators.windows import PaneOperator, WindowOperator
 from engine.panes import PaneStore
 from engine.plan import (
@@ -32,6 +35,7 @@ from engine.plan import (
     Expression,
     Filter,
     IntervalJoin,
+    Numbered,
     Plan,
     Project,
     Query,
@@ -47,7 +51,7 @@ from engine.plan import (
 )
 from engine.pruning import pruned
 from engine.schema import Field, Schema, StreamSchema
-from engine.train import Mask, Train
+from engine.train import Mask, Train, progress
 
 
 @dataclass(eq=False)
@@ -60,28 +64,49 @@ class Node:
     downstream: list[Node] = field(default_factory=list)
     upstream: list[Node] = field(default_factory=list)
     queue: deque[Train] = field(default_factory=deque)
+    lots: deque[Lot | None] = field(default_factory=deque)  # of the trains in the queue; none at a source
     tuples: int = 0  # queued
+    width: int | None = None  # bytes of a tuple that it gives; 0 if there are texts among them, which differ
     users: set[str] = field(default_factory=set)  # queries that need it
     outputs: set[str] = field(default_factory=set)  # queries whose answers it gives
     partner: Node | None = None
     source: bool = False
+    stream: str = ""  # that a source takes in, in small letters
     progressive: bool = False  # whether progress without tuples matters to it
+    relays: bool = True  # whether it passes on the progress that it is told
+    holding: Holding = field(default_factory=Holding)  # what the operator holds
 
-    def enqueue(self, train: Train) -> bool:
+    @property
+    def failed(self) -> Counter[str]:
+        """Tuples that failed in the operator or found no room, by reason."""
+        inside: Counter[str] | None = getattr(self.operator, "failed", None)
+        return self.holding.refused if inside is None else inside + self.holding.refused
+
+    def enqueue(self, train: Train, lot: Lot | None = None) -> bool:
         """Queue a train; whether the node had nothing before."""
         was_empty = not self.queue
         if not len(train) and self.queue and not len(self.queue[-1]):
-            self.queue[-1] = train  # later progress makes earlier progress stale
+            before = self.queue[-1]
+            self.queue[-1] = progress(max(before.watermark, train.watermark), (*before.causes, *train.causes))
         else:
             self.queue.append(train)
             self.tuples += len(train)
+            if not self.source:
+                self.lots.append(lot)
         return was_empty
+
+    def leave_lots(self) -> None:
+        """What is queued will not be taken."""
+        for lot in self.lots:
+            if lot is not None:
+                lot.leave()
+        self.lots.clear()
 
     def wants(self, time: int) -> bool:
         """Whether progress of event time to `time`, without tuples, matters to it or to those behind it."""
-        if self.progressive:
-            return self.operator.wants(time)
-        return any(below.wants(time) for below in self.downstream)
+        if self.progressive and self.operator.wants(time):
+            return True
+        return self.relays and any(below.wants(time) for below in self.downstream)
 
     def dequeue(self, most: int) -> Train:
         """The next train, cut to `most` tuples."""
@@ -89,6 +114,8 @@ class Node:
         if len(train) > most:
             self.queue.appendleft(train.slice(most, len(train)))
             train = train.slice(0, most)
+        elif self.lots and (lot := self.lots.popleft()) is not None:
+            lot.leave()
         self.tuples -= len(train)
         return train
 
@@ -96,11 +123,12 @@ class Node:
 class ClassNetwork:
     """All nodes of a class, in an order in which every node comes after those that feed it."""
 
-    def __init__(self, tables: Mapping[str, Train] | None = None) -> None:
+    def __init__(self, tables: Mapping[str, Train] | None = None, limits: ClassLimits | None = None) -> None:
+        self.account = Account(ClassLimits() if limits is None else limits)
         self.nodes: list[Node] = []
         self._tables = {name.lower(): table for name, table in (tables or {}).items()}
         self.queries: dict[str, Query] = {}
-        self.version = 0
+        self.removals = 0  # how often nodes have gone, and the others may have new places
         self._found: dict[Hashable, tuple[Node, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, Node]]] = {}
         self._sources: dict[str, Node] = {}
@@ -112,6 +140,10 @@ class ClassNetwork:
                 raise InvalidInput(
                     "the class has a query of this name", "query", query.name, "choose another name"
                 )
+        most = self.account.limits.queries
+        if len(self.queries) + len(queries) > most:
+            hint = "remove queries that nobody needs, or raise the class's limit"
+            raise InvalidInput(f"the class may have {most:,} queries", "query", queries[-1].name, hint)
         plans: dict[str, Plan] = {}
         known = dict(self.queries)
         for query in queries:
@@ -124,7 +156,6 @@ class ClassNetwork:
         for name, plan in plans.items():
             for node in self._build(plan, name):
                 node.outputs.add(name)
-        self.version += 1
 
     def remove(self, name: str) -> None:
         """Remove a query and what only it needed."""
@@ -139,6 +170,8 @@ class ClassNetwork:
         for node in gone:
             if isinstance(node.operator, WindowOperator):
                 node.operator.close()
+            node.holding.release()
+            node.leave_lots()
         self.nodes = [node for node in self.nodes if node.users]
         for node in self.nodes:
             node.downstream = [below for below in node.downstream if below.users]
@@ -150,7 +183,7 @@ class ClassNetwork:
             if not self._stores[key]:
                 del self._stores[key]
         self._sources = {name: node for name, node in self._sources.items() if node.users}
-        self.version += 1
+        self.removals += 1
 
     def source(self, stream: str) -> Node | None:
         """Where a stream enters; None if no query reads it."""
@@ -180,10 +213,9 @@ class ClassNetwork:
             case WindowAggregate(below, TimeWindow() as window):
                 yield self._windows(plan, below, window, user)
             case WindowAggregate(below, RowWindow() as window):
-                time = event_time(below)
-                place = None if time is None else time.place
-                rows = RowWindowOperator(window, plan.keys, plan.aggregates, below.schema, plan.schema, place)
-                yield self._fed(Node(plan, "rows", rows), below, user)
+                yield self._row_windows(plan, below, window, user)
+            case Numbered(below):
+                yield self._fed(Node(plan, "number", NumberOperator(), relays=False), below, user)
             case IntervalJoin():
                 yield from self._interval_join(plan, user)
             case WindowJoin():
@@ -191,7 +223,7 @@ class ClassNetwork:
             case TableJoin():
                 yield self._table_join(plan, user)
             case Union(inputs):
-                state = UnionState(len(inputs))
+                state = Meeting([0] * len(inputs))
                 for place, below in enumerate(inputs):
                     operator = UnionInputOperator(state, place)
                     yield self._fed(Node((plan, place), "union", operator, progressive=True), below, user)
@@ -207,16 +239,24 @@ class ClassNetwork:
     def _source(self, stream: StreamSchema) -> Node:
         lateness = stream.lateness_us // stream.time_unit_us
         node = Node(
-            ("source", stream), f"source:{stream.name}", SourceOperator(stream.time, lateness), source=True
+            ("source", stream),
+            f"source:{stream.name}",
+            SourceOperator(stream.time, lateness),
+            source=True,
+            stream=stream.name.lower(),
         )
-        self.nodes.append(node)
+        self._place(node)
         self._sources[stream.name.lower()] = node
         return node
+
+    def _place(self, node: Node) -> None:
+        node.holding.enter(self.account)
+        self.nodes.append(node)
 
     def _fed(self, node: Node, below: Plan, user: str) -> Node:
         """A new node behind the ones that give its input."""
         feeders = self._build(below, user)
-        self.nodes.append(node)
+        self._place(node)
         for feeder in feeders:
             join_up(feeder, node)
         return node
@@ -229,9 +269,27 @@ class ClassNetwork:
         reader = f"{window} {plan.aggregates} {plan.schema}"
         operator = WindowOperator(store, reader, range_, slide, plan.aggregates, plan.schema)
         node = Node(plan, "window", operator, progressive=True)
-        self.nodes.append(node)
+        self._place(node)
         join_up(panes, node)
         return node
+
+    def _row_windows(self, plan: WindowAggregate, below: Plan, window: RowWindow, user: str) -> Node:
+        numbered = next(one for one in walk(below) if isinstance(one, Numbered))
+        numbers = self._build(numbered, user)[0].operator
+        assert isinstance(numbers, NumberOperator)
+        operator = RowWindowOperator(
+            numbers.total,
+            window,
+            plan.keys,
+            plan.aggregates,
+            below.schema,
+            plan.schema,
+            time_of(below).place,
+            plan.clock,
+        )
+        return self._fed(
+            Node(plan, "rows", operator, progressive=True, holding=operator.holding), below, user
+        )
 
     def _panes(
         self, plan: WindowAggregate, below: Plan, pane: int, time: EventTime, user: str
@@ -243,8 +301,10 @@ class ClassNetwork:
                 return store, node
         length = math.gcd(pane, self._common_panes.get(key, 0) // time.unit_us)
         types = [below.schema.fields[place].type for place in plan.keys]
-        store = PaneStore(length, time.place, plan.keys, types, lateness_us(below) // time.unit_us)
-        node = Node(("panes", key, length), "panes", PaneOperator(store), progressive=True)
+        store = PaneStore(length, time.place, plan.keys, types)
+        node = Node(
+            ("panes", key, length), "panes", PaneOperator(store), progressive=True, holding=store.holding
+        )
         self._fed(node, below, user)
         self._stores.setdefault(key, []).append((store, node))
         return store, node
@@ -261,16 +321,19 @@ class ClassNetwork:
         places = left.place, len(plan.left.schema) + right.place
         condition = condition_of(plan.residual)
 
-        def together(pairs: Train) -> Mask:
+        def together(pairs: Train, failures: Failures) -> Mask:
             first, second = (pairs.columns[place].data for place in places)
             end = (np.maximum(first, second) // slide + 1) * slide
             seen: Mask = (end - ranges[0] <= first) & (end - ranges[1] <= second)
-            return seen if condition is None else seen & condition(pairs)
+            if condition is not None:
+                chosen = np.flatnonzero(seen)  # the others are no pairs, so that they cannot fail
+                seen[chosen] = condition(pairs.take(chosen), failures)
+            return seen
 
         return self._sides(plan, -ranges[1], ranges[0], together, user)
 
     def _sides(
-        self, plan: IntervalJoin | WindowJoin, low: int, high: int, test: Residual | None, user: str
+        self, plan: IntervalJoin | WindowJoin, low: int, high: int, test: Condition | None, user: str
     ) -> Iterator[Node]:
         """Both sides of a join of streams."""
         state = JoinState(
@@ -281,9 +344,10 @@ class ClassNetwork:
             high,
         )
         inputs = [picked(plan.left), picked(plan.right)]
+        operators = [JoinSideOperator(state, side, test, inputs[side][1]) for side in (0, 1)]
         left, right = (
-            Node((plan, side), f"join.{name}", JoinSideOperator(state, side, test, columns), progressive=True)
-            for side, (name, (_, columns)) in enumerate(zip(("left", "right"), inputs, strict=True))
+            Node((plan, side), f"join.{name}", operator, progressive=True, holding=operator.holding)
+            for side, (name, operator) in enumerate(zip(("left", "right"), operators, strict=True))
         )
         left.partner, right.partner = right, left
         yield self._fed(left, inputs[0][0], user)
@@ -347,19 +411,9 @@ def picked(plan: Plan) -> tuple[Plan, tuple[int, ...] | None]:
     return plan, None
 
 
-def condition_of(expression: Expression) -> Residual | None:
-    """A join's residual condition over pairs; a pair for which it fails is no pair."""
-    if expression == TRUE:
-        return None
-    condition = compile_condition(expression)
-
-    def holds(pairs: Train) -> Mask:
-        failures = Failures()
-        mask = condition(pairs, failures)
-        failed = failures.rows()
-        return mask if failed is None else mask & ~failed
-
-    return holds
+def condition_of(expression: Expression) -> Condition | None:
+    """A join's residual condition over pairs; None if all of them satisfy it."""
+    return None if expression == TRUE else compile_condition(expression)
 
 
 def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
@@ -390,8 +444,3 @@ def time_of(plan: Plan) -> EventTime:
     time = event_time(plan)
     assert time is not None, f"{type(plan).__name__} has no event time"
     return time
-
-
-def lateness_us(plan: Plan) -> int:
-    """How far behind the latest tuple the plan's event time is complete."""
-    return max((one.stream.lateness_us for one in walk(plan) if isinstance(one, Scan)), default=0)

@@ -6,12 +6,14 @@ are those from which the aggregates of all readers can be had:
 
     rows, count(x), sum(x), min(x), max(x), moments(x) (mean and squared deviations), and values(x): everything, for
     medians, distinct counts, first and last
+    scaled rows, count(x), sum(x): each tuple as often as it stands for, having been kept; and error rows, count(x),
+    sum(x): their standard errors. A tuple kept with the chance k stands for e = 1/k, and adds x²·e·(e − 1) to the
+    variance of an estimated sum (Horvitz and Thompson), 1·e·(e − 1) to that of a count.
 """
 
 from __future__ import annotations
 
 import copy
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,13 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.keys import Codes, KeyIndex
+from engine.limits import FEW_KEYS, Holding
 from engine.schema import DataType, Kind
-from engine.train import Train, Values
+from engine.train import Places, Train, Values
 
 Array = npt.NDArray[Any]
-# A window closes within a few trains of the one that completed it; older ones would only hold memory.
-CAUSES = 8
 HALF, LOWER = 32, (1 << 32) - 1
+# What Python takes for a pane, beside its arrays.
+PANE_BYTES = 1000
+# What a kept value takes, beside itself.
+LISTED_BYTES = 16
+# How many tuples before shedding one stands for: all of them for as many, or each for its own number.
+Each = float | Array
 # A measure and the column it is of; None for the tuples themselves.
 Measure = tuple[str, int | None]
 
@@ -39,29 +46,44 @@ class Pane:
     values: dict[Measure, list[tuple[Codes, Any, Array]]] = field(default_factory=dict)
     tuples: int = 0
     offered: float = 0.0  # tuples before shedding, as the kept fraction of the trains tells
+    bytes: int = PANE_BYTES
+
+    def groups(self, measure: Measure) -> int:
+        """For how many groups there is room in a measure."""
+        state = self.measures.get(measure)
+        return 0 if state is None else state.shape[-1]
+
+    def keep(self, live: Codes, mapped: Codes) -> None:
+        """Measures of the live groups alone; `mapped` tells each its new code."""
+        for measure, state in self.measures.items():
+            known = live[: np.searchsorted(live, state.shape[-1])]
+            self.measures[measure] = state[..., known]
+            self.bytes += self.measures[measure].nbytes - state.nbytes
+        for chunks in self.values.values():
+            chunks[:] = [(mapped[codes], data, times) for codes, data, times in chunks]
 
 
 class PaneStore:
     """The panes of one input and group, shared by every window over them."""
 
-    def __init__(
-        self, pane: int, time: int, keys: Sequence[int], key_types: Sequence[DataType], lateness: int = 0
-    ) -> None:
+    def __init__(self, pane: int, time: int, keys: Sequence[int], key_types: Sequence[DataType]) -> None:
         self.pane = pane
-        self._lateness = lateness
         self.index = KeyIndex(key_types)
         self.panes: dict[int, Pane] = {}
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
-        # The latest trains, with their largest event times: one of them has closed what closes next.
-        self._causes: deque[tuple[int, Array, Array]] = deque(maxlen=CAUSES)
+        self.holding = Holding()
+        self.holding.compact = self.compact
+        self._bytes = 0  # of all panes
+        self._known = Sizes()
+        self._compact_at = FEW_KEYS
+        self._settled = 0  # keys when they were last looked through, if no pane has gone since
 
     def add(self, train: Train) -> None:
         """Account a train's tuples to their panes."""
         times = train.columns[self._time].data
-        codes = self.index.codes([train.columns[key] for key in self._keys] or [train.columns[self._time]])
-        self._causes.append((int(times.max()), times, train.arrival))
+        codes = self._codes(train.columns)
         numbers = times // self.pane
         low, high = int(numbers.min()), int(numbers.max())
         if low == high:
@@ -77,18 +99,13 @@ class PaneStore:
         return bool(self._keys)
 
     def snapshot(self) -> Any:
-        return copy.deepcopy((self.index, self.panes, self._floors, self._causes))
+        return copy.deepcopy((self.index, self.panes, self._floors))
 
     def restore(self, state: Any) -> None:
-        self.index, self.panes, self._floors, self._causes = copy.deepcopy(state)
-
-    def cause_of(self, end: int) -> float:
-        """When the tuple arrived that completed event time up to `end`; the last one, if it was the clock."""
-        passed = end + self._lateness
-        for latest, times, arrival in self._causes:
-            if latest >= passed:
-                return float(arrival[int(np.argmax(times >= passed))])
-        return float(self._causes[-1][2][-1]) if self._causes else 0.0
+        self.index, self.panes, self._floors = copy.deepcopy(state)
+        self._bytes = sum(pane.bytes for pane in self.panes.values())
+        self._compact_at, self._settled = FEW_KEYS, 0
+        self._tell()
 
     def window(self, start: int, end: int) -> list[Pane]:
         """The panes within [start, end) that have tuples."""
@@ -103,17 +120,143 @@ class PaneStore:
         """A reader will not look at anything before `time` again; what nobody needs is forgotten."""
         self._floors[reader] = time
         floor = min(self._floors.values()) // self.pane
-        for number in [number for number in self.panes if number < floor]:
-            del self.panes[number]
+        gone = [number for number in self.panes if number < floor]
+        for number in gone:
+            self._bytes -= self.panes.pop(number).bytes
+        if gone:
+            self._settled = 0
+            if not self.index.in_range and len(self.index) >= self._compact_at:
+                self.compact()
+            self._tell()
 
     def forget(self, reader: str) -> None:
         self._floors.pop(reader, None)
 
+    def compact(self) -> None:
+        """Forget the keys of which no pane has a tuple; all codes change."""
+        size = len(self.index)
+        if not self._keys or size == self._settled:
+            return
+        alive = np.zeros(size, bool)
+        for pane in self.panes.values():
+            rows = pane.measures.get(("rows", None))
+            if rows is not None:
+                alive[: len(rows)] |= rows > 0
+        live = np.flatnonzero(alive)
+        if len(live) < size:
+            self.index.keep(live)
+            mapped = np.cumsum(alive) - 1
+            for pane in self.panes.values():
+                pane.keep(live, mapped)
+            self._bytes = sum(pane.bytes for pane in self.panes.values())
+        self._settled, self._compact_at = len(live), max(FEW_KEYS, 2 * len(live))
+        self._tell()
+
+    def _tell(self) -> None:
+        """What is held now; without keys there is one group, which is not worth a word."""
+        if self._keys:
+            self.holding.set_keys(len(self.index), self.index.bytes)
+        self.holding.set_state(self._bytes)
+
+    def _codes(self, columns: Sequence[Values]) -> Codes:
+        """The group codes of tuples; NO_CODE for those of new groups for which there is no room."""
+        if not self._keys:
+            return self.index.codes([columns[self._time]])
+        keys = [columns[key] for key in self._keys]
+        return self.holding.codes(self.index, keys, self._sizes(columns).width)
+
     def _add_to(self, number: int, codes: Codes, columns: Sequence[Values], kept: float) -> None:
+        """Add tuples to a pane, as far as there is room."""
         pane = self.panes.get(number)
         if pane is None:
+            if self.holding.room < PANE_BYTES:
+                self.holding.refuse_bytes(len(codes))
+                return
             pane = self.panes[number] = Pane()
-        accumulate(pane, self.measures, len(self.index), codes, columns, self._time, kept)
+            self._grown_by(PANE_BYTES)
+        groups, sizes = len(self.index), self._sizes(columns)
+        growth = sizes.growth(pane, groups, columns)
+        if growth > self.holding.room or self.index.refused:
+            pane.offered += len(codes) * stands_for(kept)
+            groups, places = self._fitting(pane, sizes, codes, columns)
+            codes, columns = codes.take(places), [column.take(places) for column in columns]
+            pane.offered -= len(codes) * stands_for(kept)
+            growth = sizes.growth(pane, groups, columns)
+        if not len(codes):
+            return
+        accumulate(pane, self.measures, groups, codes, columns, self._time, stands_for(kept))
+        if growth:
+            pane.bytes += growth
+            self._grown_by(growth)
+
+    def _fitting(
+        self, pane: Pane, sizes: Sizes, codes: Codes, columns: Sequence[Values]
+    ) -> tuple[int, Places]:
+        """For how many groups there is room in the pane, and the tuples that can be added; the others are counted."""
+        holding = self.holding
+        places = np.flatnonzero(codes >= 0)
+        if len(places) < len(codes):
+            holding.refuse_keys(len(codes) - len(places))
+        held = min(pane.groups(one) for one in sizes.widths)
+        groups = min(len(self.index), held + holding.room // sizes.width)
+        fitting = places[codes[places] < groups]
+        listed = sizes.listed(columns)
+        if listed:
+            room = holding.room - (groups - held) * sizes.width
+            fitting = fitting[: max(0, room * len(codes) // listed)]
+        if len(fitting) < len(places):
+            holding.refuse_bytes(len(places) - len(fitting))
+        return groups, fitting
+
+    def _sizes(self, columns: Sequence[Values]) -> Sizes:
+        if len(self._known.widths) + len(self._known.places) < len(self.measures):
+            self._known = sizes_of(self.measures, columns)
+        return self._known
+
+    def _grown_by(self, size: int) -> None:
+        self._bytes += size
+        self.holding.set_state(self._bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What measures take: so much for a group, and for a tuple its values in the columns at the places."""
+
+    widths: dict[Measure, int] = field(default_factory=dict)
+    places: tuple[int, ...] = ()
+    width: int = 0
+
+    def listed(self, columns: Sequence[Values]) -> int:
+        """What tuples take in the measures that keep every value, with its code and its time."""
+        return sum([columns[one].data.nbytes + LISTED_BYTES * len(columns[one]) for one in self.places])
+
+    def growth(self, pane: Pane, groups: int, columns: Sequence[Values]) -> int:
+        """What adding the tuples would take, if the pane is to have so many groups."""
+        growth = self.listed(columns) if self.places else 0
+        for measure, width in self.widths.items():
+            state = pane.measures.get(measure)
+            if state is None:
+                growth += groups * width
+            elif state.shape[-1] < groups:
+                growth += (groups - state.shape[-1]) * width
+        return growth
+
+
+def sizes_of(measures: Iterable[Measure], columns: Sequence[Values]) -> Sizes:
+    widths, places = {}, []
+    for measure in measures:
+        name, place = measure
+        if name == "values":
+            assert place is not None
+            places.append(place)
+        else:
+            widths[measure] = START[name](1, None if place is None else columns[place].type).nbytes
+    return Sizes(widths, tuple(places), sum(widths.values()))
+
+
+def stands_for(kept: float) -> float:
+    """How many tuples there were before shedding for each that was kept."""
+    return 1 / kept if kept > 0 else 1.0
 
 
 def accumulate(
@@ -123,11 +266,11 @@ def accumulate(
     codes: Codes,
     columns: Sequence[Values],
     time: int | None,
-    kept: float,
+    each: Each,
 ) -> None:
     """Add tuples with the given group codes to a pane's measures."""
     pane.tuples += len(codes)
-    pane.offered += len(codes) / kept if kept > 0 else len(codes)
+    pane.offered += len(codes) * each if isinstance(each, float) else float(each.sum())
     for measure in measures:
         name, place = measure
         column = None if place is None else columns[place]
@@ -144,7 +287,11 @@ def accumulate(
         kind = None if column is None else column.type
         if state is None or state.shape[-1] < groups:
             state = pane.measures[measure] = grown(name, kind, state, groups)
-        ADD[name](state, where, data)
+        if name in ADD:
+            ADD[name](state, where, data)
+        else:
+            theirs = each if isinstance(each, float) or chosen is None else each.take(chosen)
+            ESTIMATE[name](state, where, data, theirs)
 
 
 def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> Array:
@@ -244,6 +391,53 @@ def merged_moments(parts: Sequence[Array]) -> Array:
     return np.stack([count, mean, spread])
 
 
+def add_scaled_count(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
+    state += weighted(codes, None, each, len(state))
+
+
+def add_scaled_sum(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
+    assert data is not None
+    with np.errstate(over="ignore", invalid="ignore"):
+        if state.ndim == 1:
+            state += weighted(codes, data, each, len(state))
+        else:
+            whole = data.astype(np.int64, copy=False)
+            state[0] += weighted(codes, whole >> HALF, each, state.shape[1])
+            state[1] += weighted(codes, whole & LOWER, each, state.shape[1])
+
+
+def weighted(codes: Codes, data: Array | None, each: Each, size: int) -> Array:
+    """Sums of the data by group, without data counts, each value as often as its tuple stands for."""
+    if isinstance(each, float):
+        return np.bincount(codes, data, minlength=size) * each
+    return np.bincount(codes, each if data is None else data * each, minlength=size)
+
+
+def add_count_error(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
+    add_error(state, codes, np.ones(len(codes)), each)
+
+
+def add_error(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
+    """Roots are kept, and squares taken of what is near 1, so that no square overflows on the way to a root."""
+    assert data is not None
+    if isinstance(each, float) and each == 1.0:
+        return
+    values = np.abs(data.astype(np.float64, copy=False))
+    if not isinstance(each, float):
+        shed = np.flatnonzero(each > 1.0)
+        codes, values, each = codes.take(shed), values.take(shed), each.take(shed)
+    largest = values.max(initial=0.0, where=np.isfinite(values)) or 1.0
+    with np.errstate(over="ignore"):
+        parts = (values / largest) ** 2 * (each * (each - 1))
+        roots = largest * np.sqrt(np.bincount(codes, parts, minlength=len(state)))
+    state[:] = root_of_squares(state, roots)
+
+
+def root_of_squares(left: Array, right: Array) -> Array:
+    """√(left² + right²); NaN if either is, which hypot(inf, NaN) would not be."""
+    return np.where(np.isnan(left) | np.isnan(right), np.nan, np.hypot(left, right))
+
+
 START: dict[str, Callable[[int, DataType | None], Array]] = {
     "rows": lambda size, _: np.zeros(size, np.int64),
     "count": lambda size, _: np.zeros(size, np.int64),
@@ -251,6 +445,12 @@ START: dict[str, Callable[[int, DataType | None], Array]] = {
     "min": start_min,
     "max": start_max,
     "moments": start_moments,
+    "scaled rows": lambda size, _: np.zeros(size),
+    "scaled count": lambda size, _: np.zeros(size),
+    "scaled sum": lambda size, kind: start_sum(size, kind).astype(np.float64),
+    "error rows": lambda size, _: np.zeros(size),
+    "error count": lambda size, _: np.zeros(size),
+    "error sum": lambda size, _: np.zeros(size),
 }
 ADD: dict[str, Callable[[Array, Codes, Array | None], None]] = {
     "rows": add_rows,
@@ -259,4 +459,12 @@ ADD: dict[str, Callable[[Array, Codes, Array | None], None]] = {
     "min": add_min,
     "max": add_max,
     "moments": add_moments,
+}
+ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
+    "scaled rows": add_scaled_count,
+    "scaled count": add_scaled_count,
+    "scaled sum": add_scaled_sum,
+    "error rows": add_count_error,
+    "error count": add_count_error,
+    "error sum": add_error,
 }

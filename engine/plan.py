@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.schema import BOOLEAN, DataType, Schema, StreamSchema, TableSchema
+from engine.schema import BOOLEAN, INT64, DataType, Field, Schema, StreamSchema, TableSchema
 
 # --- expressions ----------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:
-    """The last `rows` tuples, after every `slide` tuples."""
+    """The last `rows` tuples, after every `slide` tuples, by the numbers of `Numbered`."""
 
     rows: int
     slide: int
@@ -109,6 +109,7 @@ class Aggregate:
     type: DataType
     parameter: float = 0.0
     scaled: bool = False  # counts and sums scaled up by the kept fraction
+    error: bool = False  # not that, but its standard error
 
 
 # --- nodes ----------------------------------------------------------------------------------------------
@@ -138,6 +139,22 @@ class Filter:
 
 
 @dataclass(frozen=True)
+class Numbered:
+    """The tuples, with their number in the order of arrival as one more column.
+
+    That column is the event time of all above, up to a window of rows: what stands between leaves tuples out of the
+    window, and moves it no further.
+    """
+
+    input: Plan
+
+    @property
+    def schema(self) -> Schema:
+        types = (*(one.type for one in self.input.schema.fields), INT64)
+        return Schema(tuple(Field(f"c{place}", one) for place, one in enumerate(types)))
+
+
+@dataclass(frozen=True)
 class Project:
     """New columns from old."""
 
@@ -156,6 +173,7 @@ class WindowAggregate:
     keys: tuple[int, ...]
     aggregates: tuple[Aggregate, ...]
     schema: Schema
+    clock: int | None = None  # of a window of rows: the column that FIRST and LAST go by, before arrival
 
 
 @dataclass(frozen=True)
@@ -220,7 +238,18 @@ class QueryOutput:
     time_unit_us: int = 1
 
 
-Plan = Scan | Filter | Project | WindowAggregate | IntervalJoin | WindowJoin | TableJoin | Union | QueryOutput
+Plan = (
+    Scan
+    | Filter
+    | Numbered
+    | Project
+    | WindowAggregate
+    | IntervalJoin
+    | WindowJoin
+    | TableJoin
+    | Union
+    | QueryOutput
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +275,8 @@ def event_times(plan: Plan) -> tuple[EventTime, ...]:
             return () if source.time is None else (EventTime(source.time, source.time_unit_us),)
         case Filter() | TableJoin():
             return event_times(plan.input)
+        case Numbered():
+            return (EventTime(len(plan.input.schema), 1),)
         case Project(time=place):
             kept = () if place is None else event_times(plan.input)
             carried = [one for one in kept if plan.expressions[place or 0] == _column(plan.input, one)]

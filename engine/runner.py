@@ -7,13 +7,16 @@ times, `cpu` for the processor time of this thread.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from configs.limits import ClassLimits
 from configs.policies import HighestRate, PolicySettings
 from configs.problems import InvalidInput
+from engine.causes import Moment
+from engine.limits import Lot, beginning, train_bytes, tuple_bytes
 from engine.network import ClassNetwork, Node
 from engine.operators.source import SourceOperator
 from engine.plan import Query
@@ -26,10 +29,13 @@ from scheduler.policies import NONE
 
 Clock = Callable[[], float]
 Sink = Callable[[str, Train], None]
+Entered = Callable[[str, int], None]
 
 # What is believed of an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
 TRAIN_MAX = 10_000
+# The scheduler has not looked at the network yet.
+NEVER = -1
 # After any event time there can be, in any unit.
 END_OF_TIME = 2**62
 
@@ -41,25 +47,44 @@ class ClassSnapshot:
     states: Mapping[Hashable, Any]
     queues: Mapping[Hashable, tuple[Train, ...]]
     answered: Mapping[str, int]
+    unsettled: tuple[tuple[str, Train], ...] = ()
+
+
+def nothing() -> None:
+    pass
+
+
+def nobody_asks(stream: str, tuples: int) -> None:
+    pass
 
 
 @dataclass
 class ClassRunner:
-    """Runs a class's queries; answers go to `sink(query, train)`."""
+    """Runs a class's queries; answers go to `sink(query, train)`.
+
+    Answers are handed out at *settle points*: when nothing is queued inside, which is so whenever a source operator
+    is about to run, since sources run last. What has been handed out by then is a function of what has been taken in.
+    """
 
     sink: Sink
     policy: PolicySettings = field(default_factory=HighestRate)
     train_max: int = TRAIN_MAX
     tables: Mapping[str, Train] = field(default_factory=dict)
+    limits: ClassLimits = field(default_factory=ClassLimits)
+    settled: Callable[[], None] = nothing  # told at settle points, after the answers
+    entered: Entered = nobody_asks  # told how many tuples a source operator has taken of its stream
 
     def __post_init__(self) -> None:
-        self.network = ClassNetwork(self.tables)
+        self.network = ClassNetwork(self.tables, self.limits)
         self.responses: dict[str, ResponseStatistics] = {}
         self.answered: dict[str, int] = {}  # rows so far; for the sink, the sequence number of the first row
         self.steps = 0
+        self.settled_at = 0.0
+        self._unsettled: list[tuple[str, Train]] = []
+        self._inside = 0  # nodes behind the sources that have input
         self._nodes: list[Node] = []
         self._place: dict[int, int] = {}
-        self._version = -1
+        self._removals = NEVER
         self._taken: list[int] = []
         self._scheduler: OperatorScheduler | None = None
 
@@ -72,46 +97,117 @@ class ClassRunner:
     def remove(self, name: str) -> None:
         self.network.remove(name)
         del self.responses[name], self.answered[name]
+        self._unsettled = [one for one in self._unsettled if one[0] != name]
+        self._inside = self._count_inside()
 
     def offer(self, stream: str, train: Train) -> None:
         """Queue a train that has arrived on a stream."""
         node = self.network.source(stream)
         if node is not None and len(train):
-            self._enqueue(node, train, float(train.arrival[0]))
+            self._enqueue(node, train, float(train.arrival[0]))  # the door bounds what waits there
 
     def advance(self, stream: str, time: int, now: float) -> None:
         """Tell an idle stream how far event time has come by the clock."""
         node = self.network.source(stream)
         if node is not None:
             assert isinstance(node.operator, SourceOperator)
-            self._deliver(node, progress(node.operator.advance(time)), now, now)
+            self._tell(node, node.operator.advance(time), now)
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """The main loop: run operators until the slice or the input is used up; the processor time used."""
-        scheduler, nodes = self._current(), self._nodes
+        scheduler, nodes, known = self._scheduled()
         began = at = cpu()
         while at - began < quota_s:
             number = scheduler.pick(now())
             if number == NONE:
                 break
             node = nodes[number]
-            train = node.dequeue(self.train_max)
-            tuples = len(train)
-            head = float(train.arrival[0]) if tuples else now()
-            out = node.operator.process(train)
-            self._taken[number] += tuples
-            if node.queue:
-                scheduler.ready(number, queue_head(node, head))
-            else:
-                scheduler.idle(number)
-            if out is not None:
-                self._deliver(node, out, head, now())
+            if node.source:
+                self.settle(now())
+                if self._current() is not scheduler or len(self._nodes) != known:
+                    # Queries have come or gone at the settle point.
+                    scheduler, nodes, known = self._scheduled()
+                    continue
+            tuples, answers = self._step(scheduler, number, node, self.train_max, now)
             # One reading ends this step and begins the next: what lies between belongs to somebody.
             done = cpu()
-            scheduler.statistics.observe(number, max(1, tuples), 0 if out is None else len(out), done - at)
+            scheduler.statistics.observe(number, max(1, tuples), answers, done - at)
             at = done
             self.steps += 1
+        if self.is_settled():
+            self.settle(now())
         return at - began
+
+    def _step(
+        self, scheduler: OperatorScheduler, number: int, node: Node, most: int, now: Clock
+    ) -> tuple[int, int]:
+        """One call of an operator; how many tuples it took and gave."""
+        train = node.dequeue(most)
+        tuples = len(train)
+        head = float(train.arrival[0]) if tuples else now()
+        out = node.operator.process(train)
+        self._taken[number] += tuples
+        if node.source:
+            self.entered(node.stream, tuples)
+        if node.queue:
+            scheduler.ready(number, queue_head(node, head))
+        else:
+            scheduler.idle(number)
+            self._inside -= not node.source
+        if out is None:
+            return tuples, 0
+        self._deliver(node, out, head)
+        return tuples, len(out)
+
+    def take_next(self, stream: str, tuples: int, now: Clock) -> None:
+        """Let a source operator take the next tuples of its queue, and all that follows happen."""
+        node = self.network.source(stream)
+        if node is None:
+            return
+        scheduler = self._current()
+        while tuples > 0 and node.queue:
+            tuples -= self._step(scheduler, self._place[id(node)], node, min(tuples, self.train_max), now)[0]
+            self.drain(now)
+
+    def drain(self, now: Clock) -> None:
+        """Run until nothing is queued inside."""
+        scheduler = self._current()
+        while self._inside:
+            number = scheduler.pick(now())
+            self._step(scheduler, number, self._nodes[number], self.train_max, now)
+        self.settle(now())
+
+    def evict(self, stream: str, tuples: int) -> int:
+        """Drop the oldest tuples that no operator has taken; how many there were."""
+        node = self.network.source(stream)
+        left = tuples
+        while node is not None and left and node.queue:
+            left -= len(node.dequeue(left))
+            if not node.queue and self._scheduler is not None and id(node) in self._place:
+                self._scheduler.idle(self._place[id(node)])
+        return tuples - left
+
+    def is_settled(self) -> bool:
+        """Whether nothing is queued inside."""
+        return not self._inside
+
+    def settle(self, now: float) -> None:
+        """Hand out the answers since the last settle point."""
+        self.settled_at = now
+        for query, out in self._unsettled:
+            if is_same(out.arrival):
+                self.responses[query].add_same(now - float(out.arrival[0]), len(out))
+            else:
+                self.responses[query].add_array(now - out.arrival, 0.0)
+            self.sink(query, out)
+            self.answered[query] += len(out)
+        self._unsettled.clear()
+        self.settled()
+
+    def waiting_s(self, stream: str, now: float) -> float:
+        """The age of the oldest tuple that no operator has taken."""
+        node = self.network.source(stream)
+        return max(0.0, now - queue_head(node, now)) if node is not None and node.queue else 0.0
 
     def refresh(self) -> None:
         """Let changed statistics change priorities; once a load cycle."""
@@ -121,7 +217,7 @@ class ClassRunner:
         """All input has come: every window that is still open may close."""
         for node in list(self.network.nodes):
             if isinstance(node.operator, SourceOperator):
-                self._deliver(node, progress(END_OF_TIME), now, now)
+                self._tell(node, END_OF_TIME, now)
 
     def believed(self) -> NetworkEstimates:
         """What is known of every operator; the order is that of `network.nodes`."""
@@ -142,13 +238,26 @@ class ClassRunner:
             if isinstance(node.operator, SourceOperator)
         }
 
+    def failures(self) -> Counter[str]:
+        """Tuples that failed in an expression, or found no room in an operator, by reason."""
+        found: Counter[str] = Counter()
+        for node in self.network.nodes:
+            found.update(node.failed)
+        return found
+
     def snapshot(self) -> ClassSnapshot:
         """The state of the whole class: every operator's and every queue's."""
         return ClassSnapshot(
             states={node.key: node.operator.snapshot() for node in self.network.nodes},
             queues={node.key: tuple(node.queue) for node in self.network.nodes},
             answered=dict(self.answered),
+            unsettled=tuple(self._unsettled),
         )
+
+    def settled_state(self) -> ClassSnapshot:
+        """The state at a settle point, without what waits at the sources."""
+        assert self.is_settled()
+        return replace(self.snapshot(), queues={})
 
     def restore(self, snapshot: ClassSnapshot) -> None:
         """Go on from a snapshot of a class with the same queries."""
@@ -158,63 +267,121 @@ class ClassRunner:
             raise InvalidInput("the snapshot is of other queries", "snapshot", missing, hint)
         for node in self.network.nodes:
             node.operator.restore(snapshot.states[node.key])
-            node.queue = deque(snapshot.queues[node.key])
+            node.queue = deque(snapshot.queues.get(node.key, ()))
             node.tuples = sum(map(len, node.queue))
+            node.leave_lots()
+            node.lots = self._lots(node)
         self.answered = dict(snapshot.answered)
-        self._version = -1  # the scheduler is to hear of what is queued
+        self._unsettled = list(snapshot.unsettled)
+        self._inside = self._count_inside()
+        self._removals = NEVER  # the scheduler is to hear of what is queued
 
     # --- inside --------------------------------------------------------------------------------------
 
-    def _deliver(self, node: Node, out: Train, head: float, now: float) -> None:
+    def _tell(self, node: Node, watermark: int, now: float) -> None:
+        """What follows is caused by the clock."""
+        self._deliver(node, progress(watermark, (Moment(watermark, now),)), now)
+
+    def _count_inside(self) -> int:
+        return sum(bool(node.queue) and not node.source for node in self.network.nodes)
+
+    def _deliver(self, node: Node, out: Train, head: float) -> None:
         if len(out):
-            for below in node.downstream:
-                self._enqueue(below, out, head)
+            if node.downstream:
+                self._pass_on(node, out, head)
             for query in node.outputs:
-                if is_same(out.arrival):
-                    self.responses[query].add_same(now - float(out.arrival[0]), len(out))
-                else:
-                    self.responses[query].add_array(now - out.arrival, 0.0)
-                self.sink(query, out)
-                self.answered[query] += len(out)
+                self._unsettled.append((query, out))
             return
         for below in node.downstream:
             if below.wants(out.watermark):
                 self._enqueue(below, out, head)
 
-    def _enqueue(self, node: Node, train: Train, head: float) -> None:
-        if node.enqueue(train) and self._version == self.network.version and self._scheduler is not None:
-            self._scheduler.ready(self._place[id(node)], queue_head(node, head))
+    def _pass_on(self, node: Node, out: Train, head: float) -> None:
+        """Queue a train for all that take it, as far as there is room."""
+        if node.width is None:
+            node.width = tuple_bytes(out)
+        account, size = self.network.account, len(out) * node.width or train_bytes(out)
+        if size > account.queue_room:
+            fitting = len(out) * account.queue_room // size
+            node.holding.refuse_bytes(len(out) - fitting)
+            out = beginning(out, fitting)
+            size = train_bytes(out)
+        lot = Lot(account, size, len(node.downstream)) if len(out) else None
+        for below in node.downstream:
+            self._enqueue(below, out, head, lot)
+
+    def _lots(self, node: Node) -> deque[Lot | None]:
+        """As if no other queue had the trains."""
+        account = self.network.account
+        trains = () if node.source else node.queue
+        return deque([Lot(account, train_bytes(one), 1) if len(one) else None for one in trains])
+
+    def _enqueue(self, node: Node, train: Train, head: float, lot: Lot | None = None) -> None:
+        was_empty = node.enqueue(train, lot)
+        self._inside += was_empty and not node.source
+        # A node that has no place yet is told of when it gets one.
+        place = self._place.get(id(node))
+        if was_empty and place is not None and self._scheduler is not None:
+            self._scheduler.ready(place, queue_head(node, head))
 
     def _current(self) -> OperatorScheduler:
-        """The scheduler over the nodes there are now, made anew when queries have come or gone."""
-        if self._scheduler is not None and self._version == self.network.version:
-            return self._scheduler
+        """The scheduler over the nodes there are now: extended when there are more, made anew when some have gone."""
+        scheduler = self._scheduler
+        if scheduler is None or self._removals != self.network.removals:
+            return self._rebuilt()
+        if len(self._nodes) < len(self.network.nodes):
+            self._extend(scheduler)
+        return scheduler
+
+    def _scheduled(self) -> tuple[OperatorScheduler, list[Node], int]:
+        return self._current(), self._nodes, len(self._nodes)
+
+    def _extend(self, scheduler: OperatorScheduler) -> None:
+        start = len(self._nodes)
+        more = self.network.nodes[start:]
+        self._number(more)
+        edges = [
+            (above, self._place[id(node)])
+            for node in more
+            for one in node.upstream
+            if (above := self._place[id(one)]) < start
+        ]
+        scheduler.extend([self._box(node) for node in more], edges, [FIRST_ESTIMATE for _ in more])
+        self._taken += [0 for _ in more]
+        self._tell_queued(scheduler, start)
+
+    def _rebuilt(self) -> OperatorScheduler:
         known: dict[int, tuple[Estimate, int]] = {}
         if self._scheduler is not None:
             estimates = self._scheduler.statistics.estimates
             known = {
                 id(node): (estimates[place], self._taken[place]) for place, node in enumerate(self._nodes)
             }
-        self._nodes = list(self.network.nodes)
-        self._place = {id(node): place for place, node in enumerate(self._nodes)}
-        boxes = tuple(
-            Box(
-                node.name,
-                tuple(self._place[id(below)] for below in node.downstream),
-                node.source,
-                partner=None if node.partner is None else self._place[id(node.partner)],
-            )
-            for node in self._nodes
-        )
-        before = [known.get(id(node), (FIRST_ESTIMATE, 0)) for node in self._nodes]
+        before = [known.get(id(node), (FIRST_ESTIMATE, 0)) for node in self.network.nodes]
+        self._nodes, self._place = [], {}
+        self._number(self.network.nodes)
         initial = [estimate for estimate, _ in before]
         self._taken = [taken for _, taken in before]
+        boxes = tuple(self._box(node) for node in self._nodes)
         self._scheduler = OperatorScheduler(Network(boxes), self.policy, initial)
-        self._version = self.network.version
-        for place, node in enumerate(self._nodes):
-            if node.queue:
-                self._scheduler.ready(place, queue_head(node, 0.0))
+        self._removals = self.network.removals
+        self._tell_queued(self._scheduler, 0)
         return self._scheduler
+
+    def _number(self, nodes: Sequence[Node]) -> None:
+        """Number nodes on as the scheduler's operators."""
+        self._place.update((id(node), place) for place, node in enumerate(nodes, len(self._nodes)))
+        self._nodes += nodes
+
+    def _box(self, node: Node) -> Box:
+        below = tuple([self._place[id(one)] for one in node.downstream])
+        partner = None if node.partner is None else self._place[id(node.partner)]
+        return Box(node.name, below, node.source, partner=partner)
+
+    def _tell_queued(self, scheduler: OperatorScheduler, start: int) -> None:
+        for place, node in enumerate(self._nodes[start:], start):
+            if node.queue:
+                scheduler.ready(place, queue_head(node, 0.0))
 
 
 def queue_head(node: Node, otherwise: float) -> float:

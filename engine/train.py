@@ -4,7 +4,8 @@ Columns are numpy arrays (Arrow arrays for strings) of equal length; `valid` is 
 the common case and the fast one. What stands under a NULL is some value of the type and must not be looked at.
 `arrival` is the arrival time in the system of each tuple, or of the tuple that caused it; `kept` is the fraction of
 input that was kept when it arrived. `watermark` says how far event time is complete once this train has been
-processed, in the unit of the stream's time column; a train without tuples can carry progress alone.
+processed, in the unit of the stream's time column, and `causes` what has brought it there; a train without tuples can
+carry this progress alone.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.causes import NO_PROGRESS, Causes
 from engine.schema import DataType, Field, Kind, Schema
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
-
-# Earlier than any event time.
-NO_PROGRESS = -(2**63)
 
 
 @dataclass(slots=True)
@@ -57,13 +56,14 @@ class Train:
     arrival: npt.NDArray[np.float64]
     kept: float = 1.0
     watermark: int = NO_PROGRESS
+    causes: Causes = ()
 
     def __len__(self) -> int:
         return len(self.arrival)
 
     def with_columns(self, columns: tuple[Values, ...]) -> Train:
         """The same tuples with other columns."""
-        return Train(columns, self.arrival, self.kept, self.watermark)
+        return Train(columns, self.arrival, self.kept, self.watermark, self.causes)
 
     def take(self, places: Places) -> Train:
         """The tuples at the places; whatever is left out, the progress stays."""
@@ -72,13 +72,16 @@ class Train:
             taken(self.arrival, places),
             self.kept,
             self.watermark,
+            self.causes,
         )
 
     def slice(self, start: int, stop: int) -> Train:
         """A part; only the part with the last tuple carries the progress."""
         columns = tuple(column.slice(start, stop) for column in self.columns)
-        progress = self.watermark if stop >= len(self) else NO_PROGRESS
-        return Train(columns, self.arrival[start:stop], self.kept, progress)
+        part = Train(columns, self.arrival[start:stop], self.kept)
+        if stop >= len(self):
+            part.watermark, part.causes = self.watermark, self.causes
+        return part
 
 
 Arrivals = npt.NDArray[np.float64]
@@ -86,7 +89,8 @@ Arrivals = npt.NDArray[np.float64]
 
 def same_arrival(arrival: float, tuples: int) -> Arrivals:
     """One arrival time for all: an array without memory, which `is_same` recognises."""
-    return np.broadcast_to(np.float64(arrival), tuples)
+    # As np.broadcast_to would make it, which takes several times as long.
+    return np.ndarray(tuples, np.float64, np.float64(arrival).tobytes(), strides=(0,))
 
 
 def is_same(arrival: Arrivals) -> bool:
@@ -100,15 +104,15 @@ def taken(arrival: Arrivals, places: Places) -> Arrivals:
     return arrival[: len(places)] if len(places) <= len(arrival) else same_arrival(arrival[0], len(places))
 
 
-def progress(watermark: int) -> Train:
+def progress(watermark: int, causes: Causes) -> Train:
     """News of event time alone."""
-    return Train((), np.empty(0), 1.0, watermark)
+    return Train((), np.empty(0), 1.0, watermark, causes)
 
 
 def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
     """An Arrow array of the type's own Arrow type, without a copy where there is no NULL."""
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     valid = None if array.null_count == 0 else np.asarray(array.is_valid())
     match type_.kind:
         case Kind.STRING:
@@ -161,15 +165,14 @@ def train_to_arrow(train: Train, schema: Schema) -> pa.RecordBatch:
 
 
 def concatenated(trains: Sequence[Train], schema: Schema) -> Train:
-    """One train of several, in order."""
+    """The tuples of several trains as one train, in order; its progress is the caller's to say."""
     if len(trains) == 1:
         return trains[0]
     if not trains:
         return empty_train(schema)
     columns = tuple(joined([train.columns[place] for train in trains]) for place in range(len(schema)))
     arrival = joined_arrivals([train.arrival for train in trains])
-    kept = min(train.kept for train in trains)
-    return Train(columns, arrival, kept, max(train.watermark for train in trains))
+    return Train(columns, arrival, min(train.kept for train in trains))
 
 
 def joined_arrivals(parts: Sequence[Arrivals]) -> Arrivals:

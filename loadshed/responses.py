@@ -76,14 +76,14 @@ class ResponseStatistics:
         self._count += len(response)
         self._within_target += int((response <= self.target_s).sum())
         self._sum += float(response.sum())
-        self._sum_sq += float(np.dot(response, response))
+        self._sum_sq += sum_of_squares(response)
         self._max = max(self._max, float(response.max()))
         place = np.log(np.maximum(response, LEAST_S) / LEAST_S) / LOG_RATIO
         self._bins += np.bincount(np.minimum(place.astype(np.int64), BINS - 1), minlength=BINS)
         slowdown = response[ideal > 0] / ideal[ideal > 0] if len(ideal) else NO_IDEALS
         if len(slowdown):
             self._slow_sum += float(slowdown.sum())
-            self._slow_sum_sq += float(np.dot(slowdown, slowdown))
+            self._slow_sum_sq += sum_of_squares(slowdown)
             self._slow_max = max(self._slow_max, float(slowdown.max()))
 
     @property
@@ -121,3 +121,8 @@ class ResponseStatistics:
     def target_met_pct(self) -> float:
         self._fold()
         return 100.0 * self._within_target / self._count if self._count else 100.0
+
+
+def sum_of_squares(values: Array) -> float:
+    # Not a dot product: BLAS keeps threads spinning for the next one, and they would take a processor of their own.
+    return float(np.square(values).sum())

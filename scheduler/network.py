@@ -17,10 +17,9 @@ the sums Σ S/T and Σ S/T² over the roots, which for a plain chain are the the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,9 @@ class Segment:
     answers_per_ideal_sq: float  # Σ S/T²
 
 
+NOTHING = Segment(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Network:
     """Operators in topological order: every edge goes from a lower number to a higher one."""
@@ -60,57 +62,91 @@ class Network:
     operators: tuple[Operator, ...]
     roots: tuple[int, ...] = field(init=False)
     sources: tuple[int, ...] = field(init=False)
+    upstream: list[list[int]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for number, operator in enumerate(self.operators):
-            for below in operator.downstream:
+        self._look_at(0, (), (), [[] for _ in self.operators])
+
+    def extended(self, more: Sequence[Operator], edges: Iterable[tuple[int, int]]) -> Network:
+        """With more operators at the end, and edges to them from those that were there; these are not looked at."""
+        operators, start = [*self.operators, *more], len(self.operators)
+        upstream = [*self.upstream, *([] for _ in more)]
+        for above, below in edges:
+            assert above < start <= below, f"edge {above} → {below} is not to a new operator"
+            own = operators[above]
+            operators[above] = replace(own, downstream=(*own.downstream, below))
+            upstream[below].append(above)
+        network = object.__new__(Network)
+        object.__setattr__(network, "operators", tuple(operators))
+        roots = [number for number in self.roots if not operators[number].downstream]
+        network._look_at(start, roots, self.sources, upstream)
+        return network
+
+    def _look_at(
+        self, start: int, roots: Sequence[int], sources: Sequence[int], upstream: list[list[int]]
+    ) -> None:
+        """Check the operators from `start` on, and add them to what is known of those before."""
+        fresh = range(start, len(self.operators))
+        for number in fresh:
+            for below in self.operators[number].downstream:
                 assert number < below < len(self.operators), f"edge {number} → {below} is not topological"
-        object.__setattr__(self, "roots", tuple(i for i, o in enumerate(self.operators) if not o.downstream))
-        object.__setattr__(self, "sources", tuple(i for i, o in enumerate(self.operators) if o.source))
+                upstream[below].append(number)
+        more_roots = [number for number in fresh if not self.operators[number].downstream]
+        more_sources = [number for number in fresh if self.operators[number].source]
+        object.__setattr__(self, "roots", (*roots, *more_roots))
+        object.__setattr__(self, "sources", (*sources, *more_sources))
+        object.__setattr__(self, "upstream", upstream)
 
     def segments(self, estimates: Sequence[Estimate]) -> tuple[Segment, ...]:
-        """Every operator's segment under the estimates, in one walk from the roots up.
+        """Every operator's segment under the estimates, in one walk from the roots up."""
+        size = len(self.operators)
+        return self.segments_with((NOTHING,) * size, range(size), estimates)
+
+    def segments_with(
+        self, known: Sequence[Segment], others: Iterable[int], estimates: Sequence[Estimate]
+    ) -> tuple[Segment, ...]:
+        """The segments, of which all but those of the others are known.
 
         All sums over the roots below are linear in what the downstream operators have, so none is listed twice.
         """
-        ideal_of = self.ideal_costs(estimates)
-        size = len(self.operators)
-        answers, cost, ideal = [0.0] * size, [0.0] * size, [inf] * size
-        per_ideal, per_ideal_sq = [0.0] * size, [0.0] * size
-        for number in range(size - 1, -1, -1):
-            below, own = self.operators[number].downstream, estimates[number]
+        found = list(known)
+        for number in sorted(others, reverse=True):
+            own, below = estimates[number], [found[one] for one in self.operators[number].downstream]
             kept = own.selectivity
             if below:
-                answers[number] = kept * sum([answers[one] for one in below])
-                cost[number] = own.cost_s + kept * sum([cost[one] for one in below])
-                per_ideal[number] = kept * sum([per_ideal[one] for one in below])
-                per_ideal_sq[number] = kept * sum([per_ideal_sq[one] for one in below])
-                ideal[number] = min([ideal[one] for one in below])
+                found[number] = Segment(
+                    kept * sum([one.selectivity for one in below]),
+                    own.cost_s + kept * sum([one.cost_s for one in below]),
+                    min([one.ideal_s for one in below]),
+                    kept * sum([one.answers_per_ideal for one in below]),
+                    kept * sum([one.answers_per_ideal_sq for one in below]),
+                )
             else:
-                whole = ideal_of[number]
-                answers[number], cost[number], ideal[number] = kept, own.cost_s, whole
-                if whole > 0:
-                    per_ideal[number], per_ideal_sq[number] = kept / whole, kept / whole**2
-        return tuple(map(Segment, answers, cost, ideal, per_ideal, per_ideal_sq))
+                whole = self.ideal_cost(number, estimates)
+                per_ideal, per_ideal_sq = (kept / whole, kept / whole**2) if whole > 0 else (0.0, 0.0)
+                found[number] = Segment(kept, own.cost_s, whole, per_ideal, per_ideal_sq)
+        return tuple(found)
 
     def ideal_costs(self, estimates: Sequence[Estimate]) -> dict[int, float]:
         """T of every root: the processor time of one answer if it were alone in the system."""
-        upstream: list[list[int]] = [[] for _ in self.operators]
-        for number, operator in enumerate(self.operators):
-            for below in operator.downstream:
-                upstream[below].append(number)
-        ideal = {}
-        for root in self.roots:
-            needed, stack = {root}, [root]
-            while stack:
-                number = stack.pop()
-                partner = self.operators[number].partner
-                for other in upstream[number] if partner is None else [*upstream[number], partner]:
-                    if other not in needed:
-                        needed.add(other)
-                        stack.append(other)
-            ideal[root] = sum(estimates[number].cost_s for number in sorted(needed))
-        return ideal
+        return {root: self.ideal_cost(root, estimates) for root in self.roots}
+
+    def ideal_cost(self, root: int, estimates: Sequence[Estimate]) -> float:
+        needed = self.feeding([root], with_partners=True)
+        return sum([estimates[number].cost_s for number in sorted(needed)])
+
+    def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
+        """The operators and all that stand above them; with partners, also the other sides of joins."""
+        found = set(numbers)
+        stack = list(found)
+        while stack:
+            number = stack.pop()
+            partner = self.operators[number].partner if with_partners else None
+            for other in self.upstream[number] if partner is None else [*self.upstream[number], partner]:
+                if other not in found:
+                    found.add(other)
+                    stack.append(other)
+        return found
 
     def depth_first_paths(self) -> list[tuple[int, ...]]:
         """Every source-to-root path, for policies that are defined on paths."""
@@ -131,7 +167,17 @@ class NetworkEstimates:
 
     network: Network
     estimates: tuple[Estimate, ...]
+    known: tuple[Segment, ...] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        return self.network.segments(self.estimates)
+        return self.network.segments(self.estimates) if self.known is None else self.known
+
+    def extended(self, network: Network, more: Sequence[Estimate]) -> tuple[NetworkEstimates, set[int]]:
+        """What is believed of an extended network, and which operators have other segments than before."""
+        estimates = (*self.estimates, *more)
+        changed = network.feeding(range(len(self.estimates), len(estimates)))
+        if "segments" not in vars(self):  # nobody has asked
+            return NetworkEstimates(network, estimates), changed
+        known = (*self.segments, *(NOTHING for _ in more))
+        return NetworkEstimates(network, estimates, network.segments_with(known, changed, estimates)), changed

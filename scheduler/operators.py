@@ -11,15 +11,16 @@ The runner's loop (the simulator's and the live one alike) is
     scheduler.ready(operator, head)      if input is left, else scheduler.idle(operator)
     scheduler.statistics.observe(operator, tuples_in, tuples_out, cost_s)
 
-and scheduler.refresh() once a load cycle, which is when changed statistics change priorities.
+and scheduler.refresh() once a load cycle, which is when changed statistics change priorities. Operators that are added
+(`extend`) are ranked at once, beside those that are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from configs.policies import PolicySettings
-from scheduler.network import Estimate, Network, NetworkEstimates
+from scheduler.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.policies import NONE, build_policy
 from scheduler.statistics import OperatorStatistics
 
@@ -36,6 +37,17 @@ class OperatorScheduler:
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(settings, believed)
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
+
+    def extend(
+        self, more: Sequence[Operator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
+    ) -> None:
+        """More operators at the end, without input; edges lead to them from those that are there."""
+        self.network = self.network.extended(more, edges)
+        self.statistics.extend(initial)
+        self._believed, changed = self._believed.extended(self.network, initial)
+        self._inner.extend(self._believed, changed)
+        self._sources.extend(self._believed, changed)
+        self._group += [self._sources if operator.source else self._inner for operator in more]
 
     def ready(self, operator: int, head: float) -> None:
         self._group[operator].ready(operator, head)

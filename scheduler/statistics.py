@@ -31,14 +31,24 @@ class OperatorStatistics:
 
     def __init__(self, initial: Sequence[Estimate], adaptive: bool = True) -> None:
         self.adaptive = adaptive
-        self._estimates = list(initial)
-        size = len(self._estimates)
-        self._tuples_in = [0] * size
-        self._tuples_out = [0] * size
-        self._cost_s = [0.0] * size
-        self._variance = [0.0] * size
-        self._outliers = [0] * size
+        self._estimates: list[Estimate] = []
+        self._tuples_in: list[int] = []
+        self._tuples_out: list[int] = []
+        self._cost_s: list[float] = []
+        self._variance: list[float] = []
+        self._outliers: list[int] = []
         self.changed = False
+        self.extend(initial)
+
+    def extend(self, initial: Sequence[Estimate]) -> None:
+        """More operators, numbered on."""
+        size = len(initial)
+        self._estimates += initial
+        self._tuples_in += [0] * size
+        self._tuples_out += [0] * size
+        self._cost_s += [0.0] * size
+        self._variance += [0.0] * size
+        self._outliers += [0] * size
 
     @property
     def estimates(self) -> Sequence[Estimate]:

@@ -4,136 +4,38 @@
 
 Each side keeps its tuples as long as a later one of the other side can still meet them. A pair is found once, by
 whichever of its tuples comes later, and carries that one's arrival. The two sides are operators of their own
-(each has its own cost, selectivity and priority) over one `JoinState`.
+(each has its own cost, selectivity and priority) over one `JoinState`. A pair for which the condition fails (an
+overflow, a cast that cannot be) is left out and counted with its reason.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from engine.causes import NO_PROGRESS, Meeting
+from engine.expressions import Condition, Failures
 from engine.keys import Codes, KeyIndex
+from engine.limits import FEW_KEYS, Holding
+from engine.operators.stored import Stored, Times
 from engine.schema import DataType, Schema
-from engine.train import (
-    NO_PROGRESS,
-    Arrivals,
-    Mask,
-    Places,
-    Train,
-    Values,
-    concatenated,
-    is_same,
-    progress,
-    same_arrival,
-)
-
-Times = npt.NDArray[np.int64]
-# Which of the pairs (left place, right place) satisfy a condition on both sides' columns.
-Residual = Callable[[Train], Mask]
-
-# A run shorter than this is merged with the next: probing one more run would cost more than copying it. Longer ones
-# are merged when there are more than a few, by doubling.
-SHORT_RUN, RUNS_MAX = 4096, 8
-# Without an index a run is scanned, which is quicker for less than a FEWth of its length, and not more often than this.
-FEW, INDEX_AT = 4, 3
-# Expired tuples are dropped from a merged run when this part or less of it is alive; copying costs more than they do.
-ALIVE = 0.75
+from engine.train import Mask, Train, Values, progress, taken
 
 
-@dataclass(slots=True)
-class Run:
-    """Some stored tuples of one side, with an index by key made when first probed."""
-
-    train: Train
-    codes: Codes
-    times: Times
-    latest: int
-    index: KeyOrder | None = None  # made when it pays
-    probed: int = 0
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    def matches(self, codes: Codes, times: Times, low: int, high: int, size: int) -> tuple[Places, Places]:
-        """Pairs (probe, stored) of equal code, the stored tuple's time minus the probe's in [low, high]."""
-        self.probed += 1
-        if self.index is None and self.probed < INDEX_AT and FEW * len(codes) < len(self):
-            # Not worth an index yet: look the stored tuples up among the few probing ones.
-            stored, probe = KeyOrder(codes, size).pairs(self.codes)
-        else:
-            if self.index is None or self.index.size < size:
-                self.index = KeyOrder(self.codes, size)
-            probe, stored = self.index.pairs(codes)
-        gap = self.times.take(stored) - times.take(probe)
-        close = ((gap >= low) & (gap <= high)).nonzero()[0]
-        return probe.take(close), stored.take(close)
-
-
-class KeyOrder:
-    """Tuples in the order of their codes, with where each code begins."""
-
-    def __init__(self, codes: Codes, size: int) -> None:
-        self.size = size
-        self._order = np.argsort(narrow(codes, size), kind="stable")
-        self._count = np.bincount(codes, minlength=size)
-        self._first = np.cumsum(self._count) - self._count
-
-    def pairs(self, codes: Codes) -> tuple[Places, Places]:
-        """Every pair (probe, indexed) of equal code."""
-        count = self._count.take(codes)
-        probes = (count > 0).nonzero()[0]
-        count, first = count.take(probes), self._first.take(codes.take(probes))
-        probe = np.repeat(probes, count)
-        # 0, 1, 2 … within each probe's stretch of the order
-        within = np.arange(len(probe)) + np.repeat(first - np.cumsum(count) + count, count)
-        return probe, self._order.take(within)
-
-
-def narrow(codes: Codes, size: int) -> npt.NDArray[Any]:
-    """The codes in the smallest type that holds them: a stable sort of 16 bits is a radix sort."""
-    return codes.astype(np.uint16) if size <= 1 << 16 else codes
-
-
-@dataclass
 class Side:
     """One side's stored tuples."""
 
-    schema: Schema
-    keys: tuple[int, ...]
-    time: int
-    runs: list[Run] = field(default_factory=list)
-    watermark: int = NO_PROGRESS
-    _floor: int = NO_PROGRESS  # older tuples meet nobody any more
+    def __init__(self, schema: Schema, keys: tuple[int, ...], time: int) -> None:
+        self.keys, self.time = keys, time
+        self.stored = Stored(schema, time)
 
-    def add(self, run: Run) -> None:
-        """Keep a run; runs grow by merging, so that there are few and each tuple is copied a few times only."""
-        runs = self.runs
-        runs.append(run)
-        while len(runs) > 1 and (
-            len(runs[-2]) < SHORT_RUN or (len(runs) > RUNS_MAX and len(runs[-2]) < 2 * len(runs[-1]))
-        ):
-            runs[-2:] = [self._merged(runs[-2:])]
-
-    def expire(self, before: int) -> None:
-        """Forget tuples older than `before`: whole runs at once, the rest when runs are merged."""
-        self.runs = [run for run in self.runs if run.latest >= before]
-        self._floor = before
-
-    def _merged(self, runs: Sequence[Run]) -> Run:
-        train = concatenated([run.train for run in runs], self.schema)
-        codes = np.concatenate([run.codes for run in runs])
-        times = np.concatenate([run.times for run in runs])
-        alive = times >= self._floor
-        latest = max(run.latest for run in runs)
-        if int(np.count_nonzero(alive)) < ALIVE * len(times):
-            places = alive.nonzero()[0]
-            return Run(train.take(places), codes.take(places), times.take(places), latest)
-        return Run(train, codes, times, latest)
+    def add(self, train: Train, codes: Codes) -> None:
+        """Keep tuples."""
+        self.stored.add(train, codes)
 
 
 class JoinState:
@@ -152,13 +54,59 @@ class JoinState:
         )
         self.low, self.high = low, high
         self.index = KeyIndex(key_types(schemas[0], keys[0]))
+        self.holdings = Holding(), Holding()  # the keys of both sides are the left one's
+        self.holdings[0].compact = self.compact
+        self._compact_at = FEW_KEYS
+        self._settled = 0  # keys when they were last looked through, if no tuple has been forgotten since
+        # Neither time of a later pair will be before its watermark.
+        self.progress = Meeting((max(0, -low), max(0, high)))
+        self.tell()
 
-    def watermark(self) -> int:
-        """Neither time of a later pair will be before this."""
-        left, right = (side.watermark for side in self.sides)
-        if left == NO_PROGRESS or right == NO_PROGRESS:
-            return NO_PROGRESS
-        return min(left, right, right - self.high, left + self.low)
+    def tell(self) -> None:
+        """What is held now."""
+        for holding, side in zip(self.holdings, self.sides, strict=True):
+            if holding.state != side.stored.bytes:
+                holding.set_state(side.stored.bytes)
+
+    def bytes_of_keys(self, more: int) -> int:
+        """What keys take for each tuple, if there are so many more tuples."""
+        return self.index.bytes // (more + 1 + sum([len(side.stored) for side in self.sides]))
+
+    def expire(self, side: int, before: int) -> None:
+        """Forget a side's tuples that are older than `before`."""
+        stored = self.sides[side].stored
+        held = len(stored)
+        stored.forget(before)
+        if len(stored) < held:
+            self._settled = 0
+
+    def restored(self) -> None:
+        """Sides or keys are others."""
+        self._compact_at, self._settled = FEW_KEYS, 0
+        if self.sides[0].keys:
+            self.holdings[0].set_keys(len(self.index), self.index.bytes)
+        self.tell()
+
+    def compact(self) -> None:
+        """Forget the keys of which no tuple is kept; all codes change."""
+        if not self.sides[0].keys or len(self.index) == self._settled:
+            return
+        alive = np.zeros(len(self.index), bool)
+        for side in self.sides:
+            alive[side.stored.codes()] = True
+        if not alive.all():
+            self.index.keep(alive.nonzero()[0])
+            for side in self.sides:
+                side.stored.recode(alive.cumsum() - 1)
+            self.holdings[0].set_keys(len(self.index), self.index.bytes)
+        self._settled = len(self.index)
+        self._compact_at = max(FEW_KEYS, 2 * len(self.index))
+
+    def codes(self, keys: Sequence[Values]) -> Codes:
+        """The codes of tuples' keys; NO_CODE where a new key finds no room."""
+        if not self.index.in_range and len(self.index) >= self._compact_at:
+            self.compact()
+        return self.holdings[0].codes(self.index, keys)
 
 
 def key_types(schema: Schema, keys: Sequence[int]) -> list[DataType]:
@@ -172,80 +120,93 @@ class JoinSideOperator:
         self,
         state: JoinState,
         side: int,
-        residual: Residual | None = None,
+        residual: Condition | None = None,
         columns: tuple[int, ...] | None = None,
     ) -> None:
         self._state, self._side, self._residual = state, side, residual
         self._columns = columns  # which of the input's columns the join is of; None for all
         # What a tuple of this side meets on the other, relative to its own time.
         self._low, self._high = (state.low, state.high) if side == 0 else (-state.high, -state.low)
+        self.failed: Counter[str] = Counter()
+        self.holding = state.holdings[side]
 
     def process(self, train: Train) -> Train | None:
         state = self._state
-        own, other = state.sides[self._side], state.sides[1 - self._side]
-        out = None
-        if len(train):
-            if self._columns is not None:
-                train = train.with_columns(tuple(train.columns[place] for place in self._columns))
-            train = without_null_keys(train, own.keys)
-            columns = [without_mask(train.columns[key]) for key in own.keys]
-            codes = state.index.codes(columns or [train.columns[own.time]])
-            times: Times = train.columns[own.time].data
-            out = self._pairs(train, codes, times, other)
-            if len(train):
-                own.add(Run(train, codes, times, int(times.max())))
-        own.watermark = max(own.watermark, train.watermark)
-        if own.watermark != NO_PROGRESS:
-            # Later tuples of this side are at `watermark` or after: what they cannot meet, nobody will.
-            other.expire(own.watermark + self._low)
+        out = self._met(train) if len(train) else None
+        watermark, causes = state.progress.hear(self._side, train.watermark, train.causes)
+        mark = state.progress.marks[self._side]
+        if mark != NO_PROGRESS:
+            # Later tuples of this side are at `mark` or after: what they cannot meet, nobody will.
+            state.expire(1 - self._side, mark + self._low)
         if out is None:
-            return progress(state.watermark())
-        out.watermark = state.watermark()
+            return progress(watermark, causes)
+        out.watermark, out.causes = watermark, causes
         return out
 
     def wants(self, time: int) -> bool:
         return True
 
     def snapshot(self) -> Any:
-        return copy.deepcopy((self._state.sides[self._side], self._state.index))
+        side, index = copy.deepcopy((self._state.sides[self._side], self._state.index))
+        return side, index, self._state.progress.snapshot(self._side)
 
     def restore(self, state: Any) -> None:
-        side, index = copy.deepcopy(state)
+        side, index = copy.deepcopy(state[:2])
+        self._state.progress.restore(self._side, state[2])
         self._state.sides = tuple(
             side if place == self._side else one for place, one in enumerate(self._state.sides)
         )
         self._state.index = index
+        self._state.restored()
 
-    def _pairs(self, train: Train, codes: Codes, times: Times, other: Side) -> Train | None:
-        found = []
-        for run in other.runs:
-            mine, stored = run.matches(codes, times, self._low, self._high, len(self._state.index))
-            if len(mine):
-                halves = train.take(mine), run.train.take(stored)
-                found.append(joined(*halves) if self._side == 0 else joined(*reversed(halves)))
-        if not found:
+    def _met(self, train: Train) -> Train | None:
+        """Keep a train's tuples, and pair them with the other side's so far."""
+        own, other = self._state.sides[self._side], self._state.sides[1 - self._side]
+        columns = train.columns
+        if self._columns is not None:
+            columns = tuple([columns[place] for place in self._columns])
+        train = without_null_keys(Train(columns, train.arrival, train.kept), own.keys)
+        train, codes = self._coded(train, own)
+        if not own.stored.fits(train):
+            room = own.stored.prepare(train, self.holding.room, self._state.bytes_of_keys(len(train)))
+            if room < len(train):
+                self.holding.refuse_bytes(len(train) - room)
+                train, codes = train.slice(0, room), codes[:room]
+        out = self._pairs(train, codes, train.columns[own.time].data, other.stored)
+        if len(train):
+            own.add(train, codes)
+        self._state.tell()
+        return out
+
+    def _coded(self, train: Train, own: Side) -> tuple[Train, Codes]:
+        """The tuples, with codes for their keys; without those for whose keys there is no room."""
+        if not own.keys:
+            return train, self._state.index.codes([train.columns[own.time]])
+        codes = self._state.codes([without_mask(train.columns[key]) for key in own.keys])
+        if not self._state.index.refused:
+            return train, codes
+        places = np.flatnonzero(codes >= 0)
+        self.holding.refuse_keys(len(codes) - len(places))
+        return train.take(places), codes.take(places)
+
+    def _pairs(self, train: Train, codes: Codes, times: Times, other: Stored) -> Train | None:
+        mine, theirs = other.matches(codes, times, self._low, self._high, len(self._state.index))
+        if not len(mine):
             return None
-        pairs = found[0] if len(found) == 1 else concatenated(found, joined_schema(self._state.sides))
-        if self._residual is None:
-            return pairs
-        chosen = np.flatnonzero(self._residual(pairs))
-        return pairs.take(chosen) if len(chosen) else None
+        halves = tuple([column.take(mine) for column in train.columns]), other.take(theirs)
+        columns = (*halves[0], *halves[1]) if self._side == 0 else (*halves[1], *halves[0])
+        # A pair has arrived when its later half has.
+        arrival = other.arrivals(theirs, taken(train.arrival, mine))
+        pairs = Train(columns, arrival, min(train.kept, other.kept(theirs)))
+        return pairs if self._residual is None else held(pairs, self._residual, self.failed)
 
 
-def joined(left: Train, right: Train) -> Train:
-    """Tuples side by side; a pair has arrived when its later half has."""
-    arrival = later(left.arrival, right.arrival)
-    return Train((*left.columns, *right.columns), arrival, min(left.kept, right.kept))
-
-
-def later(left: Arrivals, right: Arrivals) -> Arrivals:
-    if is_same(left) and is_same(right):
-        return same_arrival(max(left[0], right[0]), len(left))
-    return np.maximum(left, right)
-
-
-def joined_schema(sides: Sequence[Side]) -> Schema:
-    return Schema(tuple(field for side in sides for field in side.schema.fields))
+def held(pairs: Train, residual: Condition, failed: Counter[str]) -> Train | None:
+    """The pairs that satisfy the condition; None if there are none."""
+    failures = Failures()
+    chosen = residual(pairs, failures).nonzero()[0]
+    failed.update(failures.counts())
+    return pairs.take(chosen) if len(chosen) else None
 
 
 def key_mask(train: Train, keys: Sequence[int]) -> Mask | None:

@@ -4,8 +4,8 @@
     wants(time)      whether progress of event time to `time` alone would make it do something
     snapshot()       its state, to be given to restore() of an operator built from the same plan
 
-A result carries the arrival time of the tuple that caused it. Progress (`train.watermark`) is passed on even when
-every tuple is filtered.
+A result carries the arrival time of the tuple that caused it. Progress (`train.watermark`, and the `causes` of it) is
+passed on even when every tuple is filtered.
 """
 
 from __future__ import annotations

@@ -1,74 +1,148 @@
-"""Windows of a number of tuples.
+"""Windows of a number of tuples: one operator numbers the tuples of a stream, one a query closes windows over them.
 
-in: tuples                              out: (keys…, aggregates…) over the last `rows`, after every `slide` tuples
+    in: tuples                              out: the same tuples with their numbers; progress is how many there were
+    in: numbered tuples, progress           out: (keys…, aggregates…) of the last `rows`, after every `slide` numbers
+
+What stands between the two, a filter or a join with a table, chooses within the window: a tuple that is left out
+keeps its place there. A window without any tuple left has no row.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.aggregates import combined, measures_of
+from engine.causes import Causes, Tuples, arrival_of
 from engine.keys import KeyIndex
-from engine.operators.protocol import Stateless
+from engine.limits import FEW_KEYS, Holding, train_bytes
 from engine.operators.windows import summed_rows
-from engine.panes import Measure, Pane, accumulate
+from engine.panes import Each, Measure, Pane, accumulate, stands_for
 from engine.plan import Aggregate, RowWindow
-from engine.schema import Schema
-from engine.train import Train, concatenated, same_arrival
+from engine.schema import INT64, Schema
+from engine.train import Train, Values, concatenated, empty_train, same_arrival
+
+Numbers = npt.NDArray[np.int64]
 
 
-class RowWindowOperator(Stateless):
-    """One query's windows by count, in the order of arrival."""
+class NumberOperator:
+    """Numbers the tuples of a stream in the order of arrival."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process(self, train: Train) -> Train | None:
+        if not len(train):
+            return None
+        numbers = np.arange(self.total, self.total + len(train))
+        self.total += len(train)
+        causes = (Tuples(self.total, numbers + 1, train.arrival, 0),)
+        columns = (*train.columns, Values(INT64, numbers))
+        return Train(columns, train.arrival, train.kept, self.total, causes)
+
+    def wants(self, time: int) -> bool:
+        return False
+
+    def snapshot(self) -> Any:
+        return self.total
+
+    def restore(self, state: Any) -> None:
+        self.total = state
+
+
+class RowWindowOperator:
+    """Closes one query's windows over numbered tuples, from the number `first` on."""
 
     def __init__(
         self,
+        first: int,
         window: RowWindow,
         keys: Sequence[int],
         aggregates: Sequence[Aggregate],
         input_schema: Schema,
         schema: Schema,
-        time: int | None,
+        number: int,
+        clock: int | None,
     ) -> None:
-        self._window, self._keys, self._time = window, tuple(keys), time
+        self._first, self._next_end = first, first + window.slide
+        self._window, self._number, self._clock = window, number, clock
         self._aggregates, self._schema, self._input = tuple(aggregates), schema, input_schema
+        self._keys = tuple(keys)
         self._index = KeyIndex([input_schema.fields[key].type for key in keys])
         measures: set[Measure] = {("rows", None)}
         self._measures = measures.union(*(measures_of(one) for one in aggregates))
-        self._recent: Train | None = None
-        self._count = 0  # tuples since the last window
+        self._recent = empty_train(input_schema)
+        self._offered = np.empty(0)  # how many tuples each of these stands for
+        self.holding = Holding()
 
     def process(self, train: Train) -> Train | None:
-        if not len(train):
-            return train
-        before = 0 if self._recent is None else len(self._recent)
-        all_ = train if self._recent is None else concatenated([self._recent, train], self._input)
-        ends = range(before + self._window.slide - self._count, len(all_) + 1, self._window.slide)
-        closed = [self._closed(all_.slice(max(0, end - self._window.rows), end)) for end in ends]
-        self._count = (self._count + len(train)) % self._window.slide
-        self._recent = all_.slice(max(0, len(all_) - self._window.rows), len(all_))
-        if not closed:
-            return None
-        out = concatenated(closed, self._schema)
-        out.watermark = train.watermark
-        return out
+        if len(train):
+            self._add(self.holding.admitted(train, self._offered.itemsize))
+        closed = []
+        if self._next_end <= train.watermark:
+            ends = np.arange(self._next_end, train.watermark + 1, self._window.slide)
+            closed = list(self._closed(ends, train.causes))
+            self._next_end = int(ends[-1]) + self._window.slide
+        self._forget(self._next_end - self._window.rows)
+        self._tell()
+        return concatenated(closed, self._schema) if closed else None
+
+    def wants(self, time: int) -> bool:
+        return time >= self._next_end
 
     def snapshot(self) -> Any:
-        return copy.deepcopy((self._recent, self._count, self._index))
+        return copy.deepcopy((self._recent, self._offered, self._first, self._next_end, self._index))
 
     def restore(self, state: Any) -> None:
-        self._recent, self._count, self._index = copy.deepcopy(state)
+        self._recent, self._offered, self._first, self._next_end, self._index = copy.deepcopy(state)
+        self._tell()
 
-    def _closed(self, members: Train) -> Train:
+    def _tell(self) -> None:
+        self.holding.set_keys(0, self._index.bytes)  # keys are of the tuples that the window holds
+        self.holding.set_state(train_bytes(self._recent) + self._offered.nbytes)
+
+    def _numbers(self) -> Numbers:
+        numbers: Numbers = self._recent.columns[self._number].data
+        return numbers
+
+    def _add(self, train: Train) -> None:
+        self._recent = concatenated([self._recent, train], self._input)
+        self._offered = np.concatenate([self._offered, np.full(len(train), stands_for(train.kept))])
+        numbers = self._numbers()
+        if (numbers[1:] < numbers[:-1]).any():  # an outer join puts tuples without a match behind the others
+            order = np.argsort(numbers, kind="stable")
+            self._recent, self._offered = self._recent.take(order), self._offered.take(order)
+
+    def _forget(self, before: int) -> None:
+        gone = int(np.searchsorted(self._numbers(), before))
+        if gone:
+            self._recent, self._offered = self._recent.slice(gone, len(self._recent)), self._offered[gone:]
+
+    def _closed(self, ends: Numbers, causes: Causes) -> Iterator[Train]:
+        """The answers of the windows in which anything is left."""
+        starts, numbers = np.maximum(self._first, ends - self._window.rows), self._numbers()
+        begins, stops = np.searchsorted(numbers, starts), np.searchsorted(numbers, ends)
+        offered = np.concatenate([[0.0], np.cumsum(self._offered)])
+        some = np.flatnonzero(begins < stops)
+        ends, begins, stops = ends[some], begins[some], stops[some]
+        kept = (stops - begins) / (offered[stops] - offered[begins])
+        for end, begin, stop, part in zip(*(of.tolist() for of in (ends, begins, stops, kept)), strict=True):
+            members = self._recent.slice(begin, stop)
+            members.kept = part
+            yield self._answer(members, self._offered[begin:stop], arrival_of(causes, end))
+
+    def _answer(self, members: Train, each: Each, cause: float) -> Train:
+        if not self._index.in_range and len(self._index) > max(FEW_KEYS, 2 * len(members)):
+            self._index.keep(np.empty(0, np.intp))  # codes matter within one window only
         codes = self._index.codes([members.columns[key] for key in self._keys] or list(members.columns[:1]))
         pane = Pane()
-        accumulate(pane, self._measures, len(self._index), codes, members.columns, self._time, members.kept)
+        accumulate(pane, self._measures, len(self._index), codes, members.columns, self._clock, each)
         rows = summed_rows([pane], len(self._index))
         groups = np.flatnonzero(rows)
         keys = self._index.decoded(groups) if self._keys else ()
-        results = [combined(one, [pane], groups, rows, members.kept) for one in self._aggregates]
-        arrival = same_arrival(float(members.arrival[-1]), len(groups))
-        return Train((*keys, *results), arrival, members.kept)
+        results = [combined(one, [pane], groups, rows) for one in self._aggregates]
+        return Train((*keys, *results), same_arrival(cause, len(groups)), members.kept)

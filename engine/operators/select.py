@@ -30,7 +30,7 @@ class SelectOperator(Stateless):
 
     def process(self, train: Train) -> Train | None:
         if not len(train):
-            return Train((), train.arrival, train.kept, train.watermark)
+            return Train((), train.arrival, train.kept, train.watermark, train.causes)
         failures = Failures()
         if self._places is not None:
             train = (
@@ -59,7 +59,7 @@ class SelectOperator(Stateless):
         if len(chosen) == len(train):
             return train.with_columns(tuple(train.columns[place] for place in places))
         columns = tuple(train.columns[place].take(chosen) for place in places)
-        return Train(columns, taken(train.arrival, chosen), train.kept, train.watermark)
+        return Train(columns, taken(train.arrival, chosen), train.kept, train.watermark, train.causes)
 
 
 def plain_columns(expressions: Sequence[Expression] | None) -> tuple[int, ...] | None:

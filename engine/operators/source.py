@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.train import NO_PROGRESS, Mask, Train
+from engine.causes import NO_PROGRESS, Causes, Moment, Tuples
+from engine.train import Mask, Train, is_same
 
 
 class SourceOperator:
@@ -30,6 +31,7 @@ class SourceOperator:
         times = train.columns[self._time].data
         if not len(times):
             return train
+        before = self._latest
         in_order = bool((times[1:] >= times[:-1]).all()) and int(times[0]) >= self._latest - self._lateness
         if in_order:
             self._latest = max(self._latest, int(times[-1]))
@@ -41,7 +43,14 @@ class SourceOperator:
             self.late += len(times) - len(in_time)
             self._latest = max(self._latest, int(times.max()))
             train = train.take(in_time)
-        return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness)
+        causes = self._caused_by(train) if self._latest > before else ()
+        return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness, causes)
+
+    def _caused_by(self, train: Train) -> Causes:
+        upto = self._latest - self._lateness
+        if is_same(train.arrival):
+            return (Moment(upto, float(train.arrival[0])),)
+        return (Tuples(upto, train.columns[self._time or 0].data, train.arrival, self._lateness),)
 
     def _timed(self, train: Train, valid: Mask | None) -> Train:
         """Without the tuples that have no event time: they are in no window, and meet nobody."""

@@ -5,16 +5,19 @@ in: tuples                              out: each with the table's rows of equal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions import Condition, Failures
 from engine.keys import KeyIndex
-from engine.operators.join import Run, joined, key_mask, without_mask, without_null_keys
+from engine.operators.join import key_mask, without_mask, without_null_keys
 from engine.operators.protocol import Stateless
+from engine.operators.stored import KeyOrder
 from engine.schema import Schema
-from engine.train import Mask, Train, Values, concatenated, empty_values
+from engine.train import Places, Train, Values, concatenated, empty_values, taken
 
 
 class TableJoinOperator(Stateless):
@@ -26,7 +29,7 @@ class TableJoinOperator(Stateless):
         table_schema: Schema,
         keys: Sequence[int],
         table_keys: Sequence[int],
-        residual: Callable[[Train], Mask] | None,
+        residual: Condition | None,
         outer: bool,
         schema: Schema,
     ) -> None:
@@ -34,7 +37,8 @@ class TableJoinOperator(Stateless):
         self._table = without_null_keys(table, table_keys)
         self._index = KeyIndex([table_schema.fields[key].type for key in table_keys])
         codes = self._index.codes([without_mask(self._table.columns[key]) for key in table_keys])
-        self._run = Run(self._table, codes, np.zeros(len(codes), np.int64), 0)
+        self._order = KeyOrder(codes, len(self._index))
+        self.failed: Counter[str] = Counter()
         self._nulls = [empty_values(field) for field in table_schema.fields]
 
     def process(self, train: Train) -> Train | None:
@@ -43,18 +47,26 @@ class TableJoinOperator(Stateless):
         present = key_mask(train, self._keys)
         chosen = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(chosen)
-        codes = self._index.codes([without_mask(probing.columns[key]) for key in self._keys])
-        zeros = np.zeros(len(codes), np.int64)
-        mine, stored = self._run.matches(codes, zeros, 0, 0, len(self._index))
-        pairs = joined(probing.take(mine), self._table.take(stored))
+        codes = self._index.known([without_mask(probing.columns[key]) for key in self._keys])
+        mine, stored = self._order.pairs(codes)
+        columns = [one.take(mine) for one in probing.columns]
+        columns += [one.take(stored) for one in self._table.columns]
+        pairs = Train(tuple(columns), taken(probing.arrival, mine))
         if self._residual is not None:
-            holds = np.flatnonzero(self._residual(pairs))
+            failures = Failures()
+            holds = np.flatnonzero(self._residual(pairs, failures))
+            self.failed.update(failures.counts())
             pairs, mine = pairs.take(holds), mine[holds]
-        pairs.kept, pairs.watermark = train.kept, train.watermark
-        if not self._outer:
-            return pairs
+        pairs.kept = train.kept
+        if self._outer:
+            pairs = self._with_others(train, chosen[mine], pairs)
+        pairs.watermark, pairs.causes = train.watermark, train.causes
+        return pairs
+
+    def _with_others(self, train: Train, met: Places, pairs: Train) -> Train:
+        """The pairs, and after them the tuples that have met nobody."""
         alone = np.ones(len(train), bool)
-        alone[chosen[mine]] = False
+        alone[met] = False
         rest = train.take(np.flatnonzero(alone))
         padded = Train((*rest.columns, *(nulls(one, len(rest)) for one in self._nulls)), rest.arrival)
         return concatenated([pairs, padded], self._schema) if len(rest) else pairs

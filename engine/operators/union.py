@@ -7,32 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.train import NO_PROGRESS, Train
-
-
-class UnionState:
-    """How far each input has come."""
-
-    def __init__(self, inputs: int) -> None:
-        self.watermarks = [NO_PROGRESS] * inputs
+from engine.causes import Meeting
+from engine.train import Train
 
 
 class UnionInputOperator:
     """One input of a union."""
 
-    def __init__(self, state: UnionState, place: int) -> None:
-        self._state, self._place = state, place
+    def __init__(self, inputs: Meeting, place: int) -> None:
+        self._inputs, self._place = inputs, place
 
     def process(self, train: Train) -> Train | None:
-        watermarks = self._state.watermarks
-        watermarks[self._place] = max(watermarks[self._place], train.watermark)
-        return Train(train.columns, train.arrival, train.kept, min(watermarks))
+        watermark, causes = self._inputs.hear(self._place, train.watermark, train.causes)
+        return Train(train.columns, train.arrival, train.kept, watermark, causes)
 
     def wants(self, time: int) -> bool:
         return True
 
     def snapshot(self) -> Any:
-        return self._state.watermarks[self._place]
+        return self._inputs.snapshot(self._place)
 
     def restore(self, state: Any) -> None:
-        self._state.watermarks[self._place] = state
+        self._inputs.restore(self._place, state)

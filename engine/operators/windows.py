@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from engine.aggregates import combined, measures_of
+from engine.causes import NO_PROGRESS, Causes, arrival_of
 from engine.keys import Codes
 from engine.panes import Pane, PaneStore
 from engine.plan import Aggregate
 from engine.schema import Schema
-from engine.train import NO_PROGRESS, Train, Values, concatenated, progress, same_arrival
+from engine.train import Train, Values, concatenated, progress, same_arrival
 
 NEVER_CLOSED = NO_PROGRESS
 
@@ -32,7 +33,7 @@ class PaneOperator:
     def process(self, train: Train) -> Train | None:
         if len(train):
             self._store.add(train)
-        return progress(train.watermark)
+        return progress(train.watermark, train.causes)
 
     def wants(self, time: int) -> bool:
         return True
@@ -78,14 +79,15 @@ class WindowOperator:
         while self._next_end <= time:
             end = self._next_end
             panes = self._store.window(end - self._range, end)
-            if panes:
-                closed.append(self._closed(end, panes))
-            self._next_end = end + self._slide if panes else self._skip_to(end, time)
+            filled = any(pane.tuples for pane in panes)  # there may have been no room for any tuple
+            if filled:
+                closed.append(self._closed(end, panes, train.causes))
+            self._next_end = end + self._slide if filled else self._skip_to(end, time)
         self._store.needs_from(self._reader, self._next_end - self._range)
         if not closed:
-            return progress(time)
+            return progress(time, train.causes)
         out = concatenated(closed, self._schema)
-        out.watermark = time
+        out.watermark, out.causes = time, train.causes
         return out
 
     def wants(self, time: int) -> bool:
@@ -113,7 +115,7 @@ class WindowOperator:
         at = min(min(later) * self._store.pane, time) if later else time
         return max(end + self._slide, (at // self._slide + 1) * self._slide)
 
-    def _closed(self, end: int, panes: Sequence[Pane]) -> Train:
+    def _closed(self, end: int, panes: Sequence[Pane], causes: Causes) -> Train:
         rows = summed_rows(panes, len(self._store.index))
         groups: Codes = np.flatnonzero(rows)
         start = end - self._range
@@ -124,8 +126,8 @@ class WindowOperator:
         ]
         offered = sum(pane.offered for pane in panes)
         kept = sum(pane.tuples for pane in panes) / offered if offered else 1.0
-        results = [combined(one, panes, groups, rows, kept) for one in self._aggregates]
-        arrival = same_arrival(self._store.cause_of(end), len(groups))
+        results = [combined(one, panes, groups, rows) for one in self._aggregates]
+        arrival = same_arrival(arrival_of(causes, end), len(groups))
         return Train((*bounds, *keys, *results), arrival, kept)
 
 
@@ -133,6 +135,7 @@ def summed_rows(panes: Sequence[Pane], size: int) -> Codes:
     """Tuples per group over the panes."""
     rows = np.zeros(size, np.intp)
     for pane in panes:
-        state = pane.measures["rows", None]
-        rows[: len(state)] += state
+        state = pane.measures.get(("rows", None))
+        if state is not None:
+            rows[: len(state)] += state
     return rows

@@ -6,6 +6,7 @@ AVG STDDEV VARIANCE MEDIAN(x), PERCENTILE(x, p)    float64
 MIN MAX FIRST LAST(x)                  the type of x
 TOP(x, k)                              text: the k most frequent values
 SCALED(COUNT(…)) SCALED(SUM(…))        float64: what it would be without load shedding
+SCALED_ERROR(…) of the same            float64: the standard error of that
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 from engine.plan import Aggregation
 from engine.schema import DECIMAL_DIGITS_MAX, FLOAT64, INT64, STRING, DataType, Kind, decimal
 
-SCALED = "scaled"
+SCALED, SCALED_ERROR = "scaled", "scaled_error"
+SCALINGS = (SCALED, SCALED_ERROR)
 AGGREGATES = {
     "count": Aggregation.COUNT,
     "sum": Aggregation.SUM,

@@ -15,7 +15,7 @@ from configs.problems import WeirError, nearest
 from engine.functions import ALIASES, RULES, TRUNCATIONS, castable, common_type, resolve
 from engine.plan import Case, Column, Expression, Literal
 from engine.schema import BOOLEAN, INT64, STRING, TIMESTAMP, DataType, Kind, decimal
-from engine.sql.aggregates import AGGREGATES, SCALED
+from engine.sql.aggregates import AGGREGATES, SCALINGS
 from engine.sql.dialect import TypeName
 from engine.sql.literals import interval_us, number
 from engine.sql.names import Scope, Visible
@@ -294,7 +294,7 @@ class Expressions:
 
     def _call(self, node: exp.Anonymous) -> Expression:
         name, arguments = str(node.name).lower(), list(node.expressions)
-        if name in AGGREGATES or name == SCALED:
+        if name in AGGREGATES or name in SCALINGS:
             return self.aggregate(node)
         if (
             name in ("date_part", "datepart")
@@ -307,7 +307,7 @@ class Expressions:
                 node, OUT_OF_REACH, f"{name}()", "for the time, take the event time of the stream"
             )
         if name not in RULES and name not in ALIASES:
-            known = [*RULES, *(one for one in ALIASES if one.isidentifier()), *AGGREGATES]
+            known = [*RULES, *(one for one in ALIASES if one.isidentifier()), *AGGREGATES, *SCALINGS]
             raise self.text.error(node, "there is no such function", name, nearest(name, known))
         for argument in arguments:
             if isinstance(argument, exp.Star | exp.Distinct):

@@ -31,7 +31,8 @@ from engine.schema import BOOLEAN, DataType, Field, Schema
 from engine.sql.aggregates import (
     AGGREGATES,
     SCALABLE,
-    SCALED,
+    SCALED_ERROR,
+    SCALINGS,
     TOP_MAX,
     argument_type,
     result_type,
@@ -52,10 +53,12 @@ class Wanted:
     type: DataType
     parameter: float = 0.0
     scaled: bool = False
+    error: bool = False
 
     @property
-    def order(self) -> tuple[str, str, float, bool]:
-        return self.function.value, key(self.argument) if self.argument else "", self.parameter, self.scaled
+    def order(self) -> tuple[str, str, float, bool, bool]:
+        argument = key(self.argument) if self.argument else ""
+        return self.function.value, argument, self.parameter, self.scaled, self.error
 
 
 class Grouped(Expressions):
@@ -93,11 +96,17 @@ class Grouped(Expressions):
     def _over_results(self, root: exp.Expr) -> Iterator[exp.Expr]:
         """The parts that hold an aggregate, a window bound or an alias, and so mean nothing below the window."""
         for one in root.walk():
-            if is_aggregate(one) or (isinstance(one, exp.Column) and self.scope.find(one) is None):
+            if is_aggregate(one) or (
+                isinstance(one, exp.Column) and (self._is_own_bound(one) or self.scope.find(one) is None)
+            ):
                 above: exp.Expr | None = one
                 while above is not None:
                     yield above
                     above = None if above is root else above.parent
+
+    def _is_own_bound(self, node: exp.Column) -> bool:
+        """A bound of the query's window, whatever columns of this name the window is over."""
+        return self.bound is not None and is_bound(node)
 
     def key_column(self, expression: Expression) -> Expression | None:
         if expression in self.keys:
@@ -105,7 +114,7 @@ class Grouped(Expressions):
         return None
 
     def _column(self, node: exp.Column) -> Expression:
-        seen = self.scope.find(node)
+        seen = None if self._is_own_bound(node) else self.scope.find(node)
         if seen is None and is_bound(node):
             if self.bound is None:
                 raise self.text.error(node, "a window of rows has no start and no end", node.name)
@@ -129,7 +138,7 @@ class Grouped(Expressions):
     # -- aggregates ----------------------------------------------------------------------------------
 
     def aggregate(self, node: exp.Anonymous) -> Expression:
-        return self._aggregate(node, scaled=False)
+        return self._aggregate(node)
 
     def filtered(self, node: exp.Filter) -> Expression:
         """AGGREGATE(x) FILTER (WHERE condition): the aggregate of x where the condition holds."""
@@ -139,20 +148,19 @@ class Grouped(Expressions):
                 node, "FILTER stands after an aggregate", hint="SUM(x) FILTER (WHERE y > 0)"
             )
         condition = Expressions(self.scope, self.offsets, "FILTER").condition(node.expression.this)
-        return self._aggregate(aggregate, scaled=False, condition=condition)
+        return self._aggregate(aggregate, condition)
 
     def _aggregate(
-        self, node: exp.Anonymous, scaled: bool, condition: Expression | None = None
+        self, node: exp.Anonymous, condition: Expression | None = None, scaling: str = ""
     ) -> Expression:
+        """`scaling`: in which of SCALINGS the aggregate stands, if in any."""
         name = str(node.name).lower()
         arguments = list(node.expressions)
-        if name == SCALED:
-            return self._scaled(node, scaled)
+        if name in SCALINGS:
+            return self._scaled(node, condition, scaling)
         function = AGGREGATES[name]
-        if scaled and function not in SCALABLE:
-            raise self.text.error(
-                node, "only counts and sums are scaled", name, "SCALED(SUM(x)), SCALED(COUNT(*))"
-            )
+        if scaling and function not in SCALABLE:
+            raise self.text.error(node, "only counts and sums are scaled", name, scaled_examples(scaling))
         parameter = 0.0
         if function in (Aggregation.PERCENTILE, Aggregation.TOP):
             if len(arguments) != 2:
@@ -165,34 +173,34 @@ class Grouped(Expressions):
         if isinstance(argument, exp.Star):
             if function is not Aggregation.COUNT:
                 raise self.text.error(node, f"{name} takes a column, not *", hint="COUNT(*)")
-            return self._counted(condition, scaled)
+            return self._counted(condition, scaling)
         if isinstance(argument, exp.Distinct):
             argument = argument.expressions[0]
-            if function is Aggregation.COUNT and not scaled:
+            if function is Aggregation.COUNT and not scaling:
                 function = Aggregation.COUNT_DISTINCT
             elif function not in (Aggregation.MIN, Aggregation.MAX):  # for which DISTINCT changes nothing
                 raise self.text.error(
                     node, f"{name} of DISTINCT values is not supported", hint="COUNT(DISTINCT x)"
                 )
         value = self._argument(argument)
-        type_ = argument_type(function, value.type, scaled)
+        type_ = argument_type(function, value.type, bool(scaling))
         if type_ is None:
             raise self.text.error(
                 node, f"{name} wants a number, and this is {value.type}", self.text.of(argument)
             )
         value = self.below.fitted(argument, value, type_)
         if function is Aggregation.COUNT and isinstance(value, Literal) and value.value is not None:
-            return self._counted(condition, scaled)
+            return self._counted(condition, scaling)
         if condition is not None:
             value = where(condition, value)
-        return self._one(Wanted(function, value, result_type(function, type_, scaled), parameter, scaled))
+        return self._one(function, value, type_, scaling, parameter)
 
-    def _counted(self, condition: Expression | None, scaled: bool) -> Expression:
+    def _counted(self, condition: Expression | None, scaling: str) -> Expression:
         """COUNT(*), or how often a condition holds."""
         function, argument = Aggregation.COUNT_ALL, None
         if condition is not None:
             function, argument = Aggregation.COUNT, where(condition, Literal(True, BOOLEAN))
-        return self._one(Wanted(function, argument, result_type(function, None, scaled), scaled=scaled))
+        return self._one(function, argument, None, scaling)
 
     def _argument(self, node: exp.Expr) -> Expression:
         for one in node.walk():
@@ -201,13 +209,13 @@ class Grouped(Expressions):
                 raise self.text.error(one, "an aggregate of an aggregate", self.text.of(node), hint)
         return self.below.value(node)
 
-    def _scaled(self, node: exp.Anonymous, twice: bool) -> Expression:
+    def _scaled(self, node: exp.Anonymous, condition: Expression | None, outer: str) -> Expression:
+        name = str(node.name).lower()
         inner = node.expressions[0] if len(node.expressions) == 1 else None
-        if twice or not isinstance(inner, exp.Anonymous) or not is_aggregate(inner):
-            raise self.text.error(
-                node, "SCALED takes a count or a sum", hint="SCALED(SUM(x)), SCALED(COUNT(*))"
-            )
-        return self._aggregate(inner, scaled=True)
+        if outer or not isinstance(inner, exp.Anonymous) or not is_aggregate(inner):
+            what = f"{(outer or name).upper()} takes a count or a sum"
+            raise self.text.error(node, what, hint=scaled_examples(outer or name))
+        return self._aggregate(inner, condition, name)
 
     def _parameter(self, function: Aggregation, node: exp.Expr) -> float:
         value = Expressions(self.scope, (), "a parameter").read(node) if not node.find(exp.Column) else None
@@ -226,7 +234,16 @@ class Grouped(Expressions):
             node, f"the second argument of {function.value} is {wanted}", self.text.of(node)
         )
 
-    def _one(self, wanted: Wanted) -> Expression:
+    def _one(
+        self,
+        function: Aggregation,
+        argument: Expression | None,
+        argument_type: DataType | None,
+        scaling: str,
+        parameter: float = 0.0,
+    ) -> Expression:
+        type_ = result_type(function, argument_type, bool(scaling))
+        wanted = Wanted(function, argument, type_, parameter, bool(scaling), scaling == SCALED_ERROR)
         place = self.wanted.setdefault(wanted, FIRST_AGGREGATE + len(self.wanted))
         return Column(place, wanted.type)
 
@@ -236,8 +253,12 @@ Grouped.READERS[exp.Filter] = Grouped.filtered
 
 def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and (
-        str(node.name).lower() in AGGREGATES or str(node.name).lower() == SCALED
+        str(node.name).lower() in AGGREGATES or str(node.name).lower() in SCALINGS
     )
+
+
+def scaled_examples(scaling: str) -> str:
+    return f"{scaling.upper()}(SUM(x)), {scaling.upper()}(COUNT(*))"
 
 
 def is_bound(node: exp.Expr) -> bool:
@@ -258,13 +279,15 @@ def windowed(
     time: EventTime | None,
     keys: Sequence[Expression],
     wanted: Sequence[Wanted],
+    clock: Column | None = None,
 ) -> tuple[WindowAggregate, dict[int, Expression]]:
     """The windowed aggregate, and where things of provisional places are in its output.
 
-    `time` is the event time that windows go by; keys and arguments that are not columns are computed below.
+    `time` is the event time that windows go by; keys and arguments that are not columns are computed below. `clock`
+    is what FIRST and LAST go by in a window of rows.
     """
     arguments = [one.argument for one in wanted if one.argument is not None]
-    used = [*keys, *arguments]
+    used = [*keys, *arguments, *([] if clock is None else [clock])]
     if all(isinstance(one, Column) for one in used) and (time is None or time == event_time(plan)):
         places: dict[Expression, int] = {one: one.place for one in used if isinstance(one, Column)}
     else:
@@ -284,11 +307,17 @@ def windowed(
             one.type,
             one.parameter,
             one.scaled,
+            one.error,
         )
         for one in ranked
     )
     node = WindowAggregate(
-        plan, window, tuple(places[keys[one]] for one in order), aggregates, Schema(tuple(fields))
+        plan,
+        window,
+        tuple(places[keys[one]] for one in order),
+        aggregates,
+        Schema(tuple(fields)),
+        None if clock is None else places[clock],
     )
     base = len(bounds)
     found = {place: Column(place, one.type) for place, one in enumerate(bounds)}

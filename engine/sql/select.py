@@ -8,20 +8,23 @@ SELECT                a projection on top, unless it gives just the columns that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from configs.problems import nearest
 from engine.plan import (
+    Aggregation,
     Column,
     EventTime,
     Expression,
+    Numbered,
     Plan,
     QueryOutput,
     RowWindow,
     Scan,
+    TimeWindow,
     event_time,
     event_times,
 )
@@ -30,7 +33,7 @@ from engine.sql.catalog import Catalog
 from engine.sql.dialect import FunctionWindow, Source
 from engine.sql.errors import Text
 from engine.sql.expressions import NOT_SUPPORTED, Expressions
-from engine.sql.grouping import Grouped, is_aggregate, is_bound, windowed
+from engine.sql.grouping import Grouped, Wanted, is_aggregate, is_bound, windowed
 from engine.sql.joins import Item, Joined, Joiner, filtered
 from engine.sql.names import Named, Relation, columns_of, time_among
 from engine.sql.normalise import mapped, size
@@ -52,6 +55,7 @@ PARTS_MAX = 200
 INLINE_MAX = 100
 
 CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
+ORDERED = (Aggregation.FIRST, Aggregation.LAST)
 NO_WINDOW = "an aggregate over a stream without a window would never be finished"
 
 
@@ -139,13 +143,9 @@ class Selects:
 
     def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
         """A relation whose columns are expressions over the plan, or computed below if they are large."""
-        most = INLINE_MAX + len(columns)
-        if sum(size(one.expression, most) for one in columns) <= most:
-            return Relation(plan, columns, time=time)
-        computed = projected(plan, [one.expression for one in columns], time)
-        places = [Column(place, one.type) for place, one in enumerate(computed.schema.fields)]
-        fresh = tuple(Named(one.name, place) for one, place in zip(columns, places, strict=True))
-        return Relation(computed, fresh, time=event_time(computed))
+        relation, most = Relation(plan, columns, time=time), INLINE_MAX + len(columns)
+        inlined = sum(size(one.expression, most) for one in columns) <= most
+        return relation if inlined else computed(relation)
 
     def _items(self, node: exp.Select, joined: Joined) -> Iterator[SelectItem]:
         for place, one in enumerate(node.expressions):
@@ -214,6 +214,8 @@ class Selects:
             raise self.text.error(
                 node, "this has no event time for a window to go by", relation.alias or None, hint
             )
+        if isinstance(window, RowWindow):
+            relation = numbered(relation)
         return replace(relation, window=window, time=time)
 
     def _chosen_time(self, relation: Relation, node: FunctionWindow) -> EventTime:
@@ -248,7 +250,9 @@ class Selects:
             if aggregates or node.args.get("group"):
                 hint = "groups differ already"
                 raise self.text.error(node, "DISTINCT and aggregates do not go together", hint=hint)
-            keys = [item.star or below.value(item.node) for item in items if not is_bound(item.node)]
+            keys = [
+                item.star or below.value(item.node) for item in items if not names_bound(item.node, joined)
+            ]
         else:
             keys = self._keys(node, joined, items)
         keys = list(dict.fromkeys(keys))
@@ -257,8 +261,9 @@ class Selects:
         read = Grouped(below, keys, bound, roots, "SELECT")
         values = [self._result(read, item) for item in items]
         condition = self._having(read, having, items) if having else None
-        clock = joined.time if timed else None
-        aggregate, places = windowed(plan, window, clock, keys, list(read.wanted))
+        time = joined.time if timed else event_time(plan)
+        clock = None if timed else clock_of(joined, read.wanted)
+        aggregate, places = windowed(plan, window, time, keys, list(read.wanted), clock)
         columns = named_columns(self.text, items, [mapped(one, places) for one in values])
         if bound is not None:
             columns = with_bounds(aggregate, columns)
@@ -299,7 +304,9 @@ class Selects:
                 )
         read = Expressions(joined.scope, joined.offsets, "GROUP BY")
         if group.args.get("all"):
-            plain = [item for item in items if not find_aggregates(item.node) and not is_bound(item.node)]
+            plain = [
+                one for one in items if not find_aggregates(one.node) and not names_bound(one.node, joined)
+            ]
             return [item.star or read.value(item.node) for item in plain]
         keys = [self._key(read, one, joined, items) for one in group.expressions]
         return [one for one in keys if one is not None]
@@ -325,8 +332,13 @@ class Selects:
                     node, "groups are formed before aggregates are known", self.text.of(node)
                 )
             node = item.node
-        if is_bound(node) and joined.scope.find(node) is None:  # type: ignore[arg-type]
-            return None  # every group is one of a window already
+        if names_bound(node, joined):
+            if not all(map(is_bound, node.find_all(exp.Column))):
+                hint = "name the other columns alone: every group is one of a window already"
+                raise self.text.error(
+                    node, "there are no window bounds in a key beside other columns", self.text.of(node), hint
+                )
+            return None
         return read.value(node)
 
     def _result(self, read: Grouped, item: SelectItem) -> Expression:
@@ -352,6 +364,36 @@ class Selects:
 
 def read_from(plan: Plan) -> Relation:
     return Relation(plan, columns_of(plan.schema), time=event_time(plan))
+
+
+def computed(relation: Relation) -> Relation:
+    """The relation with its expressions computed, so that its columns are its plan's."""
+    plan = projected(relation.plan, [one.expression for one in relation.columns], relation.time)
+    names = [one.name for one in relation.columns]
+    places = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+    columns = tuple(Named(name, place) for name, place in zip(names, places, strict=True))
+    return replace(relation, source=plan, columns=columns, time=event_time(plan))
+
+
+def numbered(relation: Relation) -> Relation:
+    """The relation with numbers for its tuples; those for which its own expressions fail get none."""
+    if not all(isinstance(one.expression, Column) for one in relation.columns):
+        relation = computed(relation)
+    return replace(relation, source=Numbered(relation.plan))
+
+
+def clock_of(joined: Joined, wanted: Iterable[Wanted]) -> Column | None:
+    """What FIRST and LAST go by in a window of rows, if there are any and their source has event time."""
+    if joined.time is None or not any(one.function in ORDERED for one in wanted):
+        return None
+    return Column(joined.time.place, joined.plan.schema.fields[joined.time.place].type)
+
+
+def names_bound(node: exp.Expr, joined: Joined) -> bool:
+    """Whether a part of SELECT or GROUP BY names a bound of the query's own window."""
+    timed = isinstance(joined.window, TimeWindow)
+    bounds = (one for one in node.find_all(exp.Column) if is_bound(one))
+    return any(timed or joined.scope.find(one) is None for one in bounds)
 
 
 def find_aggregates(node: exp.Expr) -> list[exp.Expr]:

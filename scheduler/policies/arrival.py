@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from heapq import heappop, heappush
 
 from scheduler.network import NetworkEstimates
@@ -23,6 +24,11 @@ class RoundRobinPolicy:
 
     def rank(self, believed: NetworkEstimates) -> None:
         """Statistics do not matter here."""
+
+    def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
+        more = [False] * (len(believed.estimates) - len(self._is_ready))
+        self._is_ready += more
+        self._in_heap += more
 
     def ready(self, operator: int, head: float) -> None:
         self._is_ready[operator] = True
@@ -58,6 +64,9 @@ class FirstComeFirstServedPolicy:
 
     def rank(self, believed: NetworkEstimates) -> None:
         """Statistics do not matter here."""
+
+    def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
+        self._head += [None] * (len(believed.estimates) - len(self._head))
 
     def ready(self, operator: int, head: float) -> None:
         if self._head[operator] != head:

@@ -6,17 +6,16 @@ from configs.policies import POLICY_KINDS, PolicySettings
 from configs.problems import UnknownName, nearest
 from scheduler.network import NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
-from scheduler.policies.chain import chain_slopes
+from scheduler.policies.chain import steepest_release
 from scheduler.policies.protocol import Policy
-from scheduler.policies.static import StaticPolicy, highest_normalized_rate, highest_rate, shortest_ideal
-from scheduler.policies.waiting import (
-    ClusteredPolicy,
-    Phi,
-    WaitingPolicy,
-    balance_response,
-    balance_slowdown,
-    longest_stretch,
+from scheduler.policies.static import (
+    Priorities,
+    StaticPolicy,
+    highest_normalized_rate,
+    highest_rate,
+    shortest_ideal,
 )
+from scheduler.policies.waiting import ClusteredPolicy, WaitingPolicy, balance_slowdown
 
 
 def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
@@ -33,15 +32,15 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
         case "hnr":
             return StaticPolicy(highest_normalized_rate, believed)
         case "chain":
-            return StaticPolicy(chain_slopes, believed)
+            return StaticPolicy(steepest_release, believed)
         case "lsf":
-            return waiting(longest_stretch, settings.clusters, believed)
+            return waiting(shortest_ideal, settings.clusters, believed)
         case "brt":
-            return waiting(balance_response, settings.clusters, believed)
+            return waiting(highest_rate, settings.clusters, believed)
         case "bsd":
             return waiting(balance_slowdown, settings.clusters, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
 
 
-def waiting(phi: Phi, clusters: int, believed: NetworkEstimates) -> Policy:
+def waiting(phi: Priorities, clusters: int, believed: NetworkEstimates) -> Policy:
     return ClusteredPolicy(phi, clusters, believed) if clusters else WaitingPolicy(phi, believed)

@@ -8,7 +8,7 @@ on several paths takes the best slope it has on any of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from scheduler.network import Estimate, Network, NetworkEstimates
 
@@ -23,6 +23,11 @@ def chain_slopes(believed: NetworkEstimates) -> list[float]:
         ):
             best[operator] = max(best[operator], slope)
     return best
+
+
+def steepest_release(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+    slopes = chain_slopes(believed)
+    return [slopes[one] for one in operators]
 
 
 def progress_chart(

@@ -5,72 +5,84 @@
     SRPT   1/T
     Chain  slope of the lower envelope of the progress chart (`chain.py`): least memory
 
-Operators are sorted once per `rank`; ready ones sit in a heap of ranks, so that a decision costs O(log n)
-whatever the policy. An operator that went idle leaves the heap when it surfaces.
+Ready operators sit in a heap by priority, so that a decision costs O(log n) whatever the policy. An operator that went
+idle, or whose priority has changed, leaves its place in the heap when it surfaces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
 
 from scheduler.network import NetworkEstimates
 from scheduler.policies.protocol import NONE
 
-Priorities = Callable[[NetworkEstimates], Sequence[float]]
+# Of some operators.
+Priorities = Callable[[NetworkEstimates, Collection[int]], Sequence[float]]
 
 
 class StaticPolicy:
-    """Highest priority first, over ranks."""
+    """Highest priority first."""
 
     def __init__(self, priorities: Priorities, believed: NetworkEstimates) -> None:
         self._priorities = priorities
         self._is_ready = [False] * len(believed.estimates)
-        self._in_heap = list(self._is_ready)
-        self._heap: list[int] = []
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        values = self._priorities(believed)
-        self._order = sorted(range(len(values)), key=lambda operator: (-values[operator], operator))
-        self._rank = [0] * len(values)
-        for position, operator in enumerate(self._order):
-            self._rank[operator] = position
+        values = self._priorities(believed, range(len(believed.estimates)))
+        # An operator's place in the heap; one with another tuple than this no longer counts.
+        self._place = [(-value, operator) for operator, value in enumerate(values)]
         self._in_heap = list(self._is_ready)
-        self._heap = [self._rank[operator] for operator, is_ready in enumerate(self._is_ready) if is_ready]
+        self._heap = [place for place, is_ready in zip(self._place, self._is_ready, strict=True) if is_ready]
         heapify(self._heap)
+
+    def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
+        more = range(len(self._is_ready), len(believed.estimates))
+        self._is_ready += [False for _ in more]
+        self._in_heap += [False for _ in more]
+        self._place += [(0.0, operator) for operator in more]
+        for operator, value in zip(changed, self._priorities(believed, changed), strict=True):
+            self._place[operator] = (-value, operator)
+            self._in_heap[operator] = self._is_ready[operator]
+            if self._is_ready[operator]:
+                heappush(self._heap, self._place[operator])
 
     def ready(self, operator: int, head: float) -> None:
         self._is_ready[operator] = True
         if not self._in_heap[operator]:
             self._in_heap[operator] = True
-            heappush(self._heap, self._rank[operator])
+            heappush(self._heap, self._place[operator])
 
     def idle(self, operator: int) -> None:
         self._is_ready[operator] = False
 
     def pick(self, now: float) -> int:
-        heap, order = self._heap, self._order
+        heap, places = self._heap, self._place
         while heap:
-            operator = order[heap[0]]
-            if self._is_ready[operator]:
-                return operator
+            place = heap[0]
+            operator = place[1]
+            if places[operator] is place:
+                if self._is_ready[operator]:
+                    return operator
+                self._in_heap[operator] = False
             heappop(heap)
-            self._in_heap[operator] = False
         return NONE
 
 
-def highest_rate(believed: NetworkEstimates) -> list[float]:
+def highest_rate(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
     """S/C̄; an operator that costs nothing comes before all others."""
-    return [ratio(segment.selectivity, segment.cost_s) for segment in believed.segments]
+    segments = [believed.segments[one] for one in operators]
+    return [ratio(one.selectivity, one.cost_s) for one in segments]
 
 
-def highest_normalized_rate(believed: NetworkEstimates) -> list[float]:
-    return [ratio(segment.answers_per_ideal, segment.cost_s) for segment in believed.segments]
+def highest_normalized_rate(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+    segments = [believed.segments[one] for one in operators]
+    return [ratio(one.answers_per_ideal, one.cost_s) for one in segments]
 
 
-def shortest_ideal(believed: NetworkEstimates) -> list[float]:
-    return [ratio(1.0, segment.ideal_s) for segment in believed.segments]
+def shortest_ideal(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+    return [ratio(1.0, believed.segments[one].ideal_s) for one in operators]
 
 
 def ratio(over: float, under: float) -> float:

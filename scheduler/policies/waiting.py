@@ -14,16 +14,14 @@ no longer depends on the number of operators, for about 5% of the objective at 1
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from scheduler.network import NetworkEstimates
 from scheduler.policies.protocol import NONE
-from scheduler.policies.static import ratio
-
-Phi = Callable[[NetworkEstimates], Sequence[float]]
+from scheduler.policies.static import Priorities, ratio
 
 # Added to every wait: among heads that have just arrived (W = 0) the static part still decides. To the wait, not
 # to the time: beside seconds since 1970 it would be rounded away.
@@ -36,7 +34,7 @@ NEVER = math.inf
 class WaitingPolicy:
     """Highest φ·W over all ready operators."""
 
-    def __init__(self, phi: Phi, believed: NetworkEstimates) -> None:
+    def __init__(self, phi: Priorities, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         size = len(believed.estimates)
         self._is_ready = [False] * size
@@ -44,10 +42,23 @@ class WaitingPolicy:
         # An operator that is not ready has its head in the infinite future: φ·W = −∞ never wins.
         self._head = np.full(size, NEVER)
         self._value = np.empty(size)
+        self._phi = np.empty(size)
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        self._phi = np.clip(np.asarray(self._phi_of(believed), dtype=float), SMALLEST_PHI, LARGEST_PHI)
+        self._set_phi(believed, range(len(believed.estimates)))
+
+    def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
+        more = len(believed.estimates) - len(self._is_ready)
+        self._is_ready += [False] * more
+        self._head = np.concatenate([self._head, np.full(more, NEVER)])
+        self._phi = np.concatenate([self._phi, np.empty(more)])
+        self._value = np.empty(len(self._head))
+        self._set_phi(believed, changed)
+
+    def _set_phi(self, believed: NetworkEstimates, operators: Collection[int]) -> None:
+        values = np.asarray(self._phi_of(believed, operators), dtype=float)
+        self._phi[list(operators)] = np.clip(values, SMALLEST_PHI, LARGEST_PHI)
 
     def ready(self, operator: int, head: float) -> None:
         self._head[operator] = head
@@ -74,7 +85,7 @@ class WaitingPolicy:
 class ClusteredPolicy:
     """Highest ε^i·W over the oldest ready operator of each cluster i."""
 
-    def __init__(self, phi: Phi, clusters: int, believed: NetworkEstimates) -> None:
+    def __init__(self, phi: Priorities, clusters: int, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         self._clusters = clusters
         # NEVER marks an operator without input; a queue entry counts only while it names the current head.
@@ -83,7 +94,8 @@ class ClusteredPolicy:
 
     def rank(self, believed: NetworkEstimates) -> None:
         # In logarithms throughout: between the smallest and the largest φ the ratio itself overflows.
-        values = [math.log(min(max(value, SMALLEST_PHI), LARGEST_PHI)) for value in self._phi_of(believed)]
+        phi = self._phi_of(believed, range(len(believed.estimates)))
+        values = [math.log(min(max(value, SMALLEST_PHI), LARGEST_PHI)) for value in phi]
         low, high = min(values), max(values)
         log_base = (high - low) / self._clusters if high > low else 1.0
         number = [min(int((value - low) / log_base), self._clusters - 1) for value in values]
@@ -100,6 +112,11 @@ class ClusteredPolicy:
                 self._queue_of[operator].append((head, operator))
         for queue in self._queues:
             heapify(queue)
+
+    def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
+        # Clusters are parts of the range of all φ: with another one, all may be elsewhere.
+        self._head += [NEVER] * (len(believed.estimates) - len(self._head))
+        self.rank(believed)
 
     def ready(self, operator: int, head: float) -> None:
         if self._head[operator] != head:
@@ -123,13 +140,6 @@ class ClusteredPolicy:
         return chosen
 
 
-def longest_stretch(believed: NetworkEstimates) -> list[float]:
-    return [ratio(1.0, segment.ideal_s) for segment in believed.segments]
-
-
-def balance_response(believed: NetworkEstimates) -> list[float]:
-    return [ratio(segment.selectivity, segment.cost_s) for segment in believed.segments]
-
-
-def balance_slowdown(believed: NetworkEstimates) -> list[float]:
-    return [ratio(segment.answers_per_ideal_sq, segment.cost_s) for segment in believed.segments]
+def balance_slowdown(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+    segments = [believed.segments[one] for one in operators]
+    return [ratio(one.answers_per_ideal_sq, one.cost_s) for one in segments]

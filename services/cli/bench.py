@@ -1,9 +1,9 @@
-"""`weir bench`: a known workload through the engine, beside a program written by hand for it alone."""
+"""`weir bench`: a known workload through the engine, beside other ways to answer it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import w11
+from bench.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
 from configs.problems import UnknownName, nearest
+from services.cli.progress import progress
 from services.cli.tables import plain_table
 
 WORKLOADS = ("w11",)
@@ -29,33 +31,40 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(help="Write the answers into this folder as Parquet.", show_default=False)
     ] = None,
-    by_hand: Annotated[
-        bool, typer.Option("--by-hand", help="Also run the hand-written program, as the limit.")
-    ] = False,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Also run these, on the same core: {','.join(CONTESTANTS)}, or some of them.",
+            metavar="NAMES",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a workload's queries, given as SQL, through planner, network, policy and runner."""
     if workload not in WORKLOADS:
         raise UnknownName("no such workload", "WORKLOAD", workload, nearest(workload, WORKLOADS))
+    names = contestants(beside) if beside is not None else []
     given = w11.read(data)
     outcome = w11.run_engine(given, train)
     report = w11.report(outcome, given)
     if out is not None:
         write_answers(outcome, out)
-    if by_hand:
-        hand = w11.run_by_hand(given, train)
-        report["by_hand"] = {
-            "equal": w11.same_answers(outcome, hand, given),
-            "readings_per_s": hand.readings_per_s,
-            "ratio": outcome.readings_per_s / hand.readings_per_s,
-        }
+    report["contestants"] = {}
+    if names:
+        reports = raced(given, train, names)
+        report |= reports[ENGINE] | {"contestants": compared(reports)}
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
-        Console().print(report_table(report))
-        typer.echo(summary(report))
-    if any(one.get("right") is False for one in report["queries"].values()):
+        show(report)
+    if right(report) is False or not all(one["equal"] for one in report["contestants"].values()):
         raise typer.Exit(1)
+
+
+def raced(data: w11.Data, train: int, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    with progress("running", TRIES * (1 + len(names))) as advance:
+        return race(data, train, names, advance)
 
 
 def write_answers(outcome: w11.Outcome, folder: Path) -> None:
@@ -67,17 +76,40 @@ def write_answers(outcome: w11.Outcome, folder: Path) -> None:
         pyarrow.parquet.write_table(table, folder / f"{query}.parquet")
 
 
-def summary(report: Mapping[str, Any]) -> str:
-    speed = f"{report['readings_per_s'] / 1e6:.2f} million readings a CPU-second"
-    if "by_hand" in report:
-        speed += f", {report['by_hand']['ratio']:.2f} of the hand-written program"
-    used = f"{report['elapsed_s']:.2f} s, {report['cpu_s']:.2f} CPU-s, peak {report['peak_rss_mb']:.0f} MB"
-    return f"{speed}; {used}"
+def show(report: Mapping[str, Any]) -> None:
+    console = Console()
+    console.print(report_table(report))
+    if report["contestants"]:
+        console.print(contestant_table(report))
+    typer.echo(
+        f"{millions(report['readings_per_s'])} million readings a CPU-second; {report['elapsed_s']:.2f} s,"
+        f" {report['cpu_s']:.2f} CPU-s, peak {report['peak_rss_mb']:.0f} MB"
+    )
 
 
 def report_table(report: Mapping[str, Any]) -> Table:
     table = plain_table(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
     for name, one in report["queries"].items():
-        verdict = {True: "[green]equal[/]", False: "[bold red]differs[/]", None: "–"}[one.get("right")]
-        table.add_row(name, f"{one['rows']:,}", one["checksum"], verdict)
+        table.add_row(name, f"{one['rows']:,}", one["checksum"], verdict(one.get("right")))
     return table
+
+
+def contestant_table(report: Mapping[str, Any]) -> Table:
+    heads = ("contestant", "", "readings/CPU-s", "engine ÷ it", "answers")
+    table = plain_table(f"on one core, the best of {TRIES} tries in turns", heads, left=2)
+    table.add_row(ENGINE, "SQL", f"{millions(report['readings_per_s'])} M", "", verdict(right(report)))
+    for name, one in report["contestants"].items():
+        answers = verdict(one["equal"])
+        if one["equal"] and one["right"] is False:
+            answers = "[bold red]not the oracle's[/]"
+        speed, ratio = f"{millions(one['readings_per_s'])} M", f"{one['ratio']:.2f}"
+        table.add_row(name, CONTESTANTS[name].what, speed, ratio, answers)
+    return table
+
+
+def millions(value: float) -> str:
+    return f"{value / 1e6:.2f}"
+
+
+def verdict(equal: bool | None) -> str:
+    return {True: "[green]equal[/]", False: "[bold red]differs[/]", None: "–"}[equal]

@@ -18,10 +18,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from configs.limits import ClassLimits
 from configs.policies import policy_of
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.explain import explain as explained
-from engine.operators.select import SelectOperator
 from engine.plan import Query
 from engine.runner import ClassRunner
 from engine.schema import DataType, Field, Kind, Schema, StreamSchema, TableSchema
@@ -32,6 +32,7 @@ from services.cli.tables import milliseconds, plain_table
 
 ROWS_SHOWN = 10
 SLICE_S = 1.0
+LIMITS = ClassLimits()
 
 
 @dataclass
@@ -81,6 +82,13 @@ def run(
     ] = None,
     train: Annotated[int, typer.Option(min=1, max=10_000_000, help="Tuples a train.")] = 10_000,
     policy: Annotated[str, typer.Option("--policy", "-p", help="Level-2 policy.")] = "hr",
+    limit_groups: Annotated[
+        int, typer.Option(min=1, help="Keys of groups and joins that are held at one time, at most.")
+    ] = LIMITS.groups,
+    limit_state: Annotated[
+        int,
+        typer.Option(min=1, help="Bytes of windows, joins and queues that are held at one time, at most."),
+    ] = LIMITS.state_bytes,
     as_json: Annotated[
         bool, typer.Option("--json", help="Answers as JSON lines on stdout, nothing else.")
     ] = False,
@@ -105,7 +113,8 @@ def run(
     loaded = {
         name: train_from_arrow(table, table_schema(name, table).schema, 0.0) for name, table in static.items()
     }
-    runner = ClassRunner(answers, policy_of(policy), train, loaded)
+    limits = ClassLimits(queries=len(queries), groups=limit_groups, state_bytes=limit_state)
+    runner = ClassRunner(answers, policy_of(policy), train, loaded, limits)
     runner.add(*queries)
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
@@ -376,6 +385,5 @@ def losses(runner: ClassRunner) -> Iterator[str]:
         if late:
             yield f"{source}: {late:,} tuples came too late for their windows and were left out"
     for node in runner.network.nodes:
-        if isinstance(node.operator, SelectOperator):
-            for reason, count in node.operator.failed.items():
-                yield f"{node.name} of {', '.join(sorted(node.users))}: {count:,} tuples failed: {reason}"
+        for reason, count in node.failed.items():
+            yield f"{node.name} of {', '.join(sorted(node.users))}: {count:,} tuples failed: {reason}"

@@ -45,6 +45,7 @@ class Relation:
     unit_us: int = 1
     time: str = "ts"
     ordered: bool = False
+    weir_time: str = ""  # what Weir calls the time, if it is not `time`
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,11 +84,12 @@ class Window:
 
     def weir(self, source: Relation) -> str:
         size, slide = (f"{500 * one} MILLISECONDS" for one in (self.range, self.slide))
+        time = source.weir_time or source.time
         match self.form:
             case "TUMBLE":
-                return f"TUMBLE({source.weir}, {source.time}, INTERVAL '{size}')"
+                return f"TUMBLE({source.weir}, {time}, INTERVAL '{size}')"
             case "HOP":
-                return f"HOP({source.weir}, {source.time}, INTERVAL '{slide}', INTERVAL '{size}')"
+                return f"HOP({source.weir}, {time}, INTERVAL '{slide}', INTERVAL '{size}')"
         return f"{source.weir} [RANGE {size} SLIDE {slide}]"
 
     def duck(self, source: Relation) -> str:
@@ -185,8 +187,9 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
         case "min" | "max" as name:
             return (f"{name}({column})", f"{name}({column})")
         case "first" | "last" as name:
+            value = draw(st.sampled_from([column, number]))
             order = f"ORDER BY {source.time}, seq"
-            return (f"{name}({column})", f"{name}({column} {order}) FILTER (WHERE {column} IS NOT NULL)")
+            return (f"{name}({value})", f"{name}({value} {order}) FILTER (WHERE ({value}) IS NOT NULL)")
         case "median":
             return (f"MEDIAN({number})", f"median(({number})::DOUBLE)")
         case "percentile":
@@ -278,13 +281,47 @@ def distinct_rows(draw: st.DrawFn) -> Statement:
 
 
 @st.composite
+def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
+    """A stream, or a query that leaves tuples out and computes, with event time or without; and what it needs."""
+    base = draw(relations)
+    if draw(st.booleans()):
+        return base, {}
+    time = draw(st.sampled_from(["ts", ""]))
+    columns = ", ".join(filter(None, [time, "k, g, x * 2 AS x, n"]))
+    where = draw(wheres(base))
+    weir, duck = (f"SELECT {columns}{more} FROM {base.weir}{where}" for more in ("", ", seq"))
+    named = draw(st.booleans())
+    source = Relation("inner_query" if named else f"({weir})", f"({duck})", time=time or "seq", ordered=True)
+    return source, {"inner_query": weir} if named else {}
+
+
+def beside_places(source: Relation) -> Relation:
+    """The stream's columns as they are called in a join with the table; a row of it may meet several."""
+    numbers, texts, others = (
+        tuple(f"v.{one}" for one in some) for some in (source.numbers, source.texts, source.others)
+    )
+    return replace(
+        source, numbers=(*numbers, "p.size"), texts=(*texts, "p.label"), others=others, ordered=False
+    )
+
+
+@st.composite
 def row_windows(draw: st.DrawFn) -> Statement:
-    source, groups = draw(relations), draw(keys(BASE["t"]))
+    source, needs = draw(row_sources())
+    join = draw(
+        st.sampled_from(["", "", " JOIN places AS p ON v.k = p.k", " LEFT JOIN places AS p ON v.n = p.size"])
+    )
+    of = beside_places(source) if join else source
     slide = draw(st.integers(1, 5))
     rows = slide + draw(st.integers(0, 6))
-    # FIRST and LAST over computed columns go by arrival, as the planner leaves the event time out below [ROWS].
-    found = draw(st.lists(aggregates(replace(source, ordered=False)), min_size=1, max_size=3))
-    where = draw(wheres(source))
+    groups, where = draw(keys(of)), draw(wheres(of))
+    found = draw(st.lists(aggregates(of), min_size=1, max_size=3))
+    if join:
+        found += [
+            (f"{one}(v.n)", f"{one}(v.n ORDER BY v.{source.time}, v.seq) FILTER (WHERE v.n IS NOT NULL)")
+            for one in ("first", "last")
+        ]
+    having = draw(st.sampled_from(["", "", " HAVING COUNT(*) >= 2"]))
     named = [
         ", ".join(
             f"{one} AS c{number}" for number, one in enumerate([*groups, *(one[place] for one in found)])
@@ -292,15 +329,16 @@ def row_windows(draw: st.DrawFn) -> Statement:
         for place in (0, 1)
     ]
     by = f" GROUP BY {', '.join(groups)}" if groups else ""
-    numbered = f"(SELECT *, row_number() OVER (ORDER BY seq) AS place FROM {source.duck}{where})"
+    numbered = f"(SELECT *, row_number() OVER (ORDER BY seq) AS place FROM {source.duck})"
     held = (
         f"(SELECT r.*, e.range AS upto FROM {numbered} AS r, range({slide}, 200, {slide}) AS e"
         f" WHERE r.place <= e.range AND r.place > e.range - {rows}"
-        f" AND e.range <= (SELECT count(*) FROM {source.duck}{where}))"
+        f" AND e.range <= (SELECT count(*) FROM {source.duck}))"
     )
     return Statement(
-        f"SELECT {named[0]} FROM {source.weir} [ROWS {rows} SLIDE {slide}]{where}{by}",
-        f"SELECT {named[1]} FROM {held} GROUP BY {', '.join(['upto', *groups])}",
+        f"SELECT {named[0]} FROM {source.weir} [ROWS {rows} SLIDE {slide}] AS v{join}{where}{by}{having}",
+        f"SELECT {named[1]} FROM {held} AS v{join}{where} GROUP BY {', '.join(['upto', *groups])}{having}",
+        needs,
     )
 
 
@@ -394,19 +432,20 @@ def unions(draw: st.DrawFn) -> Statement:
 @st.composite
 def over_queries(draw: st.DrawFn) -> Statement:
     """An aggregate over another query's output: a select, a union, a join, a table join or an aggregate."""
+    weir_time = ""
     match draw(st.sampled_from(["select", "union", "join", "table", "aggregate", "aggregate"])):
         case "select":
             name = draw(st.sampled_from(["s", "t", "e"]))
             where = draw(conditions(BASE[name]))
             text = f"SELECT ts, k, g, x * 2 AS x, n FROM {name} WHERE {where}"
-            inner, unit, time = Statement(text, text), UNIT_US[name], "ts"
+            inner, unit = Statement(text, text), UNIT_US[name]
         case "union":
-            inner, unit, time = draw(unions()), 1, "ts"
+            inner, unit = draw(unions()), 1
         case "table":
             text = (
                 "SELECT v.ts, v.k, p.label AS g, v.x, p.size AS n FROM s AS v JOIN places AS p ON v.k = p.k"
             )
-            inner, unit, time = Statement(text, text), 1, "ts"
+            inner, unit = Statement(text, text), 1
         case "join":
             side = draw(st.sampled_from(["l", "r"]))
             texts = [
@@ -414,7 +453,7 @@ def over_queries(draw: st.DrawFn) -> Statement:
                 f" AND r.ts BETWEEN l.ts - {one} AND l.ts + {one}"
                 for one in ("INTERVAL '2 seconds'", "2000000")
             ]
-            inner, unit, time = Statement(*both(texts)), 1, "ts"
+            inner, unit = Statement(*both(texts)), 1
         case _:
             name, window = draw(st.sampled_from(["s", "t", "e"])), draw(windows())
             texts = [
@@ -424,16 +463,14 @@ def over_queries(draw: st.DrawFn) -> Statement:
                     (window.duck(BASE[name]), "window_start, window_end, "),
                 )
             ]
-            # DuckDB would have two columns of each bound in the next window.
+            # DuckDB would have two columns of each bound in the next window, Weir has its own and the inner one's.
             texts[1] = f"SELECT window_end AS ts, k, g, x, n FROM ({texts[1]})"
-            texts[0] = f"SELECT window_end AS ts, k, g, x, n FROM ({texts[0]}) AS inner_window"
-            inner, unit, time = Statement(*both(texts)), UNIT_US[name], "ts"
-    if draw(st.booleans()):
-        source, needs = (
-            Relation("inner_query", f"({inner.duck})", unit_us=unit, time=time),
-            {"inner_query": inner.weir},
-        )
-    else:
-        source, needs = Relation(f"({inner.weir})", f"({inner.duck})", unit_us=unit, time=time), {}
+            weir_time = draw(st.sampled_from(["ts", "window_end"]))
+            if weir_time == "ts":
+                texts[0] = f"SELECT window_end AS ts, k, g, x, n FROM ({texts[0]}) AS inner_window"
+            inner, unit = Statement(*both(texts)), UNIT_US[name]
+    named = draw(st.booleans())
+    weir = "inner_query" if named else f"({inner.weir})"
+    source = Relation(weir, f"({inner.duck})", unit_us=unit, weir_time=weir_time)
     outer = draw(aggregated(source))
-    return Statement(outer.weir, outer.duck, needs)
+    return Statement(outer.weir, outer.duck, {"inner_query": inner.weir} if named else {})

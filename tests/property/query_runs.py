@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from configs.limits import ClassLimits
 from engine.plan import Query
 from engine.runner import ClassRunner
 from engine.schema import INT64, Kind
@@ -141,9 +142,13 @@ def planned(statements: Mapping[str, Statement]) -> list[Query]:
 class Run:
     """A class with its queries, its answers, and a clock that moves by one with each train that arrives."""
 
-    def __init__(self, queries: Sequence[Query], train_max: int = 10_000) -> None:
+    def __init__(
+        self, queries: Sequence[Query], train_max: int = 10_000, limits: ClassLimits | None = None
+    ) -> None:
         self.answers: dict[str, list[Train]] = {query.name: [] for query in queries}
-        self.runner = ClassRunner(self._take, train_max=train_max, tables=TABLES)
+        self.runner = ClassRunner(
+            self._take, train_max=train_max, tables=TABLES, limits=limits or ClassLimits()
+        )
         self.now = 0.0
         self.runner.add(*queries)
 

@@ -125,7 +125,7 @@ def test_windows_hold_what_falls_into_them_however_the_input_is_cut(
 ) -> None:
     range_ = slide * (extra // 4) or slide + extra
     source = SourceOperator(0, lateness)
-    store = PaneStore(math.gcd(range_, slide), 0, (1,), (INT64,), lateness)
+    store = PaneStore(math.gcd(range_, slide), 0, (1,), (INT64,))
     panes = PaneOperator(store)
     window = WindowOperator(store, "q", range_, slide, AGGREGATES, RESULT)
     out, reached = [], 0

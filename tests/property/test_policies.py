@@ -5,8 +5,8 @@ segments the policies themselves use.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -117,9 +117,14 @@ class Picked:
     believed: NetworkEstimates
 
 
-def answers(policy: Policy, script: Script, clock: Callable[[float], float] = float) -> Iterator[Picked]:
-    """Runs the script; what was picked, each time. The policy is told the time by `clock`."""
-    heads: dict[int, float] = {}
+def answers(
+    policy: Policy,
+    script: Script,
+    clock: Callable[[float], float] = float,
+    queued: Mapping[int, float] | None = None,
+) -> Iterator[Picked]:
+    """Runs the script; what was picked, each time. The policy is told the time by `clock`, and knows what is queued."""
+    heads = dict(queued or {})
     believed = script.start
     for second, step in enumerate(script.steps):
         match step:
@@ -273,6 +278,74 @@ def test_the_same_calls_give_the_same_picks_and_no_static_policy_looks_at_the_ti
     first = build_policy(policy_of(kind, clusters), script.start)
     second = build_policy(policy_of(kind, clusters), script.start)
     assert list(answers(first, script)) == list(answers(second, script, other_clock))
+
+
+# -- networks that grow ------------------------------------------------------------------------------------
+
+
+@st.composite
+def grown(draw: st.DrawFn, whole: NetworkEstimates) -> tuple[NetworkEstimates, NetworkEstimates, set[int]]:
+    """The beginning of a network; it again with the rest; and the operators that this has changed."""
+    operators = whole.network.operators
+    crossed = {
+        place
+        for number, operator in enumerate(operators)
+        if operator.partner is not None
+        for place in range(number + 1, operator.partner + 1)
+    }
+    start = draw(st.sampled_from([place for place in range(1, len(operators) + 1) if place not in crossed]))
+    first = tuple(
+        replace(operator, downstream=tuple(below for below in operator.downstream if below < start))
+        for operator in operators[:start]
+    )
+    edges = [
+        (number, below)
+        for number, operator in enumerate(operators[:start])
+        for below in operator.downstream
+        if below >= start
+    ]
+    before = NetworkEstimates(Network(first), whole.estimates[:start])
+    if draw(st.booleans()):
+        assert len(before.segments) == start
+    network = before.network.extended(operators[start:], edges)
+    return before, *before.extended(network, whole.estimates[start:])
+
+
+@given(st.data(), networks())
+def test_an_extended_network_is_the_whole_one_and_tells_what_has_changed(
+    data: st.DataObject, network: Network
+) -> None:
+    whole = data.draw(estimates(network))
+    before, after, changed = data.draw(grown(whole))
+    assert (after, after.segments) == (whole, whole.segments)
+    assert list(map(sorted, after.network.upstream)) == network.upstream
+    start = len(before.estimates)
+    same = {number for number in range(start) if before.segments[number] == whole.segments[number]}
+    assert set(range(len(network.operators))) - same <= changed
+
+
+@pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
+@settings(max_examples=50)
+@given(st.data(), scripts())
+def test_an_extended_policy_picks_what_one_over_the_whole_network_would(
+    kind: str, clusters: int, data: st.DataObject, script: Script
+) -> None:
+    before, after, changed = data.draw(grown(script.start))
+    extended, other = (build_policy(policy_of(kind, clusters), one) for one in (before, script.start))
+    queued: dict[int, float] = {}
+    operators = st.integers(0, len(before.estimates) - 1)
+    for operator in data.draw(st.lists(operators, max_size=8)):
+        if operator in queued:
+            del queued[operator]
+            extended.idle(operator)
+            other.idle(operator)
+        else:
+            queued[operator] = -1.0 - operator
+            extended.ready(operator, queued[operator])
+            other.ready(operator, queued[operator])
+    assert (extended.pick(0.0) == NONE) == (other.pick(0.0) == NONE)
+    extended.extend(after, changed)
+    assert list(answers(extended, script, queued=queued)) == list(answers(other, script, queued=queued))
 
 
 # -- what each one promises ----------------------------------------------------------------------------------

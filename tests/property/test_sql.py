@@ -48,6 +48,9 @@ VALID = (
     "SELECT a.price FROM trades a, trades b WHERE a.symbol = b.symbol AND b.at BETWEEN a.at AND a.at + "
     "INTERVAL '1 minute'",
     "SELECT DISTINCT symbol FROM trades [ROWS 100 SLIDE 10]",
+    "SELECT window_end, sum(q.n) FROM (SELECT window_end, count(*) AS n FROM trades [RANGE 1 SECOND]) AS q "
+    "[RANGE 1 MINUTE SLIDE 10 SECONDS] WHERE q.window_end IS NOT NULL GROUP BY window_end",
+    "SELECT upper(symbol) AS s, first(price * 2) FROM trades [ROWS 9] WHERE qty > 1 GROUP BY s HAVING count(*) > 1",
     "SELECT name, top(temp, 3), percentile(wind, 0.9) FROM readings [RANGE 1 MINUTE] JOIN sensors USING (sensor) "
     "GROUP BY name",
     "WITH hot AS (SELECT ts, sensor FROM readings WHERE temp > 30) SELECT count(*) FROM hot [RANGE 5 SECONDS]",

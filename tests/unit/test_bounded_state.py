@@ -23,11 +23,7 @@ def kept(runner: ClassRunner) -> int:
     sides = [
         state[0] for one, state in zip(operators, states, strict=True) if isinstance(one, JoinSideOperator)
     ]
-    return (
-        panes
-        + sum(len(run) for side in sides for run in side.runs)
-        + sum(node.tuples for node in runner.network.nodes)
-    )
+    return panes + sum(len(side.stored) for side in sides) + sum(node.tuples for node in runner.network.nodes)
 
 
 def shifted(table: pa.Table, by_ms: int) -> pa.Table:

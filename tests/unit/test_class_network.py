@@ -1,15 +1,19 @@
 """A class's network: what its queries share, and what a query may expect when others come and go."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from configs.limits import ClassLimits
 from configs.problems import InvalidInput
 from engine.plan import Query
 from engine.runner import ClassRunner
 from engine.schema import INT64, STRING, Field, Schema, TableSchema
 from engine.sql import plan_query
+from engine.train import train_from_arrow
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import CATALOG, Row, Run, planned, train_rows
 
@@ -40,6 +44,14 @@ def feed(run: Run, *rows: Row) -> Run:
 
 def nodes(run: Run) -> list[str]:
     return [node.name for node in run.runner.network.nodes]
+
+
+def failures(run: Run) -> dict[str, int]:
+    """How many tuples and pairs have failed for which reason, over all operators."""
+    failed: Counter[str] = Counter()
+    for node in run.runner.network.nodes:
+        failed.update(getattr(node.operator, "failed", {}))
+    return dict(failed)
 
 
 def counts(run: Run, query: str) -> list[tuple[float, int]]:
@@ -79,7 +91,7 @@ def test_windows_over_another_query_share_its_operators_and_one_pane_store() -> 
 
 
 def test_ten_thousand_queries_are_registered_and_share_what_they_can() -> None:
-    run = class_of()
+    run = Run([], limits=ClassLimits(queries=10_000))
     plans: dict[str, Query] = {}
     for place in range(10_000):
         sql = f"SELECT k, avg(x) AS a FROM t [RANGE {1 + place % 50} SECONDS SLIDE 1 SECOND] WHERE n < {place % 20} GROUP BY k"
@@ -137,6 +149,43 @@ def test_a_select_added_while_running_starts_with_new_input() -> None:
     assert (run.rows("q0"), run.rows("late")) == ([(1.0,), (2.0,)], [(4.0,)])
 
 
+def test_a_scheduler_that_grows_with_its_class_is_the_one_that_is_built_at_once() -> None:
+    joined = "SELECT l.n FROM t AS l JOIN t AS r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts"
+    queries = ["SELECT x FROM t WHERE k = 1", LONG, "SELECT n FROM s", joined, f"{SHORT} WHERE k = 1", SHORT]
+    grown, other = class_of(), class_of()
+    for place, sql in enumerate(queries):
+        for one in (grown, other):
+            add(one, f"q{place}", sql)
+        grown.runner.believed()
+    assert grown.runner.believed() == other.runner.believed()
+    assert grown.runner.believed().segments == other.runner.believed().segments
+
+
+def test_what_has_been_measured_stays_when_a_query_comes() -> None:
+    run = feed(class_of("SELECT x FROM t"), *(row(second) for second in range(200)))
+    before = run.runner.believed().estimates
+    taken = [run.runner.taken(place) for place in range(len(before))]
+    add(run, "late", "SELECT n FROM t WHERE k = 1")
+    assert run.runner.believed().estimates[: len(before)] == before
+    assert [run.runner.taken(place) for place in range(len(before) + 1)] == [*taken, 0]
+
+
+def test_input_that_waits_while_queries_come_and_go_reaches_those_that_are_there() -> None:
+    run = class_of("SELECT x FROM t", "SELECT n FROM s")
+    run.step(1)
+    run.offer("t", [row(0, x=1.0)])
+    add(run, "late", "SELECT x FROM t WHERE k = 1")
+    run.offer("t", [row(1, x=2.0)])
+    run.offer("s", [row(0, n=1, b=None, d=None)])
+    run.runner.believed()
+    run.runner.remove("q1")
+    run.offer("t", [row(2, x=3.0)])
+    add(run, "later", "SELECT x + 1 AS y FROM t")
+    run.finish()
+    assert run.rows("q0") == run.rows("late") == [(1.0,), (2.0,), (3.0,)]
+    assert run.rows("later") == [(2.0,), (3.0,), (4.0,)]
+
+
 def test_a_window_added_while_running_starts_after_the_panes_that_are_there() -> None:
     run = feed(class_of(LONG), row(0, x=-5.0), row(3))
     add(
@@ -181,6 +230,47 @@ def test_an_overflow_fails_its_row_alone() -> None:
     assert (run.rows("q0"), run.rows("q1")) == ([(4,), (12,)], [(1,), (3,)])
 
 
+PAIRS = "SELECT l.n AS a, r.n AS b FROM t AS l JOIN t AS r ON l.k = r.k"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{PAIRS} AND r.ts BETWEEN l.ts AND l.ts WHERE l.n + r.n > 0",
+        "SELECT l.n AS a, r.n AS b FROM t [RANGE 1 SECOND] AS l JOIN t [RANGE 1 SECOND] AS r"
+        " ON l.k = r.k AND l.n + r.n > 0 AND r.ts = l.ts",
+    ],
+)
+def test_a_pair_that_fails_fails_alone_and_is_counted(query: str) -> None:
+    run = class_of(query)
+    run.offer("t", [row(0, n=1), row(0, n=2**62), row(5, n=2**62)])
+    run.finish()
+    assert sorted(run.rows("q0")) == [(1, 1), (1, 2**62), (2**62, 1)]
+    assert failures(run) == {"addition overflows int64": 2}
+
+
+def test_tuples_that_are_no_pair_cannot_fail_as_one() -> None:
+    run = class_of(
+        "SELECT l.n AS a, r.n AS b FROM t [RANGE 10 SECONDS SLIDE 10 SECONDS] AS l"
+        " JOIN t [RANGE 10 SECONDS SLIDE 10 SECONDS] AS r ON l.k = r.k AND l.n + r.n < 0 AND l.ts < r.ts"
+    )
+    feed(run, row(9, n=2**62), row(12, n=2**62)).finish()
+    assert (run.rows("q0"), failures(run)) == ([], {})
+
+
+def test_a_row_that_fails_beside_a_table_fails_alone_and_is_counted() -> None:
+    rooms = TableSchema("rooms", Schema((Field("k", INT64), Field("room", STRING))))
+    table = train_from_arrow(pa.table({"k": [1, 1, 1], "room": ["7", "x", "9"]}), rooms.schema, 0.0)
+    sql = "SELECT t.n, rooms.room FROM t JOIN rooms ON t.k = rooms.k AND CAST(rooms.room AS int64) > t.n"
+    run = Run([])
+    run.runner = ClassRunner(
+        lambda query, train: run.answers.setdefault(query, []).append(train), tables={"rooms": table}
+    )
+    run.runner.add(plan_query("q0", sql, CATALOG.with_entry(rooms)))
+    feed(run, row(0, n=8)).finish()
+    assert (run.rows("q0"), failures(run)) == ([(8, "9")], {"text is not a int64": 1})
+
+
 def test_a_tuple_without_event_time_is_turned_away_and_counted() -> None:
     run = class_of(SHORT, "SELECT x FROM t")
     run.offer("t", [row(0, ts=None), row(-3, x=2.0), row(0, ts=None), row(1, x=3.0)])
@@ -222,6 +312,13 @@ def test_a_window_over_empty_windows_still_hears_of_time() -> None:
     run = class_of(f"SELECT window_end, sum(c) AS c FROM ({inner} WHERE k = 1) AS j [RANGE 2 SECONDS]")
     feed(run, row(0), row(1.5, k=2), row(6, k=2))
     assert counts(run, "q0") == [(2, 1)]
+
+
+def test_a_window_over_windows_is_answered_though_no_window_of_theirs_closes() -> None:
+    inner = "SELECT window_start AS a, window_end AS b, count(*) AS c FROM t [RANGE 4 SECONDS]"
+    run = class_of(f"SELECT sum(c) AS c FROM ({inner}) AS j [RANGE 3 SECONDS SLIDE 1 SECOND]")
+    feed(run, *(row(second) for second in range(7)))
+    assert counts(run, "q0") == [(5, 4), (6, 4)]
 
 
 def test_a_selected_tuple_keeps_its_arrival_and_a_pair_has_the_later_one() -> None:

@@ -77,6 +77,10 @@ TOLD = {
     "SELECT top(temp, wind) FROM readings [RANGE 10 SECONDS]": "line 1, column 18: the second argument of top is a number from 1 to 1,000 (got 'wind')",
     "SELECT SCALED(avg(temp)) FROM readings [RANGE 10 SECONDS]": "line 1, column 15: only counts and sums are scaled (got 'avg')\n  hint: SCALED(SUM(x)), SCALED(COUNT(*))",
     "SELECT SCALED(temp) FROM readings [RANGE 10 SECONDS]": "line 1, column 8: SCALED takes a count or a sum\n  hint: SCALED(SUM(x)), SCALED(COUNT(*))",
+    "SELECT SCALED_ERROR(avg(temp)) FROM readings [RANGE 10 SECONDS]": "line 1, column 21: only counts and sums are scaled (got 'avg')\n  hint: SCALED_ERROR(SUM(x)), SCALED_ERROR(COUNT(*))",
+    "SELECT SCALED_ERROR(temp) FROM readings [RANGE 10 SECONDS]": "line 1, column 8: SCALED_ERROR takes a count or a sum\n  hint: SCALED_ERROR(SUM(x)), SCALED_ERROR(COUNT(*))",
+    "SELECT SCALED_ERROR(SCALED(count(*))) FROM readings [RANGE 10 SECONDS]": "line 1, column 21: SCALED_ERROR takes a count or a sum\n  hint: SCALED_ERROR(SUM(x)), SCALED_ERROR(COUNT(*))",
+    "SELECT * FROM readings WHERE SCALED_ERROR(count(*)) > 3": "line 1, column 30: there are no aggregates in WHERE (got 'scaled_error')\n  hint: filter groups with HAVING",
     "SELECT DISTINCT count(*) FROM readings [RANGE 10 SECONDS]": "line 1, column 17: DISTINCT and aggregates do not go together\n  hint: groups differ already",
     "SELECT DISTINCT ON (temp) temp FROM readings [RANGE 10 SECONDS]": "line 1, column 21: DISTINCT ON is not supported\n  hint: FIRST(x) or LAST(x), and GROUP BY",
     # streams

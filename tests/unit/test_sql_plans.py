@@ -15,6 +15,7 @@ from engine.plan import (
     Filter,
     IntervalJoin,
     Literal,
+    Numbered,
     Plan,
     Project,
     QueryOutput,
@@ -334,6 +335,8 @@ AGGREGATES = {
     "top(symbol, 3)": Aggregate(Aggregation.TOP, 1, STRING, 3.0),
     "SCALED(count(*))": Aggregate(Aggregation.COUNT_ALL, None, FLOAT64, scaled=True),
     "SCALED(sum(qty))": Aggregate(Aggregation.SUM, 3, FLOAT64, scaled=True),
+    "SCALED_ERROR(count(*))": Aggregate(Aggregation.COUNT_ALL, None, FLOAT64, scaled=True, error=True),
+    "SCALED_ERROR(sum(qty))": Aggregate(Aggregation.SUM, 3, FLOAT64, scaled=True, error=True),
 }
 
 
@@ -341,20 +344,19 @@ AGGREGATES = {
 def test_aggregate_over_rows_has_its_type(text: str) -> None:
     expected = AGGREGATES[text]
     query = plan_query("q", f"SELECT {text} AS x FROM trades [ROWS 100 SLIDE 10]", CATALOG)
-    below = WindowAggregate(
-        Scan(TRADES), RowWindow(100, 10), (), (expected,), Schema((Field("a0", expected.type),))
-    )
+    clock = 0 if expected.function in (Aggregation.FIRST, Aggregation.LAST) else None
+    schema = Schema((Field("a0", expected.type),))
+    below = WindowAggregate(Numbered(Scan(TRADES)), RowWindow(100, 10), (), (expected,), schema, clock)
     assert query.plan == Project(below, (Column(0, expected.type),), fields(x=expected.type))
     assert query.scaled == expected.scaled
 
 
 def test_filtered_aggregate_counts_where_the_condition_holds() -> None:
     sql = "SELECT count(*) FILTER (WHERE ok) AS n FROM trades [ROWS 5]"
-    projection = Project(
-        Scan(TRADES), (Case(((OK, TRUE),), value(None, BOOLEAN), BOOLEAN),), fields(c0=BOOLEAN)
-    )
+    counted = Case(((OK, TRUE),), value(None, BOOLEAN), BOOLEAN)
+    projection = Project(Numbered(Scan(TRADES)), (Column(5, INT64), counted), fields(c0=INT64, c1=BOOLEAN), 0)
     below = WindowAggregate(
-        projection, RowWindow(5, 5), (), (Aggregate(Aggregation.COUNT, 0, INT64),), fields(a0=INT64)
+        projection, RowWindow(5, 5), (), (Aggregate(Aggregation.COUNT, 1, INT64),), fields(a0=INT64)
     )
     assert planned(sql) == Project(below, (Column(0, INT64),), fields(n=INT64))
 

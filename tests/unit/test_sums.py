@@ -26,7 +26,7 @@ def over_panes(function: Aggregation, panes: Sequence[Sequence[int]]) -> object:
         store.add(Train(columns, np.zeros(len(values))))
     groups = np.array([0])
     rows = np.array([sum(map(len, panes))])
-    return values_to_arrow(combined(aggregate, store.window(0, len(panes)), groups, rows, 1.0)).to_pylist()[0]
+    return values_to_arrow(combined(aggregate, store.window(0, len(panes)), groups, rows)).to_pylist()[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""What runs live: the classes with their streams and queries, and how the system around them is set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from configs.base import Name, Positive, Settings
+from configs.classes import PriorityClass
+from configs.limits import ClassLimits
+from configs.load import LoadSettings
+from configs.managers import Manager
+from configs.problems import Contradiction
+
+Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
+
+
+class LiveClass(PriorityClass):
+    """A class as it is hosted: its entitlement, its streams, its queries."""
+
+    streams: tuple[Sql, ...] = Field(default=(), max_length=100)
+    """CREATE STREAM statements of what it may read; a stream of one name is one stream for all classes."""
+
+    queries: Mapping[Name, Sql] = Field(default={}, max_length=10_000)
+    """Query by name; a query may read the output of an earlier one."""
+
+    lossless: bool = False
+    """Never shed: when its queue is full its producers are held back."""
+
+    key: Name | None = None
+    """Column by which the class is split into shards, and by which victim `fair` is fair."""
+
+    shards: Annotated[int, Field(ge=1, le=256)] = 1
+    """Parts by key, each with a host and turns of its own."""
+
+    limits: ClassLimits = ClassLimits()
+
+    @model_validator(mode="after")
+    def can_be_split(self) -> Self:
+        if self.shards > 1 and self.key is None:
+            raise Contradiction(
+                "a class is split by the values of a column", "shards", self.shards, "name the column as key"
+            )
+        if self.victim == "fair" and self.key is None:
+            raise Contradiction(
+                "fairness is between the values of a column", "victim", self.victim, "name the column as key"
+            )
+        return self
+
+
+class LiveSettings(Settings):
+    """How a running system is set; the same for all of its classes."""
+
+    manager: Manager = "dilos"
+    lanes: Annotated[int, Field(ge=1, le=256)] = 1
+    """Processors of a node that are given to queries."""
+
+    round_ms: Positive = 10.0
+    """Processor time of one round of the weighted round robin."""
+
+    load: LoadSettings = LoadSettings()
+    train_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Most tuples one operator call takes; keeps a step, and so an overrun, small."""
+
+    queue_max: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
+    """Tuples of a stream that may queue in a class; what comes on top is rejected, or held back if it is lossless."""
+
+    retained_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
+    """Input kept for recovery, a stream."""
+
+    results_bytes: Annotated[int, Field(ge=1 << 20)] = 256 << 20
+    """Answers kept for readers, a class."""
+
+    snapshot_s: Positive = 2.0
+    """Time between two snapshots of a class; longer if they would cost more than a hundredth of it."""
+
+    idle_after_s: Positive | None = 5.0
+    """Event time of a stream without input goes on with the clock after so long; None: it waits for input."""
+
+    classes_per_host: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Classes that share a process; more save memory, fewer keep a crash from spreading."""

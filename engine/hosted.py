@@ -1,0 +1,497 @@
+"""A class in its host: queries running, input accounted, answers settled, steps written down.
+
+    take(piece)          what a door let in joins its stream's queue
+    run(quota, …)        a slice: repeat what has to be repeated, then run operators until the quota is used up
+    end_cycle(now)       what the load manager is shown of the cycle
+    committed()          steps and answers that have settled since it was last called
+    state(), recover()   everything at a settle point; going on from there by repeating commits
+
+A *settle point* is a moment when nothing is queued inside the network: whenever a source operator is about to take
+tuples, since sources run last, and when the class has run dry. What has come out up to then is a function of the
+steps so far, so answers are handed out at settle points only, together with the steps that led to them. A class that
+repeats the steps of its commits comes to the same state and the same count of answers (`tests/property/test_hosted.py`).
+
+All calls but those of a door come from one thread.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from configs.live import LiveClass
+from configs.problems import InvalidInput
+from engine.door import Piece, unpacked
+from engine.plan import Query, QueryOutput
+from engine.runner import ClassRunner, Clock
+from engine.schema import StreamSchema
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.steps import (
+    Advanced,
+    Answer,
+    Commit,
+    Evicted,
+    Opened,
+    QueryAdded,
+    QueryRemoved,
+    Step,
+    Took,
+)
+from engine.train import Train, is_same
+from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
+from loadshed.ledger import TupleLedger
+from loadshed.responses import ResponseStatistics
+
+STATE_VERSION = 1
+# Gives a batch's tuples back by stream and number; None if they are not kept any more.
+Fetch = Callable[[str, int], Train | None]
+
+
+@dataclass(slots=True)
+class Entrance:
+    """One stream's queue as the ledger sees it: batches of which tuples are still to be taken."""
+
+    ledger: TupleLedger = field(default_factory=TupleLedger)
+    # Of batches not begun yet; of the first one, tuples left after what was taken.
+    queued: deque[tuple[Opened, int]] = field(default_factory=deque)
+    begun: bool = False  # whether the first one's opening has been written down
+    next_batch: int = 0  # after the last batch that came in
+    cycle_offered: int = 0
+
+    @property
+    def tuples(self) -> int:
+        return sum(left for _, left in self.queued)
+
+
+@dataclass(slots=True)
+class CycleResponses:
+    """Responses of one query in this load cycle."""
+
+    results: int = 0
+    total_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a stream is to be read on: this batch first, of which so many of the admitted tuples are done."""
+
+    batch: int
+    opened: Opened | None = None
+    done: int = 0
+
+
+class HostedClass:
+    """One class, or one shard of it."""
+
+    def __init__(self, settings: LiveClass, train_max: int) -> None:
+        self.settings = settings
+        self.name = settings.name
+        self.target_s = settings.delay_target_ms / 1e3
+        self.schemas = {one.name.lower(): one for one in map(parse_create_stream, settings.streams)}
+        self.runner = ClassRunner(
+            self._answer,
+            settings.policy,
+            train_max,
+            limits=settings.limits,
+            settled=self._settle,
+            entered=self._took,
+        )
+        self.responses = ResponseStatistics(self.target_s)
+        self.mismatches: list[str] = []
+        self._catalog = Catalog.of(streams=self.schemas.values())
+        self._queries: dict[str, Query] = {}
+        self._entrances: dict[str, Entrance] = {}
+        self._cycle: dict[str, CycleResponses] = {}
+        self._cycle_began: float | None = None
+        self._steps: list[Step] = []  # since the last settle point
+        self._settled_steps: list[Step] = []
+        self._settled_answers: list[Answer] = []
+        self._changes: deque[Callable[[], None]] = deque()
+        self._repeating = Repetition(self)
+        self._held: deque[Piece] = deque()  # until everything is repeated
+        self._following: dict[str, int] = {}  # by stream, the next batch to read after that
+        for name, sql in settings.queries.items():
+            self._add(self._planned(name, sql))
+
+    # --- queries ---------------------------------------------------------------------------------------
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        return dict(self._queries)
+
+    def streams(self) -> Sequence[StreamSchema]:
+        """The streams that some query reads."""
+        return [
+            schema for name, schema in self.schemas.items() if self.runner.network.source(name) is not None
+        ]
+
+    def add_query(self, name: str, sql: str) -> Query:
+        """Plan now, or say why not; answer from the next settle point on."""
+        query = self._planned(name, sql)
+
+        def change() -> None:
+            self._add(query)
+            self._settled_steps.append(QueryAdded(name, sql))
+
+        self._change(change)
+        return query
+
+    def remove_query(self, name: str) -> None:
+        if name not in self._queries:
+            raise InvalidInput(
+                "the class has no query of this name", "query", name, "see the list of queries"
+            )
+        readers = [other.name for other in self._queries.values() if name.lower() in reads(other)]
+        if readers:
+            hint = f"remove {', '.join(readers)} first"
+            raise InvalidInput("other queries read the output of this one", "query", name, hint)
+
+        def change() -> None:
+            self._remove(name)
+            self._settled_steps.append(QueryRemoved(name))
+
+        self._change(change)
+
+    def _change(self, change: Callable[[], None]) -> None:
+        self._changes.append(change)
+        if self.runner.is_settled():
+            self.runner.settle(0.0)
+
+    def _planned(self, name: str, sql: str) -> Query:
+        if name in self._queries:
+            raise InvalidInput("the class has a query of this name", "query", name, "choose another name")
+        return plan_query(name, sql, self._catalog)
+
+    def _add(self, query: Query) -> None:
+        self.runner.add(query)
+        self._queries[query.name] = query
+        self._catalog = self._catalog.with_query(query)
+        self._cycle[query.name] = CycleResponses()
+        for schema in self.streams():
+            self._entrances.setdefault(schema.name.lower(), Entrance())
+
+    def _remove(self, name: str) -> None:
+        self.runner.remove(name)
+        del self._queries[name], self._cycle[name]
+        self._catalog = Catalog.of(streams=self.schemas.values())
+        for query in self._queries.values():
+            self._catalog = self._catalog.with_query(query)
+
+    # --- input and slices ------------------------------------------------------------------------------
+
+    def take(self, piece: Piece) -> None:
+        """Queue what a door let in; behind what has to be repeated first."""
+        if self._repeating:
+            self._held.append(piece)
+            self._following[piece.stream] = piece.batch + 1
+            return
+        entrance, left = self._entrances[piece.stream], len(piece.train)
+        opened = Opened(
+            piece.stream, piece.batch, piece.offered, piece.shed, piece.rejected, piece.train.kept, piece.mask
+        )
+        ledger = entrance.ledger
+        ledger.offered += piece.offered
+        ledger.shed += piece.shed
+        ledger.rejected += piece.rejected
+        entrance.cycle_offered += piece.offered
+        entrance.next_batch = piece.batch + 1
+        entrance.queued.append((opened, left))
+        self.runner.offer(piece.stream, piece.train)
+        if piece.evict:
+            self._evict(piece.stream, piece.evict)
+
+    def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
+        """A slice; the processor time used."""
+        used = self._repeating.run(quota_s, now, cpu) if self._repeating else 0.0
+        while self._held and not self._repeating:
+            self.take(self._held.popleft())
+        if used < quota_s and not self._repeating:
+            used += self.runner.run(quota_s - used, now, cpu)
+        return used
+
+    def advance(self, stream: str, time: int, now: float) -> None:
+        """The clock tells how far event time of an idle stream has come; only where nothing is queued."""
+        self._settled_steps.append(Advanced(stream, time, now))
+        self.runner.advance(stream, time, now)
+
+    def has_input(self) -> bool:
+        return bool(self._repeating or self._held) or self.runner.has_input()
+
+    def queued(self, stream: str) -> int:
+        """Tuples of the stream that no operator has taken."""
+        return self._entrances[stream].tuples if stream in self._entrances else 0
+
+    def held(self, stream: str) -> int:
+        """Tuples that wait until everything is repeated; the ledger does not know them yet."""
+        return sum(len(piece.train) for piece in self._held if piece.stream == stream)
+
+    def committed(self) -> Commit | None:
+        """What has settled since it was last asked for, with the number of answers there are now."""
+        if not self._settled_steps and not self._settled_answers:
+            return None
+        commit = Commit(tuple(self._settled_steps), tuple(self._settled_answers), dict(self.runner.answered))
+        self._settled_steps, self._settled_answers = [], []
+        return commit
+
+    # --- the load cycle --------------------------------------------------------------------------------
+
+    def end_cycle(self, now: float) -> CycleEnded:
+        """What the load manager is shown, and a new cycle begun."""
+        believed = self.runner.believed()
+        places = {id(node): place for place, node in enumerate(self.runner.network.nodes)}
+        waiting = {stream: self.runner.waiting_s(stream, now) for stream in self._entrances}
+        longest = max(waiting.values(), default=0.0)
+        inputs = []
+        for stream, entrance in self._entrances.items():
+            node = self.runner.network.source(stream)
+            work_s = 0.0 if node is None else believed.segments[places[id(node)]].cost_s
+            inputs.append(InputCycle(stream, entrance.cycle_offered, work_s, waiting[stream]))
+            entrance.cycle_offered = 0
+        outputs = []
+        for query, seen in self._cycle.items():
+            mean_s = max(0.0, seen.total_s / seen.results) if seen.results else 0.0
+            outputs.append(OutputCycle(query, self.target_s, seen.results, mean_s, longest))
+            self._cycle[query] = CycleResponses()
+        queued_work_s = sum(
+            node.tuples * believed.segments[place].cost_s
+            for place, node in enumerate(self.runner.network.nodes)
+            if node.tuples
+        )
+        cycle_s = 0.0 if self._cycle_began is None else max(0.0, now - self._cycle_began)
+        self._cycle_began = now
+        return CycleEnded(cycle_s, tuple(inputs), tuple(outputs), queued_work_s)
+
+    def wake(self, now: float) -> None:
+        """The first cycle after sleep begins."""
+        self._cycle_began = now
+
+    def ledger(self, stream: str) -> TupleLedger:
+        """The account of one stream; it closes with `queued`."""
+        found = replace(self._entrances[stream].ledger)
+        late = self.runner.late().get(f"source:{self.schemas[stream].name}", 0)
+        return replace(found, delivered=found.delivered - late, late=late)
+
+    def failures(self) -> Counter[str]:
+        """Rows that failed inside a query, by reason."""
+        return self.runner.failures()
+
+    # --- recovery --------------------------------------------------------------------------------------
+
+    def state(self) -> bytes | None:
+        """Everything at a settle point; None between two of them, or with a commit that nobody has asked for."""
+        open_ends = self._steps or self._settled_steps or self._settled_answers or self._held
+        if self._repeating or open_ends or not self.runner.is_settled():
+            return None
+        streams = {
+            stream: (self._begun_ledger(entrance), self._position(entrance))
+            for stream, entrance in self._entrances.items()
+        }
+        queries = {name: query.sql for name, query in self._queries.items()}
+        return pickle.dumps((STATE_VERSION, queries, self.runner.settled_state(), streams), protocol=5)
+
+    def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
+        """Go on from a state by repeating what was committed after it, within the slices to come."""
+        if state is not None:
+            version, queries, runner_state, streams = pickle.loads(state)
+            if version != STATE_VERSION:
+                raise InvalidInput(
+                    "the state is of another version", "state", version, "let its host finish first"
+                )
+            for name in [name for name in self._queries if name not in queries]:
+                self._remove(name)
+            for name, sql in queries.items():
+                if name not in self._queries:
+                    self._add(self._planned(name, sql))
+            self.runner.restore(runner_state)
+            for stream, (ledger, position) in streams.items():
+                entrance = self._entrances[stream] = Entrance(ledger=ledger, next_batch=position.batch)
+                if position.opened is not None:
+                    self._reopen(entrance, position.opened, position.done, fetch)
+                    entrance.begun = True
+        self._repeating = Repetition(self, deque(commits), fetch)
+        opened = (step for commit in commits for step in commit.steps if isinstance(step, Opened))
+        self._following = {step.stream: step.batch + 1 for step in opened}
+
+    def positions(self) -> Mapping[str, int]:
+        """By stream, the first batch that a state made now would not do without."""
+        return {stream: self._position(entrance).batch for stream, entrance in self._entrances.items()}
+
+    def next_batches(self) -> Mapping[str, int]:
+        """By stream, the next batch to read."""
+        following = self._following if self._repeating else {}
+        return {
+            stream: max(entrance.next_batch, following.get(stream, 0))
+            for stream, entrance in self._entrances.items()
+        }
+
+    def _position(self, entrance: Entrance) -> Position:
+        if not entrance.queued:
+            return Position(entrance.next_batch)
+        opened, left = entrance.queued[0]
+        if not entrance.begun:
+            return Position(opened.batch)
+        return Position(opened.batch, opened, opened.offered - opened.shed - opened.rejected - left)
+
+    def _begun_ledger(self, entrance: Entrance) -> TupleLedger:
+        """The account without the batches that would be read again."""
+        ledger = replace(entrance.ledger)
+        for place, (opened, _) in enumerate(entrance.queued):
+            if place or not entrance.begun:
+                ledger.offered -= opened.offered
+                ledger.shed -= opened.shed
+                ledger.rejected -= opened.rejected
+        return ledger
+
+    def _reopen(self, entrance: Entrance, opened: Opened, done: int, fetch: Fetch) -> None:
+        """Queue a batch's tuples as its door let them in the first time."""
+        entrance.next_batch = opened.batch + 1
+        inside = opened.offered - opened.shed - opened.rejected
+        if inside == done:
+            return
+        entrance.queued.append((opened, inside - done))
+        train = fetch(opened.stream, opened.batch)
+        if train is None:
+            self.mismatches.append(f"batch {opened.batch} of {opened.stream} is not kept any more")
+            entrance.queued.pop()
+            entrance.ledger.failed += inside - done
+            return
+        places = unpacked(opened.mask, len(train))
+        train = train if places is None else train.take(places)
+        train.kept = opened.kept
+        self.runner.offer(opened.stream, train.slice(done, len(train)))
+
+    def _repeat(self, step: Step, fetch: Fetch, now: Clock) -> None:
+        match step:
+            case Opened(stream):
+                entrance = self._entrances[stream]
+                entrance.ledger.offered += step.offered
+                entrance.ledger.shed += step.shed
+                entrance.ledger.rejected += step.rejected
+                self._reopen(entrance, step, 0, fetch)
+            case Took(stream, tuples):
+                self.runner.take_next(stream, tuples, now)
+            case Evicted(stream, tuples):
+                self._evict(stream, tuples)
+            case Advanced(stream, time, at):
+                self.runner.advance(stream, time, at)
+                self.runner.drain(now)
+            case QueryAdded(name, sql):
+                if name not in self._queries:
+                    self._add(self._planned(name, sql))
+            case QueryRemoved(name):
+                if name in self._queries:
+                    self._remove(name)
+
+    # --- what the runner tells -------------------------------------------------------------------------
+
+    def _took(self, stream: str, tuples: int) -> None:
+        """A source operator has taken tuples: write down which batches were begun."""
+        entrance = self._entrances[stream]
+        entrance.ledger.delivered += tuples
+        self._consume(stream, entrance, tuples)
+        self._write(Took(stream, tuples))
+
+    def _consume(self, stream: str, entrance: Entrance, tuples: int) -> None:
+        queued = entrance.queued
+        while queued and (tuples or not queued[0][1]):
+            opened, left = queued[0]
+            if not entrance.begun:
+                self._write(opened)
+                entrance.begun = True
+            gone = min(tuples, left)
+            tuples -= gone
+            if gone < left:
+                queued[0] = (opened, left - gone)
+            else:
+                queued.popleft()
+                entrance.begun = False
+
+    def _write(self, step: Step) -> None:
+        if not self._repeating:  # what is repeated is written down already
+            self._steps.append(step)
+
+    def _evict(self, stream: str, tuples: int) -> None:
+        gone = self.runner.evict(stream, tuples)
+        if gone:
+            entrance = self._entrances[stream]
+            entrance.ledger.shed += gone
+            self._consume(stream, entrance, gone)
+            self._write(Evicted(stream, gone))
+
+    def _answer(self, query: str, train: Train) -> None:
+        if self._repeating:
+            return  # readers have it
+        seen, now = self._cycle[query], self.runner.settled_at
+        seen.results += len(train)
+        if is_same(train.arrival):
+            response_s = now - float(train.arrival[0])
+            seen.total_s += response_s * len(train)
+            self.responses.add_same(response_s, len(train))
+        else:
+            seen.total_s += now * len(train) - float(train.arrival.sum())
+            self.responses.add_array(now - train.arrival, 0.0)
+        self._settled_answers.append(Answer(query, self.runner.answered[query], train))
+
+    def _settle(self) -> None:
+        """Nothing is queued inside: what has been done is complete."""
+        for stream, entrance in self._entrances.items():
+            self._consume(stream, entrance, 0)  # batches of which nothing was let in
+        self._settled_steps += self._steps
+        self._steps = []
+        while self._changes and not self._repeating:
+            self._changes.popleft()()
+
+
+class Repetition:
+    """Repeats commits, a source's train at a time; their answers are known already."""
+
+    def __init__(
+        self, hosted: HostedClass, commits: deque[Commit] | None = None, fetch: Fetch | None = None
+    ) -> None:
+        self._hosted, self._commits, self._fetch = hosted, commits or deque(), fetch
+        self._steps: deque[Step] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._commits or self._steps)
+
+    def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
+        began = cpu()
+        hosted, fetch = self._hosted, self._fetch
+        assert fetch is not None
+        while self and cpu() - began < quota_s:
+            if not self._steps:
+                self._steps.extend(self._commits[0].steps)
+            step = self._steps.popleft() if self._steps else None
+            if step is not None:
+                hosted._repeat(step, fetch, now)
+            if not self._steps:
+                self._check(self._commits.popleft())
+        return cpu() - began
+
+    def _check(self, commit: Commit) -> None:
+        """Whether the answers are as many as the first time; theirs are the numbers that readers know."""
+        hosted = self._hosted
+        for query, count in commit.answered.items():
+            found = hosted.runner.answered.get(query)
+            if found is not None and found != count:
+                hosted.mismatches.append(f"{query}: {found} answers after repeating, {count} were committed")
+                hosted.runner.answered[query] = count
+
+
+def reads(query: Query) -> set[str]:
+    """Names of the queries whose output the query reads."""
+    found: set[str] = set()
+    stack: list[Any] = [query.plan]
+    while stack:
+        plan = stack.pop()
+        if isinstance(plan, QueryOutput):
+            found.add(plan.query.lower())
+        for name in ("input", "left", "right"):
+            below = getattr(plan, name, None)
+            if below is not None:
+                stack.append(below)
+        stack.extend(getattr(plan, "inputs", ()))
+    return found

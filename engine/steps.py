@@ -1,0 +1,84 @@
+"""What a class did with its input, in order: enough to do it again.
+
+A class is a function of its steps: which batches its door let in, how many tuples its source operators took of
+them, what the clock told, which queries came and went. A host writes them down with the answers they led to; a host
+that takes its place repeats them and comes to the same state. Steps refer to batches by their number in the
+stream, so that the tuples themselves are written down once, by whoever keeps the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.train import Train
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The next batch of a stream joined the queue; which of its tuples did."""
+
+    stream: str
+    batch: int
+    offered: int
+    shed: int
+    rejected: int
+    kept: float  # the fraction its tuples stand for
+    mask: bytes | None  # a bit a tuple of the batch; None if all were let in
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """A source operator took the next tuples of its stream's queue."""
+
+    stream: str
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """The oldest tuples of a stream's queue were dropped for newer ones."""
+
+    stream: str
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The clock told how far event time of an idle stream has come."""
+
+    stream: str
+    time: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAdded:
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRemoved:
+    name: str
+
+
+Step = Opened | Took | Evicted | Advanced | QueryAdded | QueryRemoved
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Results of one query; `first` is the sequence number of the first row."""
+
+    query: str
+    first: int
+    train: Train
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Steps from one settle point to another, the answers they led to, and how many answers there are by query."""
+
+    steps: tuple[Step, ...]
+    answers: tuple[Answer, ...]
+    answered: Mapping[str, int]

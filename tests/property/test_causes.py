@@ -1,0 +1,166 @@
+"""A window's answer carries the arrival of what closed its window, wherever that went and however input was cut.
+
+1. Over one stream, what closes a window is the first tuple that is so far past its end, in the window or not.
+2. Over several streams that meet, it is the latest of the tuples that did so on each.
+3. What the clock closes has arrived when the clock told.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.runner import ClassRunner
+from engine.sql import plan_query
+from engine.train import Arrivals, Train, same_arrival, train_from_arrow
+from tests.property.query_grammar import HALF_SECOND_US
+from tests.property.query_runs import CATALOG, SCHEMAS, TABLES, Row, batch_of, lateness, train_rows
+
+UNION = "SELECT ts, x FROM s WHERE x > 0 UNION ALL SELECT ts, x FROM t"
+JOIN = (
+    "SELECT s.ts AS ts, t.x AS x FROM s JOIN t ON s.k = t.k AND t.ts BETWEEN s.ts - {low} AND s.ts + {high}"
+)
+TWO, ONE = "INTERVAL '2 seconds'", "INTERVAL '1 second'"
+WINDOWED = "SELECT count(*) AS c FROM ({}) AS q [RANGE 4 SECONDS SLIDE 2 SECONDS]"
+# By query: the streams that event time waits for, and how much longer than for the window's end, in half seconds.
+QUERIES: Mapping[str, Mapping[str, int]] = {
+    "SELECT count(*) AS c FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x > 0": {"s": 0},
+    "SELECT k, count(*) AS c FROM s [RANGE 2 SECONDS] GROUP BY k": {"s": 0},
+    WINDOWED.format("SELECT s.ts AS ts, label FROM s JOIN places p ON s.k = p.k WHERE n > 0"): {"s": 0},
+    WINDOWED.format("SELECT s.ts AS ts, label FROM s LEFT JOIN places p ON s.k = p.k"): {"s": 0},
+    "SELECT sum(c) AS c FROM (SELECT window_end AS e, count(*) AS c FROM s [RANGE 1 SECOND] WHERE x > 0) AS q"
+    " [RANGE 4 SECONDS SLIDE 2 SECONDS]": {"s": 0},
+    "SELECT sum(c) AS c FROM (SELECT window_end AS e, count(*) AS c FROM s [RANGE 4 SECONDS]) AS q"
+    " [RANGE 3 SECONDS SLIDE 1 SECOND]": {"s": 0},
+    WINDOWED.format(UNION): {"s": 0, "t": 0},
+    WINDOWED.format(JOIN.format(low=TWO, high=ONE)): {"s": 4, "t": 2},
+}
+
+Reading = tuple[int, int, float]  # time in half seconds, key, value
+some_rows = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 1), st.sampled_from([-1.0, 1.0])), min_size=1, max_size=40
+)
+rows = st.one_of(some_rows, some_rows.map(sorted), some_rows.map(sorted))
+
+
+def rows_of(some: Sequence[Reading]) -> list[Row]:
+    return [
+        {"ts": at * HALF_SECOND_US, "id": 0, "k": k, "g": "a", "x": x, "n": k, "b": True, "d": None}
+        for at, k, x in some
+    ]
+
+
+class Answered:
+    """A class with one query, and when its windows' answers arrived."""
+
+    def __init__(self, sql: str, train_max: int = 10_000) -> None:
+        self.arrivals: dict[int, float] = {}
+        self.runner = ClassRunner(self._take, train_max=train_max, tables=TABLES)
+        self.runner.add(plan_query("q", sql, CATALOG))
+
+    def _take(self, query: str, train: Train) -> None:
+        for (_, end, *_), at in zip(train_rows(train), train.arrival.tolist(), strict=True):
+            assert self.arrivals.setdefault(end, at) == at
+
+    def offer(self, name: str, some: Sequence[Row], arrival: Arrivals) -> None:
+        if some and self.runner.network.source(name) is not None:
+            schema = SCHEMAS[name].schema
+            self.runner.offer(name, train_from_arrow(batch_of(name, some), schema, arrival))
+
+    def step(self, steps: int) -> None:
+        # Each reading of this clock is one more unit, so the slice is a number of steps.
+        ticks = itertools.count()
+        self.runner.run(steps, lambda: 0.0, lambda: float(next(ticks)))
+
+    def restored(self, sql: str, train_max: int) -> Answered:
+        other = Answered(sql, train_max)
+        other.arrivals = dict(self.arrivals)
+        other.runner.restore(self.runner.snapshot())
+        return other
+
+    def drain(self) -> Answered:
+        self.step(10**9)
+        return self
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_a_window_closed_by_a_tuple_that_is_filtered_arrives_with_that_tuple(cut: int) -> None:
+    answered = Answered("SELECT count(*) AS c FROM t [RANGE 10 SECONDS] WHERE x > 0")
+    some = rows_of([(2, 0, 1.0), (18, 0, 1.0), (24, 0, -1.0), (30, 0, 1.0)])
+    arrivals = np.array([1.0, 2.0, 100.0, 101.0])
+    for start in range(0, len(some), cut):
+        answered.offer("t", some[start : start + cut], arrivals[start : start + cut])
+    assert answered.drain().arrivals == {10_000_000: 100.0}
+
+
+def test_what_the_clock_closes_arrives_with_the_clock() -> None:
+    answered = Answered("SELECT count(*) AS c FROM t [RANGE 10 SECONDS] WHERE x > 0")
+    answered.offer("t", rows_of([(2, 0, 1.0), (28, 0, 1.0)]), np.array([1.0, 2.0]))
+    answered.drain().runner.advance("t", 20_000_000, 7.0)
+    answered.drain()
+    answered.offer("t", rows_of([(50, 0, 1.0)]), np.array([8.0]))
+    answered.drain().runner.finish(9.0)
+    assert answered.drain().arrivals == {10_000_000: 2.0, 20_000_000: 7.0, 30_000_000: 9.0}
+
+
+def reached(some: Sequence[Row], name: str, arrivals: Arrivals, time: int, end: float) -> float:
+    """When the first tuple arrived with which event time is complete up to `time`."""
+    passed = (
+        at for row, at in zip(some, arrivals.tolist(), strict=True) if row["ts"] - lateness(name) >= time
+    )
+    return next(passed, end)
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_a_window_arrives_with_what_closed_it_however_the_input_is_cut(sql: str) -> None:
+    @settings(max_examples=60)
+    @given(
+        rows,
+        rows,
+        st.lists(st.tuples(st.booleans(), st.integers(1, 6), st.integers(0, 3))),
+        st.integers(1, 9),
+        st.booleans(),
+        st.integers(0, 5),
+    )
+    def agrees(
+        left: list[Reading],
+        right: list[Reading],
+        cuts: list[tuple[bool, int, int]],
+        train_max: int,
+        together: bool,
+        restore_at: int,
+    ) -> None:
+        data = {"s": rows_of(left), "t": rows_of(right)}
+        # In the order of arrival, one stream's tuples between the other's; or all at one moment.
+        at: dict[str, Arrivals] = {
+            name: np.array([2.0 * place + (name == "t") for place in range(len(one))])
+            for name, one in data.items()
+        }
+        if together:
+            at = {name: same_arrival(float(len(name)), len(one)) for name, one in data.items()}
+        answered, sent = Answered(sql, train_max), {"s": 0, "t": 0}
+        for turn, (first, size, steps) in enumerate([*cuts, (True, 99, 0), (False, 99, 0)]):
+            if turn == restore_at:
+                answered = answered.restored(sql, train_max)
+            name = "s" if first else "t"
+            part = slice(sent[name], sent[name] + size)
+            sent[name] += size
+            answered.offer(name, data[name][part], at[name][part])
+            answered.step(steps)
+        answered.drain().runner.finish(1000.0)
+        answered.drain()
+        waits = QUERIES[sql]
+        assert answered.arrivals == {
+            end: max(
+                reached(data[name], name, at[name], end + wait * HALF_SECOND_US, 1000.0)
+                for name, wait in waits.items()
+            )
+            for end in answered.arrivals
+        }
+
+    agrees()

@@ -1,0 +1,212 @@
+"""Counts and sums as they would be without shedding, and their standard errors.
+
+1. Estimates are right on average, and spread as much as the standard errors beside them say.
+2. They are Horvitz and Thompson's: Σ x/k, with the variance Σ x²(1 − k)/k², by group, each tuple with its own k.
+3. Without shedding they are the count and the sum, with an error of 0, whatever the values.
+4. How input is cut into trains makes no difference.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.sql import plan_query
+from tests.property.query_grammar import HALF_SECOND_US
+from tests.property.query_runs import CATALOG, Row, Run
+
+ESTIMATES = (
+    "SCALED(COUNT(*)) AS n, SCALED_ERROR(COUNT(*)) AS dn, SCALED(COUNT(x)) AS c, SCALED_ERROR(COUNT(x)) AS dc,"
+    " SCALED(SUM(x)) AS s, SCALED_ERROR(SUM(x)) AS ds"
+)
+WINDOWED = f"SELECT k, {ESTIMATES} FROM t [RANGE {{}} SECONDS SLIDE 2 SECONDS] GROUP BY k"
+LAST_ROWS = f"SELECT k, {ESTIMATES} FROM t [ROWS 4 SLIDE 3] GROUP BY k"
+
+Shed = tuple[int, int, float | None, float]  # time in half seconds, group, value, kept fraction
+Estimate = tuple[float | None, ...]
+
+
+def row(some: Shed) -> Row:
+    return {"ts": some[0] * HALF_SECOND_US, "id": 0, "k": some[1], "g": "a", "x": some[2], "n": 1}
+
+
+def ran(
+    sql: str, some: Sequence[Shed], sizes: Sequence[int] = (), train_max: int = 10_000
+) -> list[tuple[Any, ...]]:
+    """The answers; input comes in trains of these sizes and of one kept fraction, then as long as there are."""
+    run, left = Run([plan_query("q", sql, CATALOG)], train_max), iter(sizes)
+    for kept, group in itertools.groupby(some, lambda one: one[3]):
+        members = [row(one) for one in group]
+        while members:
+            size = next(left, len(members))
+            run.offer("t", members[:size], kept)
+            members = members[size:]
+        run.step(3)
+    run.finish()
+    return run.rows("q")
+
+
+# -- against chance -----------------------------------------------------------------------------------------
+
+TRIALS, PEOPLE = 400, 600
+
+
+@pytest.mark.parametrize("kept", [(0.5, 0.5), (0.2, 0.7), (0.1, 1.0)])
+def test_estimates_are_right_on_average_and_spread_as_their_standard_errors_say(
+    kept: tuple[float, float],
+) -> None:
+    chance = np.random.default_rng(20)
+    groups, values = chance.integers(0, 2, PEOPLE), chance.normal(3.0, 5.0, PEOPLE)
+    # One population again and again, a window each; the first half of a window is shed as much as the first says.
+    some: list[Shed] = []
+    for trial in range(TRIALS):
+        for half in (0, 1):
+            ours = np.arange(half, PEOPLE, 2)
+            ours = ours[chance.random(len(ours)) < kept[half]]
+            some += [(4 * trial + 2 * half, int(groups[one]), float(values[one]), kept[half]) for one in ours]
+    found = ran(WINDOWED.format(2), some)
+    for group in (0, 1):
+        mine = np.array([one[3:] for one in found if one[2] == group])
+        assert len(mine) == TRIALS
+        people, total = int((groups == group).sum()), float(values[groups == group].sum())
+        for place, truth in ((0, people), (2, people), (4, total)):
+            off, said = mine[:, place] - truth, math.sqrt((mine[:, place + 1] ** 2).mean())
+            assert abs(off.mean()) < 4 * off.std() / math.sqrt(TRIALS)
+            # A standard deviation seen in 400 trials is itself off by 1/√800, of which this is three times.
+            assert off.std() == pytest.approx(said, rel=0.106)
+
+
+# -- against the formulas -----------------------------------------------------------------------------------
+
+
+def estimates(some: Sequence[Shed]) -> dict[int, Estimate]:
+    """By group."""
+    groups: dict[int, list[Shed]] = defaultdict(list)
+    for one in some:
+        groups[one[1]].append(one)
+    return {key: estimate(members) for key, members in groups.items()}
+
+
+def estimate(members: Sequence[Shed]) -> Estimate:
+    known = [(x, kept) for _, _, x, kept in members if x is not None]
+    counts = (spread([(1.0, one[3]) for one in members]), spread([(1.0, kept) for _, kept in known]))
+    return (*counts[0], *counts[1], *(spread(known) if known else (None, None)))
+
+
+def spread(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    variance = math.fsum(x * x * (1 - kept) / kept**2 for x, kept in values)
+    return math.fsum(x / kept for x, kept in values), math.sqrt(variance)
+
+
+def near(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    return len(found) == len(wanted) and all(
+        (one is None and other is None)
+        or (one is not None and other is not None and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9))
+        for one, other in zip(found, wanted, strict=True)
+    )
+
+
+shed = st.lists(
+    st.tuples(
+        st.integers(0, 12),
+        st.integers(0, 2),
+        st.one_of(st.none(), st.integers(-40, 40).map(lambda tenth: tenth / 10)),
+        st.sampled_from([1.0, 0.5, 0.3]),
+    ),
+    min_size=1,
+    max_size=30,
+).map(lambda some: sorted(some, key=lambda one: one[0]))
+sizes = st.lists(st.integers(1, 5), max_size=12)
+
+
+@given(shed, sizes, st.integers(1, 9), st.sampled_from([2, 4]))
+def test_estimates_of_windows_are_of_each_tuple_as_it_was_kept_however_input_is_cut(
+    some: list[Shed], cuts: list[int], train_max: int, range_: int
+) -> None:
+    found = {
+        (one[1] // HALF_SECOND_US, one[2]): one[3:]
+        for one in ran(WINDOWED.format(range_), some, cuts, train_max)
+    }
+    wanted = {
+        (end, group): one
+        for end in range(4, 40, 4)
+        for group, one in estimates([one for one in some if end - 2 * range_ <= one[0] < end]).items()
+    }
+    assert found.keys() == wanted.keys()
+    assert [one for one in wanted if not near(found[one], wanted[one])] == []
+
+
+@given(shed, sizes, st.integers(1, 9))
+def test_estimates_of_the_last_rows_are_of_each_tuple_as_it_was_kept_however_input_is_cut(
+    some: list[Shed], cuts: list[int], train_max: int
+) -> None:
+    found = ran(LAST_ROWS, some, cuts, train_max)
+    wanted = [
+        (group, *one)
+        for end in range(3, len(some) + 1, 3)
+        for group, one in sorted(estimates(some[max(0, end - 4) : end]).items())
+    ]
+    assert len(found) == len(wanted)
+    assert all(near(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+# -- edges --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", [1.5, math.inf, math.nan, 1e308])
+def test_without_shedding_an_estimate_is_the_count_or_the_sum_and_its_error_is_exactly_0(x: float) -> None:
+    (found,) = ran(WINDOWED.format(2), [(0, 1, x, 1.0), (1, 1, 2.0, 1.0)])
+    assert repr(found[3:]) == repr((2.0, 0.0, 2.0, 0.0, x + 2.0, 0.0))
+
+
+def test_integers_that_floats_do_not_hold_sum_up_as_without_scaling() -> None:
+    run = Run([plan_query("q", "SELECT SCALED(SUM(n)) AS s, SUM(n) AS n FROM t [RANGE 2 SECONDS]", CATALOG)])
+    run.offer("t", [{**row((0, 1, 1.0, 1.0)), "n": n} for n in (2**62, 1, -(2**62))])
+    run.finish()
+    assert run.rows("q")[0][2:] == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ([1e200, 1e200], 2e200),
+        ([1e-200, 1e-200], 2e-200),
+        ([0.0, 0.0], 0.0),
+        ([math.inf, 1.0], math.inf),
+        ([math.inf, math.nan], math.nan),
+        ([math.nan, 1.0], math.nan),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_error_is_as_large_as_it_is_though_its_square_is_no_number(
+    values: list[float], error: float, size: int
+) -> None:
+    (found,) = ran(WINDOWED.format(2), [(0, 1, x, 0.5) for x in values], [size] * 2)
+    assert found[-1] == pytest.approx(error, nan_ok=True, rel=1e-12)
+
+
+def test_a_sum_of_nothing_and_its_error_are_null_and_a_count_of_nothing_is_0_for_sure() -> None:
+    assert [one[5:] for one in ran(WINDOWED.format(2), [(0, 1, None, 0.5)])] == [(0.0, 0.0, None, None)]
+
+
+def test_only_groups_that_are_known_well_are_answered() -> None:
+    having = (
+        "SELECT k, SCALED(COUNT(*)) AS n FROM t [RANGE 2 SECONDS] GROUP BY k"
+        " HAVING SCALED_ERROR(COUNT(*)) < 0.5 * SCALED(COUNT(*))"
+    )
+    found = ran(having, [(0, 1, 1.0, 0.5)] + [(0, 2, 1.0, 0.5)] * 9)
+    assert [one[2:] for one in found] == [(2, 18.0)]
+
+
+def test_a_filter_holds_for_what_is_scaled_too() -> None:
+    sql = "SELECT SCALED(COUNT(*)) FILTER (WHERE x > 1) AS n, SCALED_ERROR(SUM(x)) FILTER (WHERE x > 1) AS d FROM t [RANGE 2 SECONDS]"
+    found = ran(sql, [(0, 1, 1.0, 0.5), (0, 1, 3.0, 0.5), (1, 1, 4.0, 0.5)])
+    assert [one[2:] for one in found] == [(4.0, pytest.approx(math.sqrt(50)))]

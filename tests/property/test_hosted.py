@@ -1,0 +1,295 @@
+"""A class in its host: whatever is cut short, what was committed is repeated exactly, and the ledger closes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.live import LiveClass
+from engine.door import Door, both, packed, unpacked
+from engine.hosted import HostedClass
+from engine.shards import shard_places
+from engine.steps import Commit
+from engine.train import Train, Values, same_arrival, values_to_arrow
+from loadshed.shedder import Shedder
+
+STREAMS = (
+    "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",
+    "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)",
+)
+QUERIES = {
+    "hot": "SELECT ts, sensor, temp FROM readings WHERE temp > 0",
+    "mean": "SELECT window_end AS wend, sensor, AVG(temp) AS v FROM readings [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY sensor",
+    "last": "SELECT COUNT(*) AS n, MAX(temp) AS hi FROM readings [ROWS 5 SLIDE 3]",
+    "near": "SELECT r.ts AS rts, a.ts AS ats, r.sensor, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
+    " AND a.ts BETWEEN r.ts - INTERVAL 500 MILLISECONDS AND r.ts + INTERVAL 500 MILLISECONDS",
+    "many": "SELECT window_end AS wend, COUNT(*) AS n FROM hot [RANGE 2 SECONDS] GROUP BY window_end",
+}
+QUERIES["many"] = "SELECT window_end AS wend, COUNT(*) AS n FROM hot [RANGE 2 SECONDS]"
+
+
+def declared(**changes: object) -> LiveClass:
+    return LiveClass.model_validate(
+        {"name": "gold", "priority": 6, "delay_target_ms": 300, "streams": STREAMS, "queries": QUERIES}
+        | changes
+    )
+
+
+@dataclass
+class Input:
+    """Batches of both streams in the order in which they arrive."""
+
+    batches: dict[str, list[Train]] = field(default_factory=lambda: {"readings": [], "alerts": []})
+    order: list[tuple[str, int]] = field(default_factory=list)
+
+    def fetch(self, stream: str, number: int) -> Train | None:
+        batch = self.batches[stream][number]
+        return Train(batch.columns, batch.arrival)
+
+
+def drawn(seed: int, batches: int) -> Input:
+    chance, given, clock = np.random.default_rng(seed), Input(), 0
+    schemas = {schema.name: schema for schema in HostedClass(declared(), 100).schemas.values()}
+    for arrival in range(batches):
+        stream = "readings" if chance.random() < 0.7 else "alerts"
+        size = int(chance.integers(1, 30))
+        times = clock + np.sort(chance.integers(0, 1500, size))
+        clock += int(chance.integers(0, 1500))
+        sensor = chance.integers(0, 4, size).astype(np.int32)
+        last = (
+            chance.integers(-8, 8, size) / 4
+            if stream == "readings"
+            else chance.integers(1, 5, size).astype(np.int32)
+        )
+        columns = tuple(
+            Values(one.type, np.asarray(data))
+            for one, data in zip(schemas[stream].schema.fields, (times, sensor, last), strict=True)
+        )
+        given.order.append((stream, len(given.batches[stream])))
+        given.batches[stream].append(Train(columns, same_arrival(float(arrival), size)))
+    return given
+
+
+@dataclass
+class Host:
+    """What a host keeps where a crash does not reach: commits and the last state."""
+
+    given: Input
+    chance: np.random.Generator
+    keep: float = 1.0
+    victim: str = "random"
+    train_max: int = 7
+    queue_max: int = 10**6
+    commits: list[Commit] = field(default_factory=list)
+    since_state: list[Commit] = field(default_factory=list)
+    state: bytes | None = None
+
+    def start(self) -> None:
+        self.hosted = HostedClass(declared(victim=self.victim), self.train_max)
+        self.doors = {
+            name: Door(name, Shedder(self.victim, self.generator()), self.queue_max)  # type: ignore[arg-type]
+            for name in self.given.batches
+        }
+        for door in self.doors.values():
+            door.set_keep(self.keep)
+
+    def generator(self) -> np.random.Generator:
+        return np.random.default_rng(int(self.chance.integers(2**32)))
+
+    def begin(self) -> None:
+        self.start()
+        self.state = self.hosted.state()
+
+    def crash(self) -> None:
+        self.start()
+        self.hosted.recover(self.state, self.since_state, self.given.fetch)
+
+    def read(self, arrived: int) -> None:
+        """Take in what has arrived and was not read yet."""
+        following = self.hosted.next_batches()
+        for stream, number in self.given.order[:arrived]:
+            if number >= following[stream]:
+                batch = self.given.fetch(stream, number)
+                assert batch is not None
+                self.hosted.take(self.doors[stream].admit(number, batch, self.hosted.queued(stream)))
+
+    def work(self, steps: int) -> None:
+        """A slice of so many operator calls."""
+        at = iter(range(10**9))
+        self.hosted.run(float(steps), lambda: 1000.0, lambda: float(next(at)))
+        commit = self.hosted.committed()
+        if commit is not None:
+            self.commits.append(commit)
+            self.since_state.append(commit)
+
+    def save(self) -> None:
+        state = self.hosted.state()
+        if state is not None:
+            self.state, self.since_state = state, []
+
+    def finish(self) -> None:
+        self.read(len(self.given.order))
+        while self.hosted.has_input():
+            self.work(1000)
+
+    def check(self) -> None:
+        assert not self.hosted.mismatches
+        for stream in self.given.batches:
+            ledger = self.hosted.ledger(stream)
+            assert ledger.closes(self.hosted.queued(stream)), (stream, ledger, self.hosted.queued(stream))
+
+
+def answers(commits: list[Commit]) -> dict[str, list[tuple[int, tuple[object, ...]]]]:
+    """By query, every row with its sequence number."""
+    found: dict[str, list[tuple[int, tuple[object, ...]]]] = {}
+    for commit in commits:
+        for answer in commit.answers:
+            rows = zip(*(values_to_arrow(one).to_pylist() for one in answer.train.columns), strict=True)
+            found.setdefault(answer.query, []).extend(
+                (answer.first + place, (*row, answer.train.kept)) for place, row in enumerate(rows)
+            )
+    return found
+
+
+def whole(given: Input, seed: int, **changes: object) -> Host:
+    host = Host(given, np.random.default_rng(seed), **changes)  # type: ignore[arg-type]
+    host.begin()
+    host.finish()
+    return host
+
+
+def events(seed: int) -> Iterator[str]:
+    chance = np.random.default_rng(seed)
+    while True:
+        yield chance.choice(["work", "work", "work", "read", "crash", "save"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(1, 40))
+def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
+    seed: int, course: int, batches: int
+) -> None:
+    given_ = drawn(seed, batches)
+    undisturbed = answers(whole(given_, seed).commits)
+    host, arrived = Host(given_, np.random.default_rng(seed)), 0
+    host.begin()
+    for _, event in zip(range(3 * batches), events(course), strict=False):
+        match event:
+            case "read":
+                arrived = min(arrived + 2, batches)
+                host.read(arrived)
+            case "work":
+                host.work(5)
+            case "save":
+                host.save()
+            case "crash":
+                host.crash()
+        host.check()
+    host.finish()
+    host.check()
+    found = answers(host.commits)
+    assert {query: Counter(row for _, row in rows) for query, rows in found.items()} == {
+        query: Counter(row for _, row in rows) for query, rows in undisturbed.items()
+    }
+    for rows in found.values():
+        assert [seq for seq, _ in rows] == list(range(len(rows)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(0, 2**32),
+    st.sampled_from(["random", "oldest", "newest"]),
+    st.sampled_from([0.05, 0.3, 0.9]),
+)
+def test_what_was_shed_stays_shed_and_the_ledger_closes_over_a_crash(
+    seed: int, course: int, victim: str, keep: float
+) -> None:
+    given_ = drawn(seed, 25)
+    host, arrived = Host(given_, np.random.default_rng(seed), keep, victim, queue_max=60), 0
+    host.begin()
+    for _, event in zip(range(60), events(course), strict=False):
+        match event:
+            case "read":
+                arrived = min(arrived + 2, 25)
+                host.read(arrived)
+            case "work":
+                host.work(5)
+            case "save":
+                host.save()
+            case "crash":
+                host.crash()
+        host.check()
+    host.finish()
+    host.check()
+    offered = {stream: sum(map(len, batches)) for stream, batches in given_.batches.items()}
+    assert {stream: host.hosted.ledger(stream).offered for stream in offered} == offered
+
+
+def test_an_answer_is_handed_out_only_with_all_the_steps_that_led_to_it() -> None:
+    host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
+    host.begin()
+    host.read(20)
+    host.hosted.run(1.0, lambda: 0.0, iter(range(100)).__next__)  # the first source's train is inside
+    assert host.hosted.committed() is None
+
+
+def test_queries_come_and_go_and_come_back_with_the_class() -> None:
+    host = Host(drawn(9, 30), np.random.default_rng(2))
+    host.begin()
+    host.read(10)
+    host.work(3)
+    host.hosted.add_query("cold", "SELECT ts, temp FROM readings WHERE temp < 0")
+    host.hosted.remove_query("last")
+    host.work(1000)
+    host.read(20)
+    host.work(1000)
+    host.crash()
+    host.finish()
+    found = answers(host.commits)
+    assert "cold" in found
+    assert set(host.hosted.queries) == {*QUERIES, "cold"} - {"last"}
+    host.check()
+
+
+@given(st.integers(1, 5), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=50))
+def test_every_tuple_belongs_to_one_shard(shards: int, sensors: list[int]) -> None:
+    schema = HostedClass(declared(), 100).schemas["alerts"].schema
+    data = np.array(sensors, np.int32)
+    columns = tuple(Values(one.type, data.astype(one.type.numpy)) for one in schema.fields)
+    train = Train(columns, same_arrival(0.0, len(data)))
+    parts = [shard_places(train, 1, shard, shards) for shard in range(shards)]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(data)))
+    again = {int(sensor) for part in parts[:1] for sensor in data[part]}
+    assert not again & {int(sensor) for part in parts[1:] for sensor in data[part]}
+
+
+@given(st.lists(st.booleans(), max_size=40))
+def test_a_mask_says_which_tuples_were_let_in(chosen: list[bool]) -> None:
+    places = np.flatnonzero(np.array(chosen, bool))
+    assert unpacked(packed(places, len(chosen)), len(chosen)) is not None
+    assert np.array_equal(unpacked(packed(places, len(chosen)), len(chosen)), places)  # type: ignore[arg-type]
+    assert both(None, None) is None
+
+
+def test_a_full_queue_rejects_the_newest_and_a_lossless_class_never_does() -> None:
+    given_ = drawn(3, 10)
+    batch = given_.batches["readings"][0]
+    door = Door("readings", Shedder("random", np.random.default_rng(0)), queue_max=5)
+    piece = door.admit(0, Train(batch.columns, batch.arrival), queued=3)
+    assert (len(piece.train), piece.rejected) == (2, len(batch) - 2)
+    piece = Door("readings", Shedder("random", np.random.default_rng(0)), 5, lossless=True).admit(
+        0, Train(batch.columns, batch.arrival), queued=3
+    )
+    assert (len(piece.train), piece.rejected, piece.mask) == (len(batch), 0, None)
+
+
+def test_a_key_that_is_needed_must_be_named() -> None:
+    with pytest.raises(ValueError, match="split by the values of a column"):
+        declared(shards=2)

@@ -1,0 +1,107 @@
+"""Limits against plain Python, and what always holds of them, however input is cut into trains:
+
+1. which groups are refused follows from the order of arrival and from what open windows hold, and from nothing else;
+2. keys never exceed their limit, and state exceeds its own by no more than the keys and indexes of a train;
+3. every tuple is in a window or counted as refused;
+4. when all windows have closed and the queries have gone, nothing is held.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.limits import ClassLimits
+from tests.unit.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, Class
+
+RANGE_S = 10  # of COUNT
+TRAIN_MAX = 12
+# What keys and the indexes of a join may take beyond the limit, with so few tuples.
+SLACK = 60 * 300 + 4 * 16 * 1024
+Arrived = tuple[float, int]
+
+keys = st.one_of(st.integers(0, 6), st.sampled_from([0, 60_000, 2**40, -5]), st.integers(0, 10**6))
+tuples = st.lists(st.tuples(st.sampled_from([0, 0, 0.25, 1, 4]), keys), max_size=60)
+sizes = st.lists(st.integers(1, TRAIN_MAX), min_size=1, max_size=10)
+
+
+def trains(some: Sequence[tuple[float, int]], sizes: Sequence[int]) -> list[list[Arrived]]:
+    """In order of event time, cut by the sizes in turn."""
+    times = np.cumsum([0.0, *(gap for gap, _ in some)])[1:].tolist()
+    arrived = list(zip(times, [key for _, key in some], strict=True))
+    parts: list[list[Arrived]] = []
+    start = 0
+    while start < len(arrived):
+        size = sizes[len(parts) % len(sizes)]
+        parts.append(arrived[start : start + size])
+        start += size
+    return parts
+
+
+def admitted(parts: Sequence[Sequence[Arrived]], limit: int) -> list[Arrived]:
+    """What there is room for, where a group is held as long as a window that is open has a tuple of it."""
+    held: list[Arrived] = []
+    found: list[Arrived] = []
+    for part in parts:
+        groups = {key for _, key in held}
+        for time, key in part:
+            if key in groups or len(groups) < limit:
+                groups.add(key)
+                held.append((time, key))
+                found.append((time, key))
+        opened = part[-1][0] // RANGE_S * RANGE_S
+        held = [one for one in held if one[0] >= opened]
+    return found
+
+
+@given(tuples, sizes, st.integers(1, 8))
+def test_groups_are_refused_in_order_of_arrival_when_open_windows_hold_enough(
+    some: list[tuple[float, int]], sizes: list[int], limit: int
+) -> None:
+    one, parts = Class([COUNT], ClassLimits(groups=limit)), trains(some, sizes)
+    for part in parts:
+        one.offer([time for time, _ in part], [key for _, key in part])
+        assert one.account.groups <= limit
+    one.finish()
+    expected = admitted(parts, limit)
+    windows = Counter((int(time // RANGE_S + 1) * RANGE_S, key) for time, key in expected)
+    assert {(end // 10**6, key): count for _, end, key, count in one.answers} == dict(windows)
+    assert sum(one.runner.failures().values()) == len(some) - len(expected)
+
+
+@given(
+    tuples,
+    sizes,
+    st.lists(st.sampled_from([COUNT, COUNT_TEXTS, MEDIAN, ROWS, JOIN]), min_size=1, unique=True),
+    st.integers(1, 200_000),
+    st.integers(1, 20),
+)
+def test_limits_hold_and_nothing_is_held_in_the_end(
+    some: list[tuple[float, int]], sizes: list[int], queries: list[str], state: int, groups: int
+) -> None:
+    one = Class(queries, ClassLimits(state_bytes=state, groups=groups))
+    first = one.account.state  # what a join begins with
+    for part in trains(some, sizes):
+        for stream in ("s", "t"):
+            one.offer([time for time, _ in part], [key for _, key in part], stream)
+            assert one.account.groups <= groups
+            assert one.account.state <= max(one.account.state_limit, first) + SLACK
+            assert one.account.queued == 0
+    one.finish()
+    for name in list(one.runner.network.queries):
+        one.runner.remove(name)
+    assert (one.account.groups, one.account.state, one.account.queued) == (0, 0, 0)
+
+
+@given(tuples, sizes, st.integers(1, 20_000))
+def test_every_tuple_is_in_a_window_or_counted_as_refused(
+    some: list[tuple[float, int]], sizes: list[int], state: int
+) -> None:
+    one = Class([COUNT], ClassLimits(state_bytes=state))
+    for part in trains(some, sizes):
+        one.offer([time for time, _ in part], [key for _, key in part])
+    one.finish()
+    counted = sum(count for _, _, _, count in one.answers)
+    assert counted + sum(one.runner.failures().values()) == len(some)
