@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench lock clean
+.PHONY: help setup demo test test-live test-all check format bench lock clean
 export PYTHON
 
 help: ## list the targets
@@ -25,6 +25,10 @@ demo: $(READY) ## run the demonstration
 
 test: $(READY) ## run the fast tests
 	@$(PYTEST) -n auto -m "$(FAST)" $(ARGS)
+
+# One after another: they share the machine's processors, and some of them measure.
+test-live: $(READY) ## run the tests that start Ray on this machine
+	@$(PYTEST) -m "live and not slow" $(ARGS)
 
 test-all: $(READY) ## run every test, also those that start Ray, Spark, Helm or a browser
 	@$(PYTEST) -n auto $(ARGS)
