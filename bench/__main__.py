@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench import control, decisions, engine, simulator
+from bench import control, decisions, engine, faults, idle, live, logs, simulator, turns
 from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
@@ -19,6 +19,11 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "control": control.figures,
     "simulator": simulator.figures,
     "engine": engine.figures,
+    "logs": logs.figures,
+    "turns": turns.figures,
+    "live": live.figures,
+    "faults": faults.figures,
+    "idle": idle.figures,
 }
 
 

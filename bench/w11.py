@@ -21,32 +21,13 @@ import pyarrow.parquet as pq
 from bench.measure import peak_rss_mb
 from bench.w11_hand import Answers, HandWritten
 from configs.problems import InvalidInput
+from configs.w11 import queries, streams
 from engine.plan import Query
 from engine.runner import ClassRunner
 from engine.sql import Catalog, parse_create_stream, plan_query
 from engine.train import Train, train_from_arrow
 
-STREAMS = (
-    "CREATE STREAM readings (ts int64, sensor int32, region int32, temp float64, humidity float64, wind float64,"
-    " WATERMARK FOR ts AS ts)",
-    "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)",
-)
-QUERIES = {
-    "S1": "SELECT * FROM readings WHERE temp > 30",
-    "S2": "SELECT ts, sensor, temp * 1.8 + 32 AS f FROM readings WHERE humidity < 20 AND wind > 15",
-    "S3": "SELECT * FROM readings WHERE region = 3",
-    "S4": "SELECT sensor, temp FROM readings WHERE wind > 40",
-    "A1": "SELECT window_end AS wend, region, AVG(temp) AS v FROM readings [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY region",
-    "A2": "SELECT window_end AS wend, sensor, MAX(wind) AS v FROM readings [RANGE 10 SECONDS] GROUP BY sensor",
-    "A3": "SELECT window_end AS wend, region, COUNT(*) AS n FROM readings [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY region",
-    "A4": "SELECT window_end AS wend, region, MIN(humidity) AS lo, MAX(humidity) AS hi"
-    " FROM readings [RANGE 20 SECONDS SLIDE 5 SECONDS] GROUP BY region",
-    "A5": "SELECT window_end AS wend, sensor, SUM(temp) AS v FROM readings [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY sensor",
-    "J1": "SELECT r.ts AS rts, a.ts AS ats, r.sensor, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
-    " AND a.ts BETWEEN r.ts - INTERVAL 500 MILLISECONDS AND r.ts + INTERVAL 500 MILLISECONDS",
-    "J2": "SELECT r.ts AS rts, a.ts AS ats, r.sensor, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
-    " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND WHERE a.level >= 4 AND r.temp > 25",
-}
+STREAMS, QUERIES = streams(), queries()
 Array = npt.NDArray[Any]
 UNBOUNDED_S = 1e9
 # Priorities follow what was measured this often, as they would once a load cycle.

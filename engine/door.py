@@ -27,6 +27,15 @@ class Piece:
     train: Train
     mask: bytes | None
     evict: int = 0  # oldest tuples of the queue that go in exchange
+    failed: int = 0  # of those offered, lost on the way here
+
+
+def turned_away(stream: str, batch: int, rejected: int = 0, failed: int = 0) -> Piece:
+    """The account of a batch of which nothing comes in."""
+    return Piece(stream, batch, rejected + failed, 0, rejected, NOTHING, None, failed=failed)
+
+
+NOTHING = Train((), np.empty(0))
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
     take(piece)          what a door let in joins its stream's queue
     run(quota, …)        a slice: repeat what has to be repeated, then run operators until the quota is used up
-    end_cycle(now)       what the load manager is shown of the cycle
+    end_cycle(now, …)    what the load manager is shown of the cycle
     committed()          steps and answers that have settled since it was last called
     state(), recover()   everything at a settle point; going on from there by repeating commits
 
@@ -25,6 +25,7 @@ from typing import Any
 from configs.live import LiveClass
 from configs.problems import InvalidInput
 from engine.door import Piece, unpacked
+from engine.operators.source import SourceOperator
 from engine.plan import Query, QueryOutput
 from engine.runner import ClassRunner, Clock
 from engine.schema import StreamSchema
@@ -41,11 +42,14 @@ from engine.steps import (
     Took,
 )
 from engine.train import Train, is_same
+from engine.work import WorkCheck
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
 STATE_VERSION = 1
+# The next batch of a stream that has not been read yet: with what comes from now on it begins.
+FROM_NOW = -1
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
 
@@ -58,12 +62,15 @@ class Entrance:
     # Of batches not begun yet; of the first one, tuples left after what was taken.
     queued: deque[tuple[Opened, int]] = field(default_factory=deque)
     begun: bool = False  # whether the first one's opening has been written down
-    next_batch: int = 0  # after the last batch that came in
+    tuples: int = 0  # queued
+    next_batch: int = FROM_NOW  # after the last batch that came in
     cycle_offered: int = 0
+    cycle_delivered: int = 0  # up to the last cycle's end
 
-    @property
-    def tuples(self) -> int:
-        return sum(left for _, left in self.queued)
+    def queue(self, opened: Opened, left: int) -> None:
+        self.queued.append((opened, left))
+        self.tuples += left
+        self.next_batch = opened.batch + 1
 
 
 @dataclass(slots=True)
@@ -100,12 +107,14 @@ class HostedClass:
             entered=self._took,
         )
         self.responses = ResponseStatistics(self.target_s)
+        self.recent = ResponseStatistics(self.target_s)  # for the owner to replace now and then
         self.mismatches: list[str] = []
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
         self._entrances: dict[str, Entrance] = {}
         self._cycle: dict[str, CycleResponses] = {}
         self._cycle_began: float | None = None
+        self._work = WorkCheck()
         self._steps: list[Step] = []  # since the last settle point
         self._settled_steps: list[Step] = []
         self._settled_answers: list[Answer] = []
@@ -113,8 +122,7 @@ class HostedClass:
         self._repeating = Repetition(self)
         self._held: deque[Piece] = deque()  # until everything is repeated
         self._following: dict[str, int] = {}  # by stream, the next batch to read after that
-        for name, sql in settings.queries.items():
-            self._add(self._planned(name, sql))
+        self._add_all(settings.queries)
 
     # --- queries ---------------------------------------------------------------------------------------
 
@@ -150,10 +158,36 @@ class HostedClass:
             raise InvalidInput("other queries read the output of this one", "query", name, hint)
 
         def change() -> None:
+            self._empty_unread(name)
             self._remove(name)
             self._settled_steps.append(QueryRemoved(name))
 
         self._change(change)
+
+    def set_queries(self, queries: Mapping[str, str]) -> None:
+        """These queries and no others from the next settle point on; they are known to be good together."""
+
+        def change() -> None:
+            gone = {name for name, query in self._queries.items() if queries.get(name) != query.sql}
+            for name in dependents(self._queries, gone):
+                self._empty_unread(name)
+                self._remove(name)
+                self._settled_steps.append(QueryRemoved(name))
+            added = {name: sql for name, sql in queries.items() if name not in self._queries}
+            self._add_all(added)
+            self._settled_steps += [QueryAdded(name, sql) for name, sql in added.items()]
+
+        self._change(change)
+
+    def _empty_unread(self, name: str) -> None:
+        """What is queued for the query alone is dropped by decision."""
+        for stream, entrance in self._entrances.items():
+            node = self.runner.network.source(stream)
+            if node is not None and node.users <= {name}:
+                self._evict(stream, entrance.tuples)
+                self._consume(stream, entrance, 0)
+        self._settled_steps += self._steps
+        self._steps = []
 
     def _change(self, change: Callable[[], None]) -> None:
         self._changes.append(change)
@@ -165,40 +199,63 @@ class HostedClass:
             raise InvalidInput("the class has a query of this name", "query", name, "choose another name")
         return plan_query(name, sql, self._catalog)
 
-    def _add(self, query: Query) -> None:
-        self.runner.add(query)
-        self._queries[query.name] = query
-        self._catalog = self._catalog.with_query(query)
-        self._cycle[query.name] = CycleResponses()
+    def _add_all(self, queries: Mapping[str, str]) -> None:
+        """Together, so that their windows share panes; a query may read the output of an earlier one."""
+        catalog, planned = self._catalog, []
+        for name, sql in queries.items():
+            planned.append(plan_query(name, sql, catalog))
+            catalog = catalog.with_query(planned[-1])
+        self._add(*planned)
+
+    def _add(self, *queries: Query) -> None:
+        self.runner.add(*queries)
+        for query in queries:
+            self._queries[query.name] = query
+            self._catalog = self._catalog.with_query(query)
+            self._cycle[query.name] = CycleResponses()
         for schema in self.streams():
             self._entrances.setdefault(schema.name.lower(), Entrance())
 
     def _remove(self, name: str) -> None:
         self.runner.remove(name)
         del self._queries[name], self._cycle[name]
+        for stream, entrance in self._entrances.items():
+            if self.runner.network.source(stream) is None:
+                entrance.next_batch = FROM_NOW
         self._catalog = Catalog.of(streams=self.schemas.values())
         for query in self._queries.values():
             self._catalog = self._catalog.with_query(query)
 
     # --- input and slices ------------------------------------------------------------------------------
 
+    def begin(self, stream: str, batch: int) -> None:
+        """A stream that has not been read yet begins with this batch."""
+        entrance = self._entrances.get(stream)
+        if entrance is not None and entrance.next_batch == FROM_NOW:
+            entrance.next_batch = batch
+
     def take(self, piece: Piece) -> None:
-        """Queue what a door let in; behind what has to be repeated first."""
+        """Queue what a door let in; behind what has to be repeated first. What no query reads is no input."""
         if self._repeating:
             self._held.append(piece)
             self._following[piece.stream] = piece.batch + 1
             return
-        entrance, left = self._entrances[piece.stream], len(piece.train)
+        if self.runner.network.source(piece.stream) is None:
+            return
+        entrance = self._entrances[piece.stream]
         opened = Opened(
-            piece.stream, piece.batch, piece.offered, piece.shed, piece.rejected, piece.train.kept, piece.mask
+            piece.stream,
+            piece.batch,
+            piece.offered,
+            piece.shed,
+            piece.rejected,
+            piece.train.kept,
+            piece.mask,
+            piece.failed,
         )
-        ledger = entrance.ledger
-        ledger.offered += piece.offered
-        ledger.shed += piece.shed
-        ledger.rejected += piece.rejected
+        enter(entrance.ledger, opened)
         entrance.cycle_offered += piece.offered
-        entrance.next_batch = piece.batch + 1
-        entrance.queued.append((opened, left))
+        entrance.queue(opened, len(piece.train))
         self.runner.offer(piece.stream, piece.train)
         if piece.evict:
             self._evict(piece.stream, piece.evict)
@@ -214,8 +271,26 @@ class HostedClass:
 
     def advance(self, stream: str, time: int, now: float) -> None:
         """The clock tells how far event time of an idle stream has come; only where nothing is queued."""
-        self._settled_steps.append(Advanced(stream, time, now))
+        self._write(Advanced(stream, time, now))
         self.runner.advance(stream, time, now)
+
+    def event_time(self, stream: str) -> int | None:
+        """The largest event time that the stream has come to."""
+        node = self.runner.network.source(stream)
+        if node is None:
+            return None
+        assert isinstance(node.operator, SourceOperator)
+        return node.operator.latest
+
+    def rest(self, now: Clock) -> None:
+        """Come to a settle point now: until nothing is queued inside, which takes a train's work at most."""
+        if not self._repeating:
+            self.runner.drain(now)
+
+    @property
+    def repeating(self) -> bool:
+        """Whether something that was committed is still to be repeated."""
+        return bool(self._repeating)
 
     def has_input(self) -> bool:
         return bool(self._repeating or self._held) or self.runner.has_input()
@@ -238,24 +313,30 @@ class HostedClass:
 
     # --- the load cycle --------------------------------------------------------------------------------
 
-    def end_cycle(self, now: float) -> CycleEnded:
-        """What the load manager is shown, and a new cycle begun."""
+    def end_cycle(self, now: float, used_s: float) -> CycleEnded:
+        """What the load manager is shown, and a new cycle begun; `used_s` is what its slices have taken in this one."""
         believed = self.runner.believed()
         places = {id(node): place for place, node in enumerate(self.runner.network.nodes)}
         waiting = {stream: self.runner.waiting_s(stream, now) for stream in self._entrances}
         longest = max(waiting.values(), default=0.0)
-        inputs = []
+        works: dict[str, float] = {}
+        believed_s = 0.0
         for stream, entrance in self._entrances.items():
             node = self.runner.network.source(stream)
-            work_s = 0.0 if node is None else believed.segments[places[id(node)]].cost_s
-            inputs.append(InputCycle(stream, entrance.cycle_offered, work_s, waiting[stream]))
+            works[stream] = 0.0 if node is None else believed.segments[places[id(node)]].cost_s
+            believed_s += (entrance.ledger.delivered - entrance.cycle_delivered) * works[stream]
+            entrance.cycle_delivered = entrance.ledger.delivered
+        self._work.observe(used_s, believed_s)
+        factor, inputs = self._work.factor, []
+        for stream, entrance in self._entrances.items():
+            inputs.append(InputCycle(stream, entrance.cycle_offered, factor * works[stream], waiting[stream]))
             entrance.cycle_offered = 0
         outputs = []
         for query, seen in self._cycle.items():
             mean_s = max(0.0, seen.total_s / seen.results) if seen.results else 0.0
             outputs.append(OutputCycle(query, self.target_s, seen.results, mean_s, longest))
             self._cycle[query] = CycleResponses()
-        queued_work_s = sum(
+        queued_work_s = factor * sum(
             node.tuples * believed.segments[place].cost_s
             for place, node in enumerate(self.runner.network.nodes)
             if node.tuples
@@ -300,11 +381,10 @@ class HostedClass:
                 raise InvalidInput(
                     "the state is of another version", "state", version, "let its host finish first"
                 )
-            for name in [name for name in self._queries if name not in queries]:
+            for name in dependents(self._queries, set(self._queries)):
                 self._remove(name)
-            for name, sql in queries.items():
-                if name not in self._queries:
-                    self._add(self._planned(name, sql))
+            self.runner.network.expect(runner_state.pane_lengths)
+            self._add_all(queries)
             self.runner.restore(runner_state)
             for stream, (ledger, position) in streams.items():
                 entrance = self._entrances[stream] = Entrance(ledger=ledger, next_batch=position.batch)
@@ -323,7 +403,7 @@ class HostedClass:
         """By stream, the next batch to read."""
         following = self._following if self._repeating else {}
         return {
-            stream: max(entrance.next_batch, following.get(stream, 0))
+            stream: max(entrance.next_batch, following.get(stream, FROM_NOW))
             for stream, entrance in self._entrances.items()
         }
 
@@ -333,30 +413,29 @@ class HostedClass:
         opened, left = entrance.queued[0]
         if not entrance.begun:
             return Position(opened.batch)
-        return Position(opened.batch, opened, opened.offered - opened.shed - opened.rejected - left)
+        return Position(opened.batch, opened, opened.inside - left)
 
     def _begun_ledger(self, entrance: Entrance) -> TupleLedger:
         """The account without the batches that would be read again."""
         ledger = replace(entrance.ledger)
         for place, (opened, _) in enumerate(entrance.queued):
             if place or not entrance.begun:
-                ledger.offered -= opened.offered
-                ledger.shed -= opened.shed
-                ledger.rejected -= opened.rejected
+                enter(ledger, opened, -1)
         return ledger
 
     def _reopen(self, entrance: Entrance, opened: Opened, done: int, fetch: Fetch) -> None:
         """Queue a batch's tuples as its door let them in the first time."""
         entrance.next_batch = opened.batch + 1
-        inside = opened.offered - opened.shed - opened.rejected
-        if inside == done:
+        left = opened.inside - done
+        if not left:
             return
-        entrance.queued.append((opened, inside - done))
+        entrance.queue(opened, left)
         train = fetch(opened.stream, opened.batch)
         if train is None:
             self.mismatches.append(f"batch {opened.batch} of {opened.stream} is not kept any more")
             entrance.queued.pop()
-            entrance.ledger.failed += inside - done
+            entrance.tuples -= left
+            entrance.ledger.failed += left
             return
         places = unpacked(opened.mask, len(train))
         train = train if places is None else train.take(places)
@@ -367,9 +446,7 @@ class HostedClass:
         match step:
             case Opened(stream):
                 entrance = self._entrances[stream]
-                entrance.ledger.offered += step.offered
-                entrance.ledger.shed += step.shed
-                entrance.ledger.rejected += step.rejected
+                enter(entrance.ledger, step)
                 self._reopen(entrance, step, 0, fetch)
             case Took(stream, tuples):
                 self.runner.take_next(stream, tuples, now)
@@ -403,6 +480,7 @@ class HostedClass:
                 entrance.begun = True
             gone = min(tuples, left)
             tuples -= gone
+            entrance.tuples -= gone
             if gone < left:
                 queued[0] = (opened, left - gone)
             else:
@@ -430,9 +508,11 @@ class HostedClass:
             response_s = now - float(train.arrival[0])
             seen.total_s += response_s * len(train)
             self.responses.add_same(response_s, len(train))
+            self.recent.add_same(response_s, len(train))
         else:
             seen.total_s += now * len(train) - float(train.arrival.sum())
             self.responses.add_array(now - train.arrival, 0.0)
+            self.recent.add_array(now - train.arrival, 0.0)
         self._settled_answers.append(Answer(query, self.runner.answered[query], train))
 
     def _settle(self) -> None:
@@ -479,6 +559,23 @@ class Repetition:
             if found is not None and found != count:
                 hosted.mismatches.append(f"{query}: {found} answers after repeating, {count} were committed")
                 hosted.runner.answered[query] = count
+
+
+def enter(ledger: TupleLedger, opened: Opened, sign: int = 1) -> None:
+    """Count a batch at the door, or take that back."""
+    ledger.offered += sign * opened.offered
+    ledger.shed += sign * opened.shed
+    ledger.rejected += sign * opened.rejected
+    ledger.failed += sign * opened.failed
+
+
+def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
+    """The queries of these names and all that read their outputs, readers before what they read."""
+    found: list[str] = []
+    for name, query in queries.items():  # a query reads earlier ones only
+        if name in names or reads(query) & {one.lower() for one in found}:
+            found.append(name)
+    return found[::-1]
 
 
 def reads(query: Query) -> set[str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from configs.limits import ClassLimits
 from configs.problems import InvalidInput, nearest
-from engine.causes import Meeting
+from engine.causes import NO_PROGRESS, Meeting
 from engine.expressions import Condition, Failures, compile_condition
 from engine.limits import Account, Holding, Lot
 from engine.operators.join import JoinSideOperator, JoinState
@@ -51,7 +51,7 @@ from engine.plan import (
 )
 from engine.pruning import pruned
 from engine.schema import Field, Schema, StreamSchema
-from engine.train import Mask, Train, progress
+from engine.train import Mask, Train, merged, progress
 
 
 @dataclass(eq=False)
@@ -109,15 +109,30 @@ class Node:
         return self.relays and any(below.wants(time) for below in self.downstream)
 
     def dequeue(self, most: int) -> Train:
-        """The next train, cut to `most` tuples."""
+        """The next train, cut to `most` tuples; at a source, with those behind it that fit whole."""
         train = self.queue.popleft()
         if len(train) > most:
             self.queue.appendleft(train.slice(most, len(train)))
             train = train.slice(0, most)
+        elif self.source and self.queue:
+            train = self._gathered(train, most)
         elif self.lots and (lot := self.lots.popleft()) is not None:
             lot.leave()
         self.tuples -= len(train)
         return train
+
+    def _gathered(self, first: Train, most: int) -> Train:
+        """A call costs the same for few tuples as for many, and a shed stream comes in small trains."""
+        parts, tuples = [first], len(first)
+        while self.queue and goes_with(first, self.queue[0]) and tuples + len(self.queue[0]) <= most:
+            parts.append(self.queue.popleft())
+            tuples += len(parts[-1])
+        return merged(parts)
+
+
+def goes_with(train: Train, other: Train) -> bool:
+    """Whether nothing is lost if the tuples of both are one train."""
+    return train.kept == other.kept and train.watermark == other.watermark == NO_PROGRESS
 
 
 class ClassNetwork:
@@ -132,6 +147,16 @@ class ClassNetwork:
         self._found: dict[Hashable, tuple[Node, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, Node]]] = {}
         self._sources: dict[str, Node] = {}
+        self._pane_lengths: dict[Hashable, int] = {}
+
+    @property
+    def pane_lengths(self) -> Mapping[Hashable, int]:
+        """Of each time window; they depend on which queries came when."""
+        return dict(self._pane_lengths)
+
+    def expect(self, pane_lengths: Mapping[Hashable, int]) -> None:
+        """Windows that are added from now on have these panes, as they had in another network."""
+        self._pane_lengths.update(pane_lengths)
 
     def add(self, *queries: Query) -> None:
         """Add queries; those added together choose pane lengths that serve them all."""
@@ -178,6 +203,7 @@ class ClassNetwork:
         # Only what goes is looked up: hashing the plans of all that stays would take a second for 10,000 queries.
         for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
             del self._found[plan]
+            self._pane_lengths.pop(plan, None)
         for key in [key for key, stores in self._stores.items() if not all(node.users for _, node in stores)]:
             self._stores[key] = [one for one in self._stores[key] if one[1].users]
             if not self._stores[key]:
@@ -296,10 +322,13 @@ class ClassNetwork:
     ) -> tuple[PaneStore, Node]:
         """A store whose panes make up the window, or a new one."""
         key = (below, plan.keys)
-        for store, node in self._stores.get(key, ()):
-            if pane % store.pane == 0:
+        fitting = [one for one in self._stores.get(key, ()) if pane % one[0].pane == 0]
+        longest = max((store.pane for store, _ in fitting), default=0)
+        length = longest or math.gcd(pane, self._common_panes.get(key, 0) // time.unit_us)
+        length = self._pane_lengths.setdefault(plan, length)
+        for store, node in fitting:
+            if store.pane == length:
                 return store, node
-        length = math.gcd(pane, self._common_panes.get(key, 0) // time.unit_us)
         types = [below.schema.fields[place].type for place in plan.keys]
         store = PaneStore(length, time.place, plan.keys, types)
         node = Node(

@@ -48,6 +48,7 @@ class ClassSnapshot:
     queues: Mapping[Hashable, tuple[Train, ...]]
     answered: Mapping[str, int]
     unsettled: tuple[tuple[str, Train], ...] = ()
+    pane_lengths: Mapping[Hashable, int] = field(default_factory=dict)
 
 
 def nothing() -> None:
@@ -61,6 +62,9 @@ def nobody_asks(stream: str, tuples: int) -> None:
 @dataclass
 class ClassRunner:
     """Runs a class's queries; answers go to `sink(query, train)`.
+
+    Of sources whose tuples meet in a join or a union, the one with the oldest tuple goes first, whichever the policy has
+    picked: with a backlog one of them would run ahead of the other, and all it brings in would have to be held.
 
     Answers are handed out at *settle points*: when nothing is queued inside, which is so whenever a source operator
     is about to run, since sources run last. What has been handed out by then is a function of what has been taken in.
@@ -86,6 +90,7 @@ class ClassRunner:
         self._place: dict[int, int] = {}
         self._removals = NEVER
         self._taken: list[int] = []
+        self._meeting: dict[int, tuple[int, ...]] = {}  # of sources, by their places: whom they meet
         self._scheduler: OperatorScheduler | None = None
 
     def add(self, *queries: Query) -> None:
@@ -124,6 +129,8 @@ class ClassRunner:
             node = nodes[number]
             if node.source:
                 self.settle(now())
+                number = self._oldest(number)
+                node = nodes[number]
                 if self._current() is not scheduler or len(self._nodes) != known:
                     # Queries have come or gone at the settle point.
                     scheduler, nodes, known = self._scheduled()
@@ -137,6 +144,15 @@ class ClassRunner:
         if self.is_settled():
             self.settle(now())
         return at - began
+
+    def _oldest(self, number: int) -> int:
+        """Of the source and those it meets, the one with the oldest tuple."""
+        places = self._meeting.get(number)
+        if places is None:
+            return number
+        nodes = self._nodes
+        ready = [place for place in places if nodes[place].queue]
+        return min(ready, key=lambda place: (queue_head(nodes[place], 0.0), place != number))
 
     def _step(
         self, scheduler: OperatorScheduler, number: int, node: Node, most: int, now: Clock
@@ -252,6 +268,7 @@ class ClassRunner:
             queues={node.key: tuple(node.queue) for node in self.network.nodes},
             answered=dict(self.answered),
             unsettled=tuple(self._unsettled),
+            pane_lengths=self.network.pane_lengths,
         )
 
     def settled_state(self) -> ClassSnapshot:
@@ -372,6 +389,10 @@ class ClassRunner:
         """Number nodes on as the scheduler's operators."""
         self._place.update((id(node), place) for place, node in enumerate(nodes, len(self._nodes)))
         self._nodes += nodes
+        self._meeting = {}
+        for group in meeting(self._nodes):
+            places = tuple(self._place[id(one)] for one in group)
+            self._meeting.update((place, places) for place in places)
 
     def _box(self, node: Node) -> Box:
         below = tuple([self._place[id(one)] for one in node.downstream])
@@ -388,3 +409,22 @@ def queue_head(node: Node, otherwise: float) -> float:
     """The arrival of the oldest queued tuple."""
     arrival = node.queue[0].arrival
     return float(arrival[0]) if len(arrival) else otherwise
+
+
+def meeting(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Sources whose tuples come together somewhere, in groups of several."""
+    group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
+    changed = True
+    while changed:  # few passes: nodes stand behind those that feed them
+        changed = False
+        for node in nodes:
+            together = [node, *node.downstream, *([node.partner] if node.partner else [])]
+            least = min(group[id(one)] for one in together)
+            for one in together:
+                changed |= group[id(one)] != least
+                group[id(one)] = least
+    found: dict[int, list[Node]] = {}
+    for node in nodes:
+        if node.source:
+            found.setdefault(group[id(node)], []).append(node)
+    return [sources for sources in found.values() if len(sources) > 1]

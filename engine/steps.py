@@ -25,6 +25,12 @@ class Opened:
     rejected: int
     kept: float  # the fraction its tuples stand for
     mask: bytes | None  # a bit a tuple of the batch; None if all were let in
+    failed: int = 0  # lost on the way here
+
+    @property
+    def inside(self) -> int:
+        """How many tuples joined the queue."""
+        return self.offered - self.shed - self.rejected - self.failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,10 +118,9 @@ def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
         case Kind.STRING:
             return Values(type_, array if valid is None else array.fill_null(""), valid)
         case Kind.DECIMAL:
-            scaled = np.array(
-                [0 if one is None else int(one.scaleb(type_.scale)) for one in array.to_pylist()]
-            )
-            return Values(type_, scaled.astype(np.int64), valid)
+            # Of 128 bits, the lower half: there are no more digits than it holds.
+            halves = np.frombuffer(array.buffers()[1] or b"", np.int64)
+            return Values(type_, halves[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy(), valid)
         case Kind.TIMESTAMP:
             array = array.cast(type_.arrow).view(pa.int64())
         case Kind.BOOLEAN:
@@ -166,11 +165,15 @@ def train_to_arrow(train: Train, schema: Schema) -> pa.RecordBatch:
 
 def concatenated(trains: Sequence[Train], schema: Schema) -> Train:
     """The tuples of several trains as one train, in order; its progress is the caller's to say."""
+    return merged(trains) if trains else empty_train(schema)
+
+
+def merged(trains: Sequence[Train]) -> Train:
+    """The same of one train at least."""
+    first = trains[0]
     if len(trains) == 1:
-        return trains[0]
-    if not trains:
-        return empty_train(schema)
-    columns = tuple(joined([train.columns[place] for train in trains]) for place in range(len(schema)))
+        return first
+    columns = tuple(joined([train.columns[place] for train in trains]) for place in range(len(first.columns)))
     arrival = joined_arrivals([train.arrival for train in trains])
     return Train(columns, arrival, min(train.kept for train in trains))
 

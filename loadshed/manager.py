@@ -135,8 +135,8 @@ class LoadManager:
         match event:
             case CycleEnded():
                 return self._cycle(event, now)
-            case HeadroomScaled(_, factor, share):
-                self.share = share
+            case HeadroomScaled(_, factor, share, original):
+                self.share, self.original_share = share, original
                 headroom = self.control.headroom * factor
                 self.control = replace(self.control, headroom=bounded(headroom, self.headroom_max))
                 return ()

@@ -8,28 +8,39 @@
 Properties (`tests/property/test_shedder.py`): a keep of 1 drops nothing; over many tuples the kept fraction is the
 one that was set; every tuple offered is either admitted or counted as shed; `fair` drops nothing of a key that
 stays under the level, also if the last cycle did not see the key.
+
+A batch is decided on as a whole, in a few calls of numpy.
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
+from loadshed.key_table import Keys, KeyTable, Places
+
 Victim = Literal["random", "oldest", "newest", "fair"]
 
-# `fair` counts this many keys a cycle by name; of the rest it keeps as much as of all.
+# `fair` counts this many keys by name, those of the last cycle included; of the rest it keeps as much as of all.
 KEYS_COUNTED = 10_000
+# Drops due are counted in parts of a tuple of this size, as integers, so that batching cannot shift them by
+# rounding. What is to be kept is rounded to it too.
+PART_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Admission:
     """The fate of one batch at the door."""
 
-    kept: Sequence[int]  # positions of the batch that are let in, ascending
+    kept: Places | None  # places of the batch that are let in, ascending; None: all
     evict_oldest: int = 0  # tuples to drop from the head of the queue, after the batch has joined it
+
+
+EVERYTHING = Admission(None)
 
 
 @dataclass
@@ -37,71 +48,107 @@ class Shedder:
     """One input of one class."""
 
     victim: Victim
-    rng: random.Random
+    rng: np.random.Generator
     keep: float = 1.0
-    _owed: float = field(init=False, default=0.0)  # drops due under `newest` and `oldest`
-    _counts: dict[Hashable, int] = field(init=False, default_factory=dict)
-    _chances: dict[Hashable, float] = field(init=False, default_factory=dict)
-    _level: float | None = field(init=False, default=None)
+    _owed: int = field(init=False, default=0)  # drops due under `newest` and `oldest`, in parts
+    _keys: KeyCounts | None = field(init=False)
 
-    def admit(self, tuples: int, keys: Sequence[Hashable] | None = None) -> Admission:
-        """Decide on a batch of arrivals."""
-        if self.victim == "fair" and keys is not None:
-            return self._admit_fairly(keys)
+    def __post_init__(self) -> None:
+        self._keys = KeyCounts(KEYS_COUNTED) if self.victim == "fair" else None
+
+    def admit(self, tuples: int, keys: Keys | None = None) -> Admission:
+        """Decide on a batch of arrivals; `fair` goes by the keys (codes or hashes), one a tuple."""
+        chances: float | npt.NDArray[np.float64] = self.keep
+        if self._keys is not None and keys is not None:
+            places, earlier = self._keys.count(keys)
+            if self.keep < 1:
+                chances = self._keys.chances(places, earlier, self.keep)
         if self.keep >= 1:
-            return Admission(range(tuples))
+            return EVERYTHING
         if self.victim in ("random", "fair"):
-            coin, keep = self.rng.random, self.keep
-            return Admission([position for position in range(tuples) if coin() < keep])
+            return Admission(np.flatnonzero(self.rng.random(tuples, dtype=np.float32) < chances))
         return self._admit_evenly(tuples)
 
     def end_cycle(self) -> None:
         """A load cycle is over and `keep` set for the next: `fair` sets each key's chance from its counts."""
-        if self.victim == "fair":
-            level = self._level = fair_level(self._counts.values(), self.keep)
-            self._chances = {key: min(1.0, level / count) for key, count in self._counts.items()}
-            self._counts = {}
+        if self._keys is not None:
+            self._keys.end_cycle(self.keep)
 
     def _admit_evenly(self, tuples: int) -> Admission:
-        kept, evicted = [], 0
-        for position in range(tuples):
-            self._owed += 1 - self.keep
-            if self._owed < 1:
-                kept.append(position)
-                continue
-            self._owed -= 1
-            if self.victim == "oldest":
-                kept.append(position)
-                evicted += 1
-        return Admission(kept, evicted)
-
-    def _admit_fairly(self, keys: Sequence[Hashable]) -> Admission:
-        coin, counts = self.rng.random, self._counts
-        kept = []
-        for position, key in enumerate(keys):
-            if key in counts or len(counts) < KEYS_COUNTED:
-                counts[key] = counts.get(key, 0) + 1
-            if self.keep >= 1 or coin() < self._chance(key):
-                kept.append(position)
-        return Admission(kept)
-
-    def _chance(self, key: Hashable) -> float:
-        chance = self._chances.get(key)
-        if chance is not None:
-            return chance
-        nth = self._counts.get(key)
-        if nth is None or self._level is None:
-            return self.keep
-        # Of a key that the last cycle did not see, the first ones up to the level.
-        return self._level - (nth - 1)
+        step = round((1 - self.keep) * (1 << PART_BITS))
+        due = self._owed + tuples * step
+        drops = due >> PART_BITS
+        if self.victim == "oldest" or not drops:
+            self._owed = due - (drops << PART_BITS)
+            return Admission(None, drops)
+        # The nth drop is the tuple with which n whole ones have come due.
+        wholes = np.arange(1, drops + 1, dtype=np.int64) << PART_BITS
+        dropped = (wholes - self._owed + (step - 1)) // step - 1
+        self._owed = due - (drops << PART_BITS)
+        stays = np.ones(tuples, np.bool_)
+        stays[dropped] = False
+        return Admission(np.flatnonzero(stays))
 
 
-def fair_level(counts: Collection[int], keep: float) -> float:
-    """The level with Σ min(count, level) = keep·Σ count (max-min fairness); infinite if nothing has to go."""
-    budget, left = keep * sum(counts), len(counts)
-    for count in sorted(counts):
-        if count * left >= budget:
-            return budget / left
-        budget -= count
-        left -= 1
-    return math.inf
+class KeyCounts:
+    """How often each key came this cycle, and what part of it may come in after how often it came in the last."""
+
+    def __init__(self, most: int) -> None:
+        self._table = KeyTable(most)
+        assert self._table.places < 1 << 16, "ranks() takes places for 16 bits"
+        # The last place stands for all keys that are not counted.
+        self._counts = np.zeros(self._table.places + 1, np.int64)
+        self._chances = np.full(self._table.places + 1, np.nan)
+        self._level: float | None = None
+
+    def count(self, keys: Keys) -> tuple[Places, npt.NDArray[np.int64]]:
+        """Count a batch; for each tuple its key's place, and how often the key had come before the batch."""
+        places = self._table.place(keys)
+        earlier = self._counts[places]
+        np.add.at(self._counts, places, 1)
+        return places, earlier
+
+    def chances(self, places: Places, earlier: npt.NDArray[np.int64], keep: float) -> npt.NDArray[np.float64]:
+        """The chance of each tuple of a batch that has been counted."""
+        self._chances[-1] = keep
+        chances = self._chances[places]
+        new = np.flatnonzero(np.isnan(chances))
+        if self._level is None:
+            chances[new] = keep
+        elif len(new):
+            # Of a key that the last cycle did not see, the first ones up to the level.
+            chances[new] = self._level - (earlier[new] + ranks(places[new]))
+        return chances
+
+    def end_cycle(self, keep: float) -> None:
+        """Chances for the keys that were counted, at what is to be kept in the next cycle; the others are forgotten."""
+        seen = np.flatnonzero(self._counts[:-1])
+        counts, keys = self._counts[seen], self._table.keys[seen]
+        self._level = fair_level(counts, keep) if len(seen) else None
+        self._table.clear()
+        self._counts[:] = 0
+        self._chances[:] = np.nan
+        if self._level is not None:
+            self._chances[self._table.place(keys)] = np.minimum(1.0, self._level / counts)
+
+
+def ranks(places: Places) -> npt.NDArray[np.int64]:
+    """For each tuple how many of the same place come before it."""
+    # Places fit 16 bits, which numpy sorts in linear time.
+    order = np.argsort(places.astype(np.uint16), kind="stable")
+    ordered = places[order]
+    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    lengths = np.diff(first, append=len(places))
+    answer = np.empty(len(places), np.int64)
+    answer[order] = np.arange(len(places)) - np.repeat(first, lengths)
+    return answer
+
+
+def fair_level(counts: npt.NDArray[np.int64], keep: float) -> float:
+    """The level with Σ min(count, level) = keep·Σ count (max-min fairness); infinite if there is nothing."""
+    ordered = np.sort(counts)
+    left = np.arange(len(ordered), 0, -1)
+    below = np.cumsum(ordered) - ordered
+    budget = keep * ordered.sum() - below
+    reached = np.flatnonzero(ordered * left >= budget)
+    return float(budget[reached[0]] / left[reached[0]]) if len(reached) else math.inf

@@ -2,29 +2,45 @@
 
     event                  what follows
     UsageReported          the class's mean usage since the last redistribution is updated
+    ClassAsleep            it counts as without load until it reports again
     RedistributionDue      redistribute(): SharesChanged and, for each class that moved, HeadroomScaled
     ReclaimRequested       reclaim() for an owner below its original share, at once
+    ClassesSet             classes come, go or change: SharesChanged, HeadroomScaled for those that stay and moved
+
+Messages of a class that is not here (it was on its way when the class went) are counted and ignored.
 
 `H ← H·p_new/p_old` tells a class's load manager of a loan before its monitors could notice (DILoS eq. 2): the
-synergy between scheduler and shedder. The lending ledger is in processor-seconds: share lent × lanes × time.
+synergy between scheduler and shedder. The lending ledger is in processor-seconds: share lent × lanes × time; it
+keeps classes that are gone.
+
+`state()` is all that a coordinator that starts again needs (`restored`): from there it decides as this one would.
+The record of moves is not part of it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 from scheduler.redistribution import (
     LEAST_MOVE,
     ClassAccount,
     by_priority,
-    lent_shares,
+    entitled,
+    loans_of,
     reclaim,
     redistribute,
+    resettle,
 )
 
 EXPLANATIONS_KEPT = 1000
+# A longer time between two events is a clock that jumped, or a node that slept, and nobody had the time.
+CYCLES_ACCRUED_MAX = 10
+# With more pairs of lender and borrower than this, classes that are gone are accounted for together, under this name.
+LEDGER_PAIRS_MAX = 10_000
+GONE = "(gone)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +50,13 @@ class UsageReported:
     name: str
     usage: float
     load: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClassAsleep:
+    """A class without input, which will neither run nor report until it has some."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,13 @@ class ReclaimRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassesSet:
+    """The classes from now on and their terms; their original shares follow from their weights."""
+
+    accounts: Sequence[ClassAccount]
+
+
+@dataclass(frozen=True, slots=True)
 class SharesChanged:
     """The shares from now on, for the lanes."""
 
@@ -57,16 +87,17 @@ class SharesChanged:
 
 @dataclass(frozen=True, slots=True)
 class HeadroomScaled:
-    """To a class's load manager: multiply the headroom."""
+    """To a class's load manager: multiply the headroom; the share and the original share from now on."""
 
     name: str
     factor: float
     share: float
+    original: float
 
 
 @dataclass(frozen=True, slots=True)
 class ShareMove:
-    """One redistribution or reclaim, for the record."""
+    """One redistribution, reclaim or change of classes, for the record."""
 
     at: float
     reason: str
@@ -76,14 +107,18 @@ class ShareMove:
 
     def sentence(self) -> str:
         moved = [
+            f"{name} comes with {after:.3f}" for name, after in self.after.items() if name not in self.before
+        ]
+        moved += [
             f"{name} {self.before[name]:.3f} → {after:.3f}"
             for name, after in self.after.items()
-            if abs(after - self.before[name]) > LEAST_MOVE
+            if name in self.before and abs(after - self.before[name]) > LEAST_MOVE
         ]
+        moved += [f"{name} goes" for name in self.before if name not in self.after]
         return f"{self.reason}: " + (", ".join(moved) if moved else "nothing moved")
 
 
-CapacityEvent = UsageReported | RedistributionDue | ReclaimRequested
+CapacityEvent = UsageReported | ClassAsleep | RedistributionDue | ReclaimRequested | ClassesSet
 CapacityCommand = SharesChanged | HeadroomScaled
 
 
@@ -91,33 +126,71 @@ CapacityCommand = SharesChanged | HeadroomScaled
 class CapacityCore:
     """Shares of all classes of a node. `handle(event, now)` returns what to tell lanes and load managers."""
 
-    accounts: Sequence[ClassAccount]
+    accounts: Sequence[ClassAccount]  # as they are now, highest priority first
     lanes: int = 1
     scale_headroom: bool = True
+    redistribution_s: float = 1.5
     moves: deque[ShareMove] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
+    ignored: int = field(init=False, default=0)  # messages of classes that are not here
     _accounts: dict[str, ClassAccount] = field(init=False)
     _usage: dict[str, tuple[float, float, int]] = field(init=False, default_factory=dict)
+    _asleep: set[str] = field(init=False, default_factory=set)
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
     _loans: list[tuple[str, str, float]] = field(init=False)
     _accrued_to: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._accounts = {account.name: account for account in by_priority(self.accounts)}
-        self._loans = self._lent()
+        self._hold(by_priority(self.accounts))
 
     def handle(self, event: CapacityEvent, now: float) -> tuple[CapacityCommand, ...]:
         match event:
+            case ClassesSet(accounts):
+                return self._set_classes(entitled(accounts), now)
+            case RedistributionDue():
+                measured = [self._measured(account) for account in self.accounts]
+                self._usage.clear()
+                return self._move("redistribution", measured, redistribute(measured), now)
+            case UsageReported(name) | ClassAsleep(name) | ReclaimRequested(name) if (
+                name not in self._accounts
+            ):
+                self.ignored += 1
+                return ()
             case UsageReported(name, usage, load):
+                self._asleep.discard(name)
                 total, work, count = self._usage.get(name, (0.0, 0.0, 0))
                 self._usage[name] = (total + usage, work + load, count + 1)
                 return ()
-            case RedistributionDue():
-                accounts = [self._measured(account) for account in self._accounts.values()]
-                self._usage.clear()
-                return self._move("redistribution", accounts, redistribute(accounts), now)
+            case ClassAsleep(name):
+                self._asleep.add(name)
+                return ()
             case ReclaimRequested(name):
-                accounts = list(self._accounts.values())
-                return self._move(f"reclaim by {name}", accounts, reclaim(accounts, name), now)
+                self._asleep.discard(name)
+                return self._move(f"reclaim by {name}", self.accounts, reclaim(self.accounts, name), now)
+
+    def state(self) -> dict[str, Any]:
+        """All but the record of moves, in terms of JSON."""
+        return {
+            "lanes": self.lanes,
+            "scale_headroom": self.scale_headroom,
+            "redistribution_s": self.redistribution_s,
+            "ignored": self.ignored,
+            "accounts": [asdict(account) for account in self.accounts],
+            "usage": {name: list(usage) for name, usage in self._usage.items()},
+            "asleep": sorted(self._asleep),
+            "lent_s": [[lender, borrower, seconds] for (lender, borrower), seconds in self._lent_s.items()],
+            "accrued_to": self._accrued_to,
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Self:
+        accounts = [ClassAccount(**account) for account in state["accounts"]]
+        core = cls(accounts, state["lanes"], state["scale_headroom"], state["redistribution_s"])
+        core.ignored = state["ignored"]
+        core._usage = {name: (total, work, count) for name, (total, work, count) in state["usage"].items()}
+        core._asleep = set(state["asleep"])
+        core._lent_s = {(lender, borrower): seconds for lender, borrower, seconds in state["lent_s"]}
+        core._accrued_to = state["accrued_to"]
+        return core
 
     @property
     def shares(self) -> dict[str, float]:
@@ -133,6 +206,8 @@ class CapacityCore:
 
     def _measured(self, account: ClassAccount) -> ClassAccount:
         """The account with the means of what was reported since the last move."""
+        if account.name in self._asleep:
+            return replace(account, usage=0.0, load=0.0)
         usage, load, count = self._usage.get(account.name, (0.0, 0.0, 0))
         if not count:
             return replace(account, usage=None, load=None)
@@ -151,22 +226,55 @@ class CapacityCore:
             return ()
         # Usage is relative to the headroom, which a move changes: what was measured before does not count after.
         self._usage.clear()
-        for name, share in changed.items():
-            self._accounts[name] = replace(self._accounts[name], share=share)
-        self._loans = self._lent()
-        scaled = tuple(
-            HeadroomScaled(name, share / before[name] if self.scale_headroom else 1.0, share)
-            for name, share in changed.items()
-        )
+        self._hold([replace(one, share=changed.get(one.name, one.share)) for one in self.accounts])
+        scaled = (self._scaled(self._accounts[name], before[name]) for name in changed)
         return (SharesChanged(self.shares), *scaled)
 
-    def _lent(self) -> list[tuple[str, str, float]]:
-        return lent_shares({name: account.original for name, account in self._accounts.items()}, self.shares)
+    def _set_classes(self, accounts: Sequence[ClassAccount], now: float) -> tuple[CapacityCommand, ...]:
+        self._accrue(now)
+        before, after = self._accounts, resettle(self.accounts, accounts)
+        self._hold([replace(one, share=after[one.name]) for one in accounts])
+        self._usage.clear()
+        self._asleep &= self._accounts.keys()
+        self._fold_ledger()
+        shares_before = {name: account.share for name, account in before.items()}
+        self.moves.append(ShareMove(now, "classes set", shares_before, after, {}))
+        scaled = [
+            self._scaled(one, shares_before[name])
+            for name, one in self._accounts.items()
+            if name in before and differ(one, before[name])
+        ]
+        if not scaled and before.keys() == self._accounts.keys():
+            return ()
+        return (SharesChanged(self.shares), *scaled)
+
+    def _scaled(self, account: ClassAccount, before: float) -> HeadroomScaled:
+        factor = account.share / before if self.scale_headroom else 1.0
+        return HeadroomScaled(account.name, factor, account.share, account.original)
+
+    def _hold(self, accounts: Sequence[ClassAccount]) -> None:
+        self.accounts, self._accounts = accounts, {account.name: account for account in accounts}
+        assert len(self._accounts) == len(accounts), "a class is named twice"
+        self._loans = loans_of(accounts)
+
+    def _fold_ledger(self) -> None:
+        if len(self._lent_s) <= LEDGER_PAIRS_MAX:
+            return
+        folded: dict[tuple[str, str], float] = {}
+        for names, seconds in self._lent_s.items():
+            lender, borrower = (name if name in self._accounts else GONE for name in names)
+            folded[lender, borrower] = folded.get((lender, borrower), 0.0) + seconds
+        self._lent_s = folded
 
     def _accrue(self, now: float) -> None:
         # A clock that jumped back has not taken processor time away from anybody.
         elapsed = 0.0 if self._accrued_to is None else max(0.0, now - self._accrued_to)
+        elapsed = min(elapsed, CYCLES_ACCRUED_MAX * self.redistribution_s)
         self._accrued_to = now
         for lender, borrower, share in self._loans:
             pair = (lender, borrower)
             self._lent_s[pair] = self._lent_s.get(pair, 0.0) + share * self.lanes * elapsed
+
+
+def differ(one: ClassAccount, other: ClassAccount) -> bool:
+    return abs(one.share - other.share) > LEAST_MOVE or abs(one.original - other.original) > LEAST_MOVE

@@ -14,6 +14,8 @@ Properties (`tests/property/test_redistribution.py`):
 6. Nobody is taken below its original share by another's demand; what was borrowed may be taken back by the
    owners in need, and by classes of higher priority than the borrower.
 7. Under constant load the second redistribution changes nothing.
+8. When classes come, go or change, new ones have their original share, loans between those that stay go on as far
+   as the new terms allow, and the shares sum to 1.
 
 Where the paper is silent: owners below their original share are repaid before anything is lent, first from the
 supplies, then from borrowers, lowest priority first; `reclaim` does the same for one owner at once, outside the
@@ -23,7 +25,7 @@ cycle. A class without a report neither supplies nor demands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 # Kept by a supplier beyond its need, as a part of its original share, for stability (DILoS §IV-C).
@@ -45,6 +47,11 @@ class ClassAccount:
     borrow_limit: float = 1.0  # how far the share may exceed the original
     min_share: float = 0.0
     load: float | None = None  # offered load as a share of the lanes
+    entitlement: float | None = None  # by which originals are divided; None: the priority. Shards share one.
+
+    @property
+    def weight(self) -> float:
+        return self.priority if self.entitlement is None else self.entitlement
 
     @property
     def floor(self) -> float:
@@ -70,6 +77,8 @@ class ClassAccount:
 
 def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
     """The new shares, by class."""
+    if not accounts:
+        return {}
     ranked = by_priority(accounts)
     share = {account.name: account.share - account.supply for account in ranked}
     need = {account.name: account.demand for account in ranked}
@@ -118,6 +127,34 @@ def reclaim(accounts: Sequence[ClassAccount], owner: str) -> dict[str, float]:
     return share
 
 
+def entitled(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
+    """The accounts, in order, with and at the original shares that their weights entitle them to; without reports."""
+    total = sum(account.weight for account in accounts)
+    return [
+        replace(one, original=one.weight / total, share=one.weight / total, usage=None, load=None)
+        for one in by_priority(accounts)
+    ]
+
+
+def resettle(before: Sequence[ClassAccount], accounts: Sequence[ClassAccount]) -> dict[str, float]:
+    """Shares when classes come, go or change: original shares, and the loans between classes that stay.
+
+    A loan shrinks with the lender's original share, and to what the lender may still lend and the borrower borrow;
+    it does not grow. Loans to and from classes that are gone are over.
+    """
+    held, given = {one.name: one for one in before}, {one.name: one for one in accounts}
+    share = {one.name: one.original for one in accounts}
+    for lender, borrower, part in loans_of(before):
+        if lender in given and borrower in given:
+            gives, takes = given[lender], given[borrower]
+            kept = part * min(1.0, gives.original / held[lender].original)
+            room = min(share[lender] - gives.floor, takes.original + takes.borrow_limit - share[borrower])
+            kept = max(0.0, min(kept, room))
+            share[lender] -= kept
+            share[borrower] += kept
+    return share
+
+
 def by_priority(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
     return sorted(accounts, key=lambda account: (-account.priority, account.name))
 
@@ -142,6 +179,10 @@ class Borrowed:
             if self._share[holder.name] - holder.original <= LEAST_MOVE:
                 self._holders.pop()
         return taken
+
+
+def loans_of(ranked: Sequence[ClassAccount]) -> list[tuple[str, str, float]]:
+    return lent_shares({one.name: one.original for one in ranked}, {one.name: one.share for one in ranked})
 
 
 def lent_shares(

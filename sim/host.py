@@ -12,9 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isclose
 
+import numpy as np
+
 from configs.problems import InvalidInput
 from configs.scenario import Scenario, SimulatedClass, StreamInput
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
+from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
@@ -23,7 +26,7 @@ from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE
 from sim.arrivals import arrival_chunks
 from sim.boxes import Effect, build_effect, join_sides
-from sim.chance import generator
+from sim.chance import array_generator, generator
 from sim.networks import Plan, build_plan
 
 # Consumed tuples at the front of a queue are cut off when there are this many.
@@ -40,6 +43,7 @@ class Entry:
     operators: list[int]
     chunks: Iterator[list[float]]
     shedder: Shedder
+    rng: np.random.Generator  # which tuples are late, and of which key
     settings: StreamInput
     ledger: TupleLedger = field(default_factory=TupleLedger)
     chunk: list[float] = field(default_factory=list)
@@ -51,6 +55,13 @@ class Entry:
         if self.place >= len(self.chunk):
             self.chunk, self.place = next(self.chunks, []), 0
         return self.chunk[self.place] if self.chunk else inf
+
+    def keys(self, tuples: int) -> Keys | None:
+        """Keys for arriving tuples, where they decide what is shed."""
+        if self.shedder.victim != "fair":
+            return None
+        # Zipf-like: the logarithm of the rank, from 1 to just below one more than there are keys, is uniform.
+        return ((self.settings.keys + 1) ** self.rng.random(tuples)).astype(np.int64)
 
 
 @dataclass(slots=True)
@@ -107,8 +118,10 @@ class SimulatedHost:
     def _entry(self, scenario: Scenario, stream: str, operators: list[int], scale: float, seed: int) -> Entry:
         given = self.settings.streams[stream]
         times = arrivals_of(scenario, self.settings, stream, scale, seed)
-        shedder = Shedder(self.settings.victim, generator(seed, self.name, stream, "shedder"))
-        return Entry(stream, operators, times, shedder, given)
+        shedder = Shedder(self.settings.victim, array_generator(seed, self.name, stream, "shedder"))
+        return Entry(
+            stream, operators, times, shedder, array_generator(seed, self.name, stream, "tuples"), given
+        )
 
     # --- what the lane calls -------------------------------------------------------------------------
 
@@ -275,18 +288,16 @@ class SimulatedHost:
         entry.cycle_offered += len(batch)
         if self.clock_offset:
             batch = [arrival + self.clock_offset for arrival in batch]
-        coin = shedder.rng.random
         if settings.late_fraction:
-            in_time = [arrival for arrival in batch if coin() >= settings.late_fraction]
+            in_time = np.flatnonzero(entry.rng.random(len(batch)) >= settings.late_fraction)
             ledger.late += len(batch) - len(in_time)
-            batch = in_time
+            batch = [batch[place] for place in in_time.tolist()]
         evict = 0
         if shedder.keep < 1 or shedder.victim == "fair":
-            # Zipf-like: the logarithm of the rank, from 1 to just below one more than there are keys, is uniform.
-            keys = [int((settings.keys + 1) ** coin()) for _ in batch] if shedder.victim == "fair" else None
-            admission = shedder.admit(len(batch), keys)
-            ledger.shed += len(batch) - len(admission.kept)
-            batch = [batch[position] for position in admission.kept]
+            admission = shedder.admit(len(batch), entry.keys(len(batch)))
+            if admission.kept is not None:
+                ledger.shed += len(batch) - len(admission.kept)
+                batch = [batch[place] for place in admission.kept.tolist()]
             evict = admission.evict_oldest
         # What does not fit into every one of the stream's queues goes into none.
         room = self._queue_max - max(self._pending(number) for number in entry.operators)

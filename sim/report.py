@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scheduler.capacity import ShareMove
+from sim.outcome import Outcome
 from sim.promises import Promise
 from sim.series import ClassSeries
-from sim.simulation import Simulation
 
 # Okabe–Ito: told apart by colour-blind readers, in the order of classes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
 CLASSES_PLOTTED = 7
 MOVES_SHOWN = 40
+# A class's first estimates may be far off, and would press all others flat: so many times the lanes are drawn.
+LOAD_SHOWN = 2.5
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
@@ -37,21 +41,22 @@ code, li { font-size: .92rem }
 """
 
 
-def write_report(run: Simulation, result: dict[str, Any], promises: Sequence[Promise], folder: Path) -> Path:
+def write_report(run: Outcome, promises: Sequence[Promise], folder: Path) -> Path:
     """Write the page into the folder; its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{result['scenario']}-{result['manager']}.html"
-    path.write_text(page(run, result, promises), encoding="utf-8")
+    path = folder / f"{run.result['scenario']}-{run.result['manager']}.html"
+    path.write_text(page(run, promises), encoding="utf-8")
     return path
 
 
-def page(run: Simulation, result: dict[str, Any], promises: Sequence[Promise]) -> str:
+def page(run: Outcome, promises: Sequence[Promise]) -> str:
+    result = run.result
     title = f"{result['scenario']} under {result['manager']}"
     names = ", ".join(f"{c['name']} {c['priority']:g}" for c in result["classes"])
     parts = [
         f"<h1>{html.escape(title)}</h1>",
-        f"<p>{html.escape(run.scenario.description)}<br>{result['seconds']:g} s, seed {result['seed']}, "
-        f"policy {html.escape(result['policy'])}, {run.scenario.lanes} lane(s); priorities {html.escape(names)}; "
+        f"<p>{html.escape(run.description)}<br>{length(result)}, "
+        f"policy {html.escape(result['policy'])}, {run.lanes} lane(s); priorities {html.escape(names)}; "
         f"utilisation {result['utilisation']:.1%}, scheduling overhead {result['scheduling_overhead_pct']:.1f}%</p>",
         "<h2>Promises</h2>",
         promise_list(promises),
@@ -62,14 +67,20 @@ def page(run: Simulation, result: dict[str, Any], promises: Sequence[Promise]) -
     ]
     if result["lending"]:
         parts += ["<h2>Who lent to whom</h2>", lending_table(result["lending"])]
-    if run.ring.capacity is not None and run.ring.capacity.moves:
-        parts += ["<h2>Moves of capacity</h2>", move_list(run)]
+    if run.moves:
+        parts += ["<h2>Moves of capacity</h2>", move_list(run.moves)]
     body = "\n".join(parts)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
         f"<body>{body}</body></html>\n"
     )
+
+
+def length(result: Mapping[str, Any]) -> str:
+    """Without chance there is no seed."""
+    seed = "" if result["seed"] is None else f", seed {result['seed']}"
+    return f"{result['seconds']:g} s{seed}"
 
 
 def promise_list(promises: Sequence[Promise]) -> str:
@@ -81,8 +92,8 @@ def promise_list(promises: Sequence[Promise]) -> str:
     return f"<ul>{''.join(lines)}</ul>"
 
 
-def class_table(result: dict[str, Any]) -> str:
-    columns: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+def class_table(result: Mapping[str, Any]) -> str:
+    columns: list[tuple[str, Callable[[Mapping[str, Any]], str]]] = [
         ("class", lambda c: html.escape(c["name"])),
         ("target ms", lambda c: f"{c['delay_target_ms']:g}"),
         ("mean ms", lambda c: f"{c['response_ms']['mean']:.2f}"),
@@ -104,7 +115,7 @@ def class_table(result: dict[str, Any]) -> str:
     return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
 
 
-def lending_table(lending: dict[str, dict[str, float]]) -> str:
+def lending_table(lending: Mapping[str, Mapping[str, float]]) -> str:
     rows = "".join(
         f"<tr><td>{html.escape(lender)}</td><td>{html.escape(borrower)}</td><td>{seconds:.2f}</td></tr>"
         for lender, borrowers in lending.items()
@@ -113,9 +124,8 @@ def lending_table(lending: dict[str, dict[str, float]]) -> str:
     return f"<table><tr><th>lender</th><th>borrower</th><th>processor-seconds</th></tr>{rows}</table>"
 
 
-def move_list(run: Simulation) -> str:
-    assert run.ring.capacity is not None
-    moved = [move for move in run.ring.capacity.moves if move.before != move.after]
+def move_list(moves: Sequence[ShareMove]) -> str:
+    moved = [move for move in moves if move.before != move.after]
     lines = "".join(
         f"<li>{move.at:.2f} s, {html.escape(move.sentence())}</li>" for move in moved[:MOVES_SHOWN]
     )
@@ -128,12 +138,12 @@ def move_list(run: Simulation) -> str:
 Draw = Callable[[Axes, str, ClassSeries, str], None]
 
 
-def plots(run: Simulation) -> list[str]:
+def plots(run: Outcome) -> list[str]:
     """The figures, each with what it shows in words."""
     return [
         figure(run, "response time, ms (log)", draw_response(run), log=True)
-        + "mean of each load cycle; dashed: the class's delay target</figcaption></figure>",
-        figure(run, "headroom and load, processors", draw_headroom)
+        + "mean since the point before; dashed: the class's delay target</figcaption></figure>",
+        figure(run, "headroom and load, processors", draw_headroom, most=LOAD_SHOWN * run.lanes)
         + "solid: capacity the class believes it has; dotted: load offered to it</figcaption></figure>",
         figure(run, "share of the lanes", draw_share)
         + "lending shows as shares that leave their start</figcaption></figure>",
@@ -143,18 +153,16 @@ def plots(run: Simulation) -> list[str]:
     ]
 
 
-def figure(run: Simulation, label: str, draw: Draw, log: bool = False) -> str:
+def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float = inf) -> str:
     drawing = Figure(figsize=(9.6, 2.7), layout="constrained")
     axes = drawing.subplots()
-    for colour, (name, series) in zip(
-        COLOURS, list(run.series.classes.items())[:CLASSES_PLOTTED], strict=False
-    ):
+    for colour, (name, series) in zip(COLOURS, list(run.series.items())[:CLASSES_PLOTTED], strict=False):
         draw(axes, name, series, colour)
     if log:
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0)
-    axes.set_xlim(0, run.now)
+        axes.set_ylim(0, min(axes.get_ylim()[1], most))
+    axes.set_xlim(0, max([run.result["seconds"], *(one.at_s[-1] for one in run.series.values() if one.at_s)]))
     axes.set_xlabel("time, s")
     axes.set_ylabel(label)
     axes.grid(alpha=0.25)
@@ -164,11 +172,13 @@ def figure(run: Simulation, label: str, draw: Draw, log: bool = False) -> str:
     return f"<figure>{svg(drawing, label)}<figcaption>"
 
 
-def draw_response(run: Simulation) -> Draw:
+def draw_response(run: Outcome) -> Draw:
+    targets = {one["name"]: one["delay_target_ms"] for one in run.classes}
+
     def draw(axes: Axes, name: str, series: ClassSeries, colour: str) -> None:
         points = [(at, ms) for at, ms in zip(series.at_s, series.response_ms, strict=True) if ms]
         axes.plot([at for at, _ in points], [ms for _, ms in points], color=colour, lw=0.9, label=name)
-        axes.axhline(run.hosts[name].settings.delay_target_ms, color=colour, lw=1, ls="--", alpha=0.8)
+        axes.axhline(targets[name], color=colour, lw=1, ls="--", alpha=0.8)
 
     return draw
 

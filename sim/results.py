@@ -1,10 +1,20 @@
-"""The one object that a run answers with: what `weir sim --json` prints, tables show and plots are made of."""
+"""The one object that a run answers with: what `--json` prints, tables show and plots are made of."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from configs.classes import PriorityClass
+from loadshed.ledger import TupleLedger
+from sim.outcome import Outcome
 from sim.simulation import Simulation
+
+
+def outcome_of(run: Simulation, policy: str) -> Outcome:
+    moves = () if run.ring.capacity is None else tuple(run.ring.capacity.moves)
+    scenario = run.scenario
+    return Outcome(results(run, policy), scenario.description, scenario.lanes, run.series.classes, moves)
 
 
 def results(run: Simulation, policy: str) -> dict[str, Any]:
@@ -19,7 +29,7 @@ def results(run: Simulation, policy: str) -> dict[str, Any]:
             "policy": policy,
             "seed": run.seed,
             "seconds": scenario.seconds,
-            "classes": [class_results(run, name) for name in run.hosts],
+            "classes": [class_of(run, name) for name in run.hosts],
             "ledger_closed": all(host.closes() for host in run.hosts.values()),
             "lending": lending,
             "utilisation": spent_s / (run.now * scenario.lanes),
@@ -29,33 +39,58 @@ def results(run: Simulation, policy: str) -> dict[str, Any]:
     return result
 
 
-def class_results(run: Simulation, name: str) -> dict[str, Any]:
+def class_of(run: Simulation, name: str) -> dict[str, Any]:
     host, manager = run.hosts[name], run.ring.manager_of(name)
-    ledger = host.ledger()
     cycles = run.ring.cycles
     mean_share = (
         run.share_integral[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
         if cycles
         else run.originals[name]
     )
+    return class_results(
+        host.settings,
+        host.ledger(),
+        queued=sum(host.queued(entry) for entry in host.entries),
+        results=host.responses.count,
+        response_ms=host.responses.response_ms(),
+        slowdown=host.responses.slowdown(),
+        share={"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
+        headroom=manager.control.headroom if manager else None,
+        target_met_pct=host.responses.target_met_pct(),
+    )
+
+
+def class_results(
+    settings: PriorityClass,
+    ledger: TupleLedger,
+    *,
+    queued: int,
+    results: int,
+    response_ms: Mapping[str, float],
+    slowdown: Mapping[str, float] | None,
+    share: Mapping[str, float],
+    headroom: float | None,
+    target_met_pct: float,
+) -> dict[str, Any]:
+    """What is told of a class, simulated or live."""
     return {
-        "name": name,
-        "priority": host.settings.priority,
-        "delay_target_ms": host.settings.delay_target_ms,
+        "name": settings.name,
+        "priority": settings.priority,
+        "delay_target_ms": settings.delay_target_ms,
         "offered": ledger.offered,
         "delivered": ledger.delivered,
         "shed": ledger.shed,
         "late": ledger.late,
         "rejected": ledger.rejected,
         "failed": ledger.failed,
-        "queued": sum(host.queued(entry) for entry in host.entries),
+        "queued": queued,
         "loss_pct": 100 * ledger.lost() / ledger.offered if ledger.offered else 0.0,
-        "results": host.responses.count,
-        "response_ms": host.responses.response_ms(),
-        "slowdown": host.responses.slowdown(),
-        "share": {"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
-        "headroom_last": manager.control.headroom if manager else None,
-        "target_met_pct": host.responses.target_met_pct(),
+        "results": results,
+        "response_ms": dict(response_ms),
+        "slowdown": None if slowdown is None else dict(slowdown),
+        "share": dict(share),
+        "headroom_last": headroom,
+        "target_met_pct": target_met_pct,
     }
 
 

@@ -1,27 +1,22 @@
-"""The control ring of a run: which of the pure cores a manager consists of, and how they are joined up.
-
-    manager               shedding             shares
-    none                  –                    fixed
-    common                one core for all     fixed
-    per-class             one core a class     fixed
-    dilos                 one core a class     redistributed, reclaimed, headroom scaled
-    dilos-unscaled        as dilos, but load managers are not told of a move (ablation)
-    dilos-no-lending      as dilos, but nobody lends (ablation; must equal per-class)
+"""The control ring of a run: the cores of its manager (`loadshed.build`), and how they are joined up.
 
 The ring carries commands of one core to the next as events, exactly as messages do between live actors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from configs.problems import UnknownName, nearest
+from configs.managers import known_manager, moves_shares, scales_headroom
 from configs.scenario import Scenario
+from loadshed.build import EVERYBODY, class_account, load_managers, merged
 from loadshed.cycle import CycleEnded
-from loadshed.manager import LoadManager, ReportUsage, RequestReclaim, SetKeep
+from loadshed.manager import LoadCommand, LoadEvent, LoadManager, ReportUsage, RequestReclaim, SetKeep
+from loadshed.records import Core, CoreName
 from scheduler.capacity import (
+    CapacityCommand,
     CapacityCore,
     CapacityEvent,
     HeadroomScaled,
@@ -30,17 +25,34 @@ from scheduler.capacity import (
     SharesChanged,
     UsageReported,
 )
-from scheduler.redistribution import ClassAccount
-from scheduler.wrr import Grant, RoundRobin, SharesSet
+from scheduler.redistribution import by_priority
+from scheduler.wrr import Grant, RoundRobin, SharesSet, TurnEvent
 
-Manager = Literal["none", "common", "per-class", "dilos", "dilos-unscaled", "dilos-no-lending"]
-MANAGERS: tuple[Manager, ...] = ("none", "common", "per-class", "dilos", "dilos-unscaled", "dilos-no-lending")
-
-# The common manager serves all classes under this name.
-EVERYBODY = "*"
+# The run's only node.
+NODE = "node"
 
 # A message on its way to the coordinator: deliver now (True), or the transport has taken it (False).
 Transport = Callable[[str, CapacityEvent], bool]
+
+# Told of every decision of a core: event, time, commands.
+Record = Callable[[Any, float, Sequence[Any]], None]
+# Shown a core that has decided nothing yet; gives what is to be told of its decisions.
+OpenRecord = Callable[[CoreName, str, Core], Record]
+
+Event = TypeVar("Event")
+Command = TypeVar("Command")
+Handle = Callable[[Event, float], tuple[Command, ...]]
+
+
+def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Command]:
+    """The `handle` of a core, with its decisions told."""
+
+    def handle_and_tell(event: Event, now: float) -> tuple[Command, ...]:
+        commands = handle(event, now)
+        record(event, now, commands)
+        return commands
+
+    return handle_and_tell
 
 
 @dataclass
@@ -51,7 +63,22 @@ class ControlRing:
     loads: dict[str, LoadManager]
     capacity: CapacityCore | None
     redistribute_every: int
+    open_record: OpenRecord | None = None
     cycles: int = field(init=False, default=0)
+    turn: Handle[TurnEvent, Grant] = field(init=False)
+    _decide: dict[str, Handle[LoadEvent, LoadCommand]] = field(init=False)
+    _coordinate: Handle[CapacityEvent, CapacityCommand] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turn = self._handle_of("turns", NODE, self.lanes)
+        self._decide = {name: self._handle_of("load", name, core) for name, core in self.loads.items()}
+        if self.capacity is not None:
+            self._coordinate = self._handle_of("capacity", NODE, self.capacity)
+
+    def _handle_of(self, kind: CoreName, name: str, core: Core) -> Handle[Any, Any]:
+        if self.open_record is None:
+            return core.handle
+        return recorded(core.handle, self.open_record(kind, name, core))
 
     def end_cycle(
         self, cycles: Mapping[str, CycleEnded], now: float, transport: Transport
@@ -60,8 +87,8 @@ class ControlRing:
         self.cycles += 1
         keeps: dict[str, float] = {}
         messages: list[UsageReported | ReclaimRequested] = []
-        for name, manager in self.loads.items():
-            for command in manager.handle(self._seen_by(name, cycles), now):
+        for name, decide in self._decide.items():
+            for command in decide(self._seen_by(name, cycles), now):
                 match command:
                     case SetKeep(keep):
                         keeps.update(dict.fromkeys(cycles if name == EVERYBODY else [name], keep))
@@ -82,12 +109,12 @@ class ControlRing:
         """Hand a message to the coordinator and carry what it says to lanes and load managers."""
         assert self.capacity is not None
         grants: list[Grant] = []
-        for command in self.capacity.handle(event, now):
+        for command in self._coordinate(event, now):
             match command:
                 case SharesChanged(shares):
-                    grants += self.lanes.handle(SharesSet(shares), now)
+                    grants += self.turn(SharesSet(shares), now)
                 case HeadroomScaled(name):
-                    self.loads[name].handle(command, now)
+                    self._decide[name](command, now)
         return grants
 
     def manager_of(self, name: str) -> LoadManager | None:
@@ -97,80 +124,16 @@ class ControlRing:
         return merged(cycles) if name == EVERYBODY else cycles[name]
 
 
-def merged(cycles: Mapping[str, CycleEnded]) -> CycleEnded:
-    """All classes as one, for the common manager."""
-    first = next(iter(cycles.values()))
-    return CycleEnded(
-        cycle_s=first.cycle_s,
-        inputs=tuple(
-            replace(one, stream=f"{name}/{one.stream}")
-            for name, cycle in cycles.items()
-            for one in cycle.inputs
-        ),
-        outputs=tuple(
-            replace(one, query=f"{name}/{one.query}")
-            for name, cycle in cycles.items()
-            for one in cycle.outputs
-        ),
-        queued_work_s=sum(cycle.queued_work_s for cycle in cycles.values()),
-    )
-
-
-def build_ring(scenario: Scenario, manager: str) -> ControlRing:
-    if manager not in MANAGERS:
-        raise UnknownName("no such manager", "--manager", manager, nearest(manager, MANAGERS))
+def build_ring(scenario: Scenario, name: str, open_record: OpenRecord | None = None) -> ControlRing:
+    manager = known_manager(name)
     shares = scenario.original_shares()
-    lends = manager in ("dilos", "dilos-unscaled")
-    accounts = [
-        ClassAccount(
-            name=one.name,
-            priority=one.priority,
-            original=shares[one.name],
-            share=shares[one.name],
-            usage=None,
-            lendable=one.lendable if lends else 0.0,
-            borrow_limit=one.borrow_limit,
-            min_share=one.min_share,
-        )
-        for one in scenario.classes
-    ]
-    capacity = CapacityCore(accounts, scenario.lanes, manager != "dilos-unscaled")
-    by_priority = sorted(accounts, key=lambda account: (-account.priority, account.name))
-    lanes = RoundRobin({a.name: a.share for a in by_priority}, scenario.round_ms / 1e3, scenario.lanes)
+    accounts = [class_account(one, shares[one.name], manager) for one in scenario.classes]
+    capacity = CapacityCore(accounts, scenario.lanes, scales_headroom(manager))
+    ranked = {account.name: account.share for account in by_priority(accounts)}
     return ControlRing(
-        lanes,
-        build_loads(scenario, manager, shares),
-        capacity if manager.startswith("dilos") else None,
+        RoundRobin(ranked, scenario.round_ms / 1e3, scenario.lanes),
+        load_managers(manager, scenario.classes, scenario.load, shares, scenario.lanes),
+        capacity if moves_shares(manager) else None,
         scenario.load.redistribute_every,
+        open_record,
     )
-
-
-def build_loads(scenario: Scenario, manager: str, shares: Mapping[str, float]) -> dict[str, LoadManager]:
-    if manager == "none":
-        return {}
-    if manager == "common":
-        target_ms = min(one.delay_target_ms for one in scenario.classes)
-        max_drop = min(one.max_drop for one in scenario.classes)
-        everybody = LoadManager(
-            EVERYBODY,
-            scenario.load,
-            target_ms / 1e3,
-            1.0,
-            1.0,
-            max_drop,
-            scenario.lanes,
-            float(scenario.lanes),
-        )
-        return {EVERYBODY: everybody}
-    return {
-        one.name: LoadManager(
-            one.name,
-            scenario.load,
-            one.delay_target_ms / 1e3,
-            shares[one.name],
-            shares[one.name],
-            one.max_drop,
-            scenario.lanes,
-        )
-        for one in scenario.classes
-    }

@@ -16,7 +16,7 @@ from loadshed.cycle import CycleEnded
 from scheduler.capacity import CapacityEvent
 from scheduler.wrr import ClassReady, Grant, SliceEnded
 from sim.host import SimulatedHost
-from sim.ring import ControlRing, build_ring
+from sim.ring import ControlRing, OpenRecord, build_ring
 from sim.series import ClassSeries, Series
 
 
@@ -82,6 +82,7 @@ class Simulation:
     manager: str = "dilos"
     seed: int | None = None
     on_cycle: Callable[[Simulation], None] | None = None
+    open_record: OpenRecord | None = None
 
     now: float = field(init=False, default=0.0)
     overhead_s: float = field(init=False, default=0.0)
@@ -91,7 +92,7 @@ class Simulation:
         if self.seed is None:
             self.seed = self.scenario.seed
         scenario = self.scenario
-        self.ring: ControlRing = build_ring(scenario, self.manager)
+        self.ring: ControlRing = build_ring(scenario, self.manager, self.open_record)
         self.hosts = {one.name: SimulatedHost(scenario, one, self.seed) for one in scenario.classes}
         self.lanes = [Lane(number) for number in range(scenario.lanes)]
         self.originals = scenario.original_shares()
@@ -151,7 +152,7 @@ class Simulation:
             case dict():
                 return self.ring.end_cycle(event, now, self._transport)
             case ClassReady() | SliceEnded():
-                return {}, list(self.ring.lanes.handle(event, now))
+                return {}, list(self.ring.turn(event, now))
             case _:
                 return {}, self.ring.tell_coordinator(event, now)
 

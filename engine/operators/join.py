@@ -21,7 +21,7 @@ from engine.causes import NO_PROGRESS, Meeting
 from engine.expressions import Condition, Failures
 from engine.keys import Codes, KeyIndex
 from engine.limits import FEW_KEYS, Holding
-from engine.operators.stored import Stored, Times
+from engine.operators.stored import TOO_MANY_PAIRS, Stored, Times
 from engine.schema import DataType, Schema
 from engine.train import Mask, Train, Values, progress, taken
 
@@ -190,7 +190,10 @@ class JoinSideOperator:
         return train.take(places), codes.take(places)
 
     def _pairs(self, train: Train, codes: Codes, times: Times, other: Stored) -> Train | None:
+        before = other.refused
         mine, theirs = other.matches(codes, times, self._low, self._high, len(self._state.index))
+        if other.refused > before:
+            self.failed[TOO_MANY_PAIRS] += other.refused - before
         if not len(mine):
             return None
         halves = tuple([column.take(mine) for column in train.columns]), other.take(theirs)

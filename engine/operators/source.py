@@ -62,6 +62,11 @@ class SourceOperator:
     def wants(self, time: int) -> bool:
         return False
 
+    @property
+    def latest(self) -> int | None:
+        """The largest event time so far; None before there is one, or where tuples have none."""
+        return None if self._time is None or self._latest == NO_PROGRESS else self._latest
+
     def advance(self, time: int) -> int:
         """The clock has told event time of an idle stream; the watermark from now on."""
         self._latest = max(self._latest, time)

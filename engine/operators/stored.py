@@ -35,6 +35,9 @@ HIDDEN_BYTES = 24
 # Where memory is scarce, tuples move only for this part of the room that there is.
 GAIN = 8
 NO_END = 2**62
+# Pairs of equal keys that one train may make: beyond this a step would take memory and time from everybody.
+PAIRS_MAX = 4_000_000
+TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:,})"
 NOWHERE: Places = np.empty(0, np.intp)
 
 
@@ -130,6 +133,7 @@ class Stored:
         self._head = self._end = self._indexed = 0
         self._index = KeyOrder(self._codes[:0], 0)
         self._scanned = 0  # for want of an index
+        self.refused = 0  # pairs that would have been too many for one train
         self._latest = -np.inf  # no tuple has arrived after this
         self._floor = NO_PROGRESS
         self._last = NO_PROGRESS  # no tuple is of after this
@@ -244,12 +248,16 @@ class Stored:
         return np.concatenate([found[0][0], found[1][0]]), np.concatenate([found[0][1], found[1][1]])
 
     def _scan(self, start: int, codes: Codes, size: int) -> tuple[Places, Places]:
-        stored, probe = KeyOrder(codes, size).pairs(self._codes[start : self._end])
+        order = KeyOrder(codes, size)
+        stored, probe = order.pairs(self._codes[start : self._end])
+        self.refused += order.refused
         stored += start
         return probe, stored
 
     def _indexed_pairs(self, codes: Codes) -> tuple[Places, Places]:
+        before = self._index.refused
         probe, stored = self._index.pairs(codes)
+        self.refused += self._index.refused - before
         stored += self._indexed - len(self._index)
         return probe, stored
 
@@ -291,6 +299,7 @@ class KeyOrder:
         self._count = np.bincount(codes, minlength=size + 1)
         self._first = self._count.cumsum() - self._count
         self.bytes = self._order.nbytes + self._count.nbytes + self._first.nbytes
+        self.refused = 0  # pairs beyond PAIRS_MAX that were not looked at, so far
 
     def __len__(self) -> int:
         return len(self._order)
@@ -300,6 +309,10 @@ class KeyOrder:
         count = self._count.take(codes, mode="clip")
         probes = count.astype(bool).nonzero()[0]
         count, first = count.take(probes), self._first.take(codes.take(probes))
+        if int(count.sum()) > PAIRS_MAX:
+            fitting = int(np.searchsorted(count.cumsum(), PAIRS_MAX, "right"))
+            self.refused += int(count[fitting:].sum())
+            probes, count, first = probes[:fitting], count[:fitting], first[:fitting]
         probe = probes.repeat(count)
         # 0, 1, 2 … within each probe's stretch of the order
         within = (first - count.cumsum() + count).repeat(count)

@@ -15,7 +15,7 @@ from engine.expressions import Condition, Failures
 from engine.keys import KeyIndex
 from engine.operators.join import key_mask, without_mask, without_null_keys
 from engine.operators.protocol import Stateless
-from engine.operators.stored import KeyOrder
+from engine.operators.stored import TOO_MANY_PAIRS, KeyOrder
 from engine.schema import Schema
 from engine.train import Places, Train, Values, concatenated, empty_values, taken
 
@@ -48,7 +48,10 @@ class TableJoinOperator(Stateless):
         chosen = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(chosen)
         codes = self._index.known([without_mask(probing.columns[key]) for key in self._keys])
+        before = self._order.refused
         mine, stored = self._order.pairs(codes)
+        if self._order.refused > before:
+            self.failed[TOO_MANY_PAIRS] += self._order.refused - before
         columns = [one.take(mine) for one in probing.columns]
         columns += [one.take(stored) for one in self._table.columns]
         pairs = Train(tuple(columns), taken(probing.arrival, mine))

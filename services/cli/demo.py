@@ -1,69 +1,160 @@
-"""`weir demo`: the paper's three classes while the load of the first one changes."""
+"""`weir demo`: the paper's three classes on a live system, with as much input as this machine can do, or more."""
 
 from __future__ import annotations
 
 import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 
+from configs.live import LiveSettings
+from configs.managers import MANAGERS, known_manager
 from configs.problems import InvalidInput
-from services.cli.sim import DEFAULT_MANAGER, configured, make_folder, policy_name
-from services.cli.tables import live_table, promise_table, result_table
-from sim.promises import check_promises
+from services.cli.demo_plan import SCENARIOS, DemoScenario, demo_scenario, live_classes, loads, rates
+from services.cli.live_run import LiveRun, Watched, calibrated
+from services.cli.sim import DEFAULT_MANAGER, make_folder
+from services.cli.tables import class_view_table, promise_table, result_table
+from sim.outcome import Outcome
+from sim.promises import Promise, check_overload, check_promises
 from sim.report import write_report
-from sim.results import results
-from sim.simulation import Simulation
 
-# Cycles of the run between two pictures; the run is faster than an eye.
-CYCLES_A_PICTURE = 10
+SECONDS = 75.0
+# Time for load managers to see what comes; nobody watches for longer.
+SECONDS_LEAST, SECONDS_MOST = 5.0, 3600.0
+LOAD_LEAST, LOAD_MOST = 0.01, 10.0
 EXIT_BROKEN = 1
+# A lane that has always something to do is in slices for more than this, unless other processes use its core.
+BUSY_PART = 0.9
 
 
 def demo(
-    scenario: Annotated[str, typer.Option(help="A preset or a YAML file.")] = "dilos-steps",
-    manager: Annotated[str, typer.Option("--manager", "-m", help="As in `weir sim`.")] = DEFAULT_MANAGER,
-    seconds: Annotated[float | None, typer.Option(help="Length in virtual time.")] = None,
+    scenario: Annotated[str, typer.Option(help=f"One of {', '.join(SCENARIOS)}.")] = "steps",
+    load: Annotated[
+        float | None,
+        typer.Option(
+            help="Multiple of what this machine can do.",
+            show_default=", ".join(f"{one.load:g} for {name}" for name, one in SCENARIOS.items()),
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Length of the scenario.")] = SECONDS,
+    manager: Annotated[
+        str, typer.Option("--manager", "-m", help=f"Who sheds and lends: {', '.join(MANAGERS)}.")
+    ] = DEFAULT_MANAGER,
+    lanes: Annotated[int, typer.Option(min=1, max=256, help="Processors that are given to queries.")] = 1,
     report: Annotated[Path, typer.Option(help="Folder for the HTML page.")] = Path("weir-demo"),
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write the result to this file.", show_default=False)
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Folder for every decision, for `weir sim --replay`.", show_default=False),
+    ] = None,
 ) -> None:
     """Watch capacity being lent and taken back; exits with 0 only if every promise was kept."""
-    chosen = configured(scenario, None, seconds)
+    chosen, known = demo_scenario(scenario), known_manager(manager)
+    multiple = checked(load, "--load", LOAD_LEAST, LOAD_MOST) if load is not None else chosen.load
+    asked = loads(chosen, multiple, checked(seconds, "--seconds", SECONDS_LEAST, SECONDS_MOST))
     make_folder("--report", report)
+    if record is not None:
+        make_folder("--record", record)
     if json_path is not None:
         if json_path.is_dir():
             raise InvalidInput("is a folder", "--json", str(json_path), "name a file in it")
         make_folder("--json", json_path.parent)
-    console = Console()
-    run = watched(Simulation(chosen, manager), console)
-    result, promises = results(run, policy_name(chosen)), check_promises(run)
-    console.print(result_table(result))
+    # The other commands need not wait for Ray to be imported.
+    from actors.system import start
+
+    console, phases_s = Console(), dict[str, float]()
+    settings = LiveSettings(manager=known, lanes=lanes)
+    with ExitStack() as running:
+        with phase(console, phases_s, "start") as note:
+            watched = Watched(running.enter_context(start(settings, [], data_folder=record)))
+            note(f"a node with {lanes} of {os.cpu_count()} processors for queries")
+        with phase(console, phases_s, "calibrate") as note:
+            calibration = calibrated(watched, live_classes(chosen, "calibrate_", lossless=True), lanes)
+            note(
+                f"{calibration.tuples_per_s / 1e6:.2f} million tuples/s, {calibration.tuple_us:.3f} µs a tuple"
+            )
+            if calibration.lane_part < BUSY_PART:
+                note(f"[yellow]queries had only {calibration.lane_part:.0%} of their processors[/]")
+        with phase(console, phases_s, "run") as note:
+            run = LiveRun(
+                watched,
+                scenario,
+                chosen.description,
+                settings,
+                live_classes(chosen),
+                rates(asked, calibration.tuples_per_s),
+                seconds,
+            )
+            watch(run, f"{scenario} at load {multiple:g} under {known}", console)
+            note(f"{run.useful_per_s() / 1e6:.2f} million tuples/s worked on, {run.offered_note()}")
+        outcome = run.outcome(calibration, multiple, phases_s)
+        with phase(console, phases_s, "stop"):
+            running.close()
+    promises = promises_of(chosen, outcome)
+    console.print(result_table(outcome.result))
     console.print(promise_table(promises))
-    typer.echo(f"report: {write_report(run, result, promises, report)}")
+    typer.echo(f"report: {write_report(outcome, promises, report)}")
     if json_path is not None:
+        result = dict(outcome.result) | {"promises": [asdict(one) for one in promises]}
         json_path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         typer.echo(f"result: {json_path}")
     if not all(one.kept for one in promises):
         raise typer.Exit(EXIT_BROKEN)
 
 
-def watched(run: Simulation, console: Console) -> Simulation:
+def checked(value: float, option: str, least: float, most: float) -> float:
+    if not least <= value <= most:
+        raise InvalidInput(
+            f"must be at least {least:g} and at most {most:g}", option, value, "leave it out for the default"
+        )
+    return value
+
+
+@contextmanager
+def phase(console: Console, phases_s: dict[str, float], name: str) -> Iterator[Callable[[str], None]]:
+    """A line with the time that it took, and what it is told of."""
+    notes: list[str] = []
+    began = time.monotonic()
+    with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():
+        yield notes.append
+    phases_s[name] = time.monotonic() - began
+    console.print(f"{name:<10}{phases_s[name]:6.1f} s  {', '.join(notes)}", highlight=False, soft_wrap=True)
+
+
+def watch(run: LiveRun, title: str, console: Console) -> None:
     """Run with a table that moves, if there is a terminal to move it on."""
     if not console.is_terminal:
-        console.print(
-            f"{run.scenario.name} under {run.manager}, {run.scenario.seconds:g} s of virtual time …"
+        run.run()
+        return
+
+    def picture() -> Table:
+        return class_view_table(
+            f"{title}, {run.now:5.1f} of {run.seconds:g} s", list(run.last.classes.values())
         )
-        return run.run()
-    with Live(live_table(run), console=console, transient=True, auto_refresh=False) as screen:
 
-        def picture(now: Simulation) -> None:
-            if now.ring.cycles % CYCLES_A_PICTURE == 0:
-                screen.update(live_table(now), refresh=True)
+    with Live(console=console, transient=True, auto_refresh=False) as screen:
+        run.on_look = lambda _: screen.update(picture(), refresh=True)
+        run.run()
 
-        run.on_cycle = picture
-        return run.run()
+
+def promises_of(chosen: DemoScenario, outcome: Outcome) -> list[Promise]:
+    promises = check_promises(outcome)
+    if not chosen.overloads:
+        return promises
+    result = outcome.result
+    first = outcome.classes[0]["name"]
+    return [
+        *promises,
+        *check_overload(outcome, first, result["useful_per_s"], result["calibration"]["tuples_per_s"]),
+    ]

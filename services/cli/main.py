@@ -1,6 +1,7 @@
 """The `weir` command: its subcommands, and how it fails.
 
-Exit codes: 0 done (and every promise kept, for `demo`), 1 a promise was broken, 2 the input was wrong, 130 interrupted.
+Exit codes: 0 done (and every promise kept, for `demo`), 1 a promise was broken or a replay decided otherwise, 2 the
+input was wrong, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from services.cli.bench import bench
 from services.cli.demo import demo
 from services.cli.run import run
 from services.cli.sim import sim
+from services.cli.top import top
 
 EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -28,6 +30,7 @@ app = typer.Typer(
 )
 app.command()(sim)
 app.command()(demo)
+app.command()(top)
 app.command()(run)
 app.command()(bench)
 

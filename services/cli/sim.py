@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from os import cpu_count
@@ -14,15 +15,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from configs.managers import MANAGERS, known_manager
 from configs.policies import POLICY_KINDS, policy_of
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario, load_scenario, preset_names
 from services.cli.progress import progress
+from services.cli.replay import Recording, replay_logs
 from services.cli.tables import claim_table, compare_table, policy_table, promise_table, result_table
 from sim.promises import check_promises
 from sim.report import write_report
-from sim.results import results
-from sim.ring import MANAGERS
+from sim.results import outcome_of, results
 from sim.simulation import Simulation
 
 DEFAULT_MANAGER = "dilos"
@@ -41,12 +43,18 @@ class Job:
 
 def sim(
     scenario: Annotated[
-        str,
+        str | None,
         typer.Argument(help=f"A preset ({', '.join(preset_names())}) or a YAML file.", show_default=False),
-    ],
+    ] = None,
     manager: Annotated[
-        str, typer.Option("--manager", "-m", help=f"Who sheds and lends: {', '.join(MANAGERS)}.")
-    ] = DEFAULT_MANAGER,
+        str | None,
+        typer.Option(
+            "--manager",
+            "-m",
+            help=f"Who sheds and lends: {', '.join(MANAGERS)}.",
+            show_default=DEFAULT_MANAGER,
+        ),
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option("--policy", "-p", help=f"Level-2 policy of every class: {', '.join(POLICY_KINDS)}."),
@@ -66,20 +74,43 @@ def sim(
     explain: Annotated[
         str | None, typer.Option(help="Print the last decisions of this class in words.", show_default=False)
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Write every core's events and decisions into this folder.", show_default=False),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of a run: make the decisions of an event log, or of a folder of them, again and compare.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a scenario in virtual time: what would each class get, and lose?"""
+    if replay is not None:
+        beside = (scenario, manager, policy, seed, seconds, report, explain, record)
+        if compare or policies or any(given is not None for given in beside):
+            raise InvalidInput(
+                "a log is replayed as it was recorded", "--replay", hint="give it alone, or with --json"
+            )
+        replay_logs(replay, as_json)
+        return
+    if scenario is None:
+        raise typer.BadParameter("name a scenario, or a log to --replay")
+    manager = manager or DEFAULT_MANAGER
     if compare and policies:
         raise InvalidInput("--compare and --policies exclude each other", hint="run the command twice")
-    for option, given in (("--report", report), ("--explain", explain)):
+    for option, given in (("--report", report), ("--explain", explain), ("--record", record)):
         if given is not None and (compare or policies):
             raise InvalidInput(f"{option} is about one run", hint="leave out --compare and --policies")
-    if manager not in MANAGERS:
-        raise UnknownName("no such manager", "--manager", manager, nearest(manager, MANAGERS))
+    known_manager(manager)
     chosen = configured(scenario, policy, seconds)
     if explain is not None and explain not in (names := [one.name for one in chosen.classes]):
         raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
     if report is not None:
         make_folder("--report", report)
+    if record is not None:
+        make_folder("--record", record)
     seed = checked_seed(chosen.seed if seed is None else seed)
     out = Console()
     if compare or policies:
@@ -93,18 +124,19 @@ def sim(
         else:
             out.print(compare_table(f"{chosen.name}, {chosen.seconds:g} s, seed {seed}", rows))
         return
-    run = run_one(Job(chosen.name, chosen, manager, policy or policy_name(chosen), seed))
-    result, promises = results(run, policy or policy_name(chosen)), check_promises(run)
+    run = run_one(Job(chosen.name, chosen, manager, policy or policy_name(chosen), seed), record)
+    outcome = outcome_of(run, policy or policy_name(chosen))
+    promises = check_promises(outcome)
     if as_json:
-        typer.echo(json.dumps(result, indent=2))
+        typer.echo(json.dumps(outcome.result, indent=2))
     else:
-        out.print(result_table(result))
+        out.print(result_table(outcome.result))
         out.print(promise_table(promises))
     if explain is not None:
         for line in explanations(run, explain):
             typer.echo(line, err=as_json)
     if report is not None:
-        typer.echo(f"report: {write_report(run, result, promises, report)}", err=as_json)
+        typer.echo(f"report: {write_report(outcome, promises, report)}", err=as_json)
 
 
 def configured(source: str, policy: str | None, seconds: float | None) -> Scenario:
@@ -168,11 +200,20 @@ def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: 
     return [Job(name, scenario, name, policy or policy_name(scenario), seed) for name in MANAGERS]
 
 
-def run_one(job: Job) -> Simulation:
-    """One run with a progress bar."""
-    with progress(f"{job.label} {job.manager}", job.scenario.seconds) as advance:
-        simulation = Simulation(job.scenario, job.manager, job.seed, on_cycle=lambda run: advance(run.now))
-        return simulation.run()
+def run_one(job: Job, record: Path | None = None) -> Simulation:
+    """One run with a progress bar, recorded if a folder is given."""
+    with (
+        progress(f"{job.label} {job.manager}", job.scenario.seconds) as advance,
+        closing(Recording(record)) if record is not None else nullcontext() as recording,
+    ):
+
+        def on_cycle(run: Simulation) -> None:
+            advance(run.now)
+            if recording is not None:
+                recording.flush()
+
+        open_record = recording.open if recording is not None else None
+        return Simulation(job.scenario, job.manager, job.seed, on_cycle, open_record).run()
 
 
 def run_all(jobs: Sequence[Job]) -> Mapping[str, dict[str, Any]]:

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from configs.scenario import Claim
+from services.cli.class_views import ClassView
 from sim.promises import Promise
-from sim.simulation import Simulation
+from sim.replay import ReplayReport
+from sim.report import length
 
 
 def milliseconds(value: float) -> str:
@@ -34,8 +37,7 @@ def plain_table(title: str, columns: Sequence[str], left: int = 1, wrapped: int 
 def result_table(result: Mapping[str, Any]) -> Table:
     """One run, a line a class."""
     table = plain_table(
-        f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, "
-        f"{result['seconds']:g} s, seed {result['seed']}",
+        f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}",
         ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "queued"),
     )
     for one in result["classes"]:
@@ -135,41 +137,65 @@ def promise_table(promises: Sequence[Promise]) -> Table:
     return table
 
 
-def live_table(run: Simulation) -> Table:
-    """The classes at this moment of the run."""
-    table = plain_table(
-        f"{run.scenario.name} under {run.manager}, {run.now:6.1f} of {run.scenario.seconds:g} s",
-        (
-            "class",
-            "share/original",
-            "headroom",
-            "load",
-            "resp. ms",
-            "target",
-            "drop",
-            "queued",
-            "shed",
-        ),
-    )
-    for name, host in run.hosts.items():
-        series = run.series.classes[name]
-        if not series.at_s:
-            continue
-        share, original = series.share[-1], run.originals[name]
-        mark = "[green]" if share > original + 0.005 else "[yellow]" if share < original - 0.005 else "[dim]"
-        response = next((ms for ms in reversed(series.response_ms[-20:]) if ms is not None), 0.0)
+def replay_table(title: str, report: ReplayReport) -> Table:
+    """A replayed run, a line a core."""
+    table = plain_table(title, ("core", "name", "lives", "events", "decisions", "agree"), left=2)
+    for core in report.cores:
         table.add_row(
-            name,
-            f"{mark}{share:.3f}[/] / {original:.3f}",
-            shown_or_dash(series.headroom[-1]),
-            shown_or_dash(series.load[-1]),
-            against(response, host.settings.delay_target_ms),
-            f"{host.settings.delay_target_ms:g}",
-            f"{series.drop[-1]:.1%}",
-            f"{series.queued[-1]:,}",
-            f"{host.ledger().shed:,}",
+            core.core,
+            core.name,
+            f"{len(core.lives):,}",
+            f"{sum(life.events for life in core.lives):,}",
+            f"{sum(life.decisions for life in core.lives):,}",
+            "[green]yes[/]" if core.agrees else "[bold red]no[/]",
         )
     return table
+
+
+def class_view_table(title: str, views: Sequence[ClassView]) -> Table:
+    """The classes of a running system at this moment: milliseconds, and processor-seconds lent and borrowed."""
+    table = plain_table(
+        title,
+        ("class", "share/own", "head", "load", "p50", "p99/target", "drop", "queue", "lent/got", "res/s"),
+        wrapped=0,
+    )
+    for one in views:
+        figures, target = one.figures, f"/{one.settings.delay_target_ms:g}"
+        if not one.units:
+            table.add_row(f"[dim]{escape(one.name)}[/]", share_of(one), *["–"] * 8)
+            continue
+        table.add_row(
+            f"[dim]{escape(one.name)}[/]" if one.asleep else escape(one.name),
+            share_of(one),
+            f"{figures.headroom:.2f}",
+            f"{figures.load:.2f}",
+            milliseconds(figures.p50_ms),
+            against(figures.p99_ms, one.settings.delay_target_ms) + target,
+            f"{1 - figures.keep:.0%}",
+            compact(figures.queued),
+            f"{three_figures(one.lent_s)}/{three_figures(one.borrowed_s)}",
+            compact(figures.results_per_s),
+        )
+    return table
+
+
+def share_of(one: ClassView) -> str:
+    """Green where more than the class's own share, yellow where less."""
+    beyond = one.share - one.original
+    mark = "[green]" if beyond > 0.005 else "[yellow]" if beyond < -0.005 else "[dim]"
+    return f"{mark}{one.share:.2f}[/]/{one.original:.2f}"
+
+
+def compact(count: float) -> str:
+    """Three figures and the thousands."""
+    for above, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * above:
+            return f"{count / above:.3g}{unit}"
+    return f"{count:.0f}"
+
+
+def three_figures(value: float) -> str:
+    return f"{value:.1f}" if value < 99.95 else compact(value)
 
 
 def against(value: float, target: float) -> str:
@@ -179,7 +205,3 @@ def against(value: float, target: float) -> str:
 
 def loss(percent: float) -> str:
     return "[green]0%[/]" if percent == 0 else f"{percent:.2f}%"
-
-
-def shown_or_dash(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"

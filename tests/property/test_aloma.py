@@ -44,7 +44,7 @@ observations = st.builds(
     ).map(tuple),
     amounts,
 )
-moves = st.floats(0.01, 100).map(lambda factor: HeadroomScaled("gold", factor, 0.5))
+moves = st.floats(0.01, 100).map(lambda factor: HeadroomScaled("gold", factor, 0.5, 0.5))
 verdicts = st.builds(Verdict, *[st.booleans()] * 5)
 steps = st.sampled_from(["size", "signed"])
 
@@ -219,7 +219,7 @@ def test_capacity_that_is_taken_away_costs_fewer_late_answers_if_the_manager_is_
         assert max(one.response for one in settled[20:]) <= 1.06
         queue.capacity = 0.25
         if told:
-            gold.handle(HeadroomScaled("gold", 0.5, 0.25), queue.now)
+            gold.handle(HeadroomScaled("gold", 0.5, 0.25, 0.5), queue.now)
         late[told] = sum(one.response > 1.06 for one in islice(run(gold, queue, constant(4.0)), 100))
     assert late[True] <= 12  # what was queued for twice the capacity is late in any case
     assert late[True] < late[False] <= 40

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.live import LiveClass
-from engine.door import Door, both, packed, unpacked
-from engine.hosted import HostedClass
+from engine.door import Door, both, packed, turned_away, unpacked
+from engine.hosted import FROM_NOW, HostedClass
 from engine.shards import shard_places
-from engine.steps import Commit
+from engine.steps import Commit, Opened
 from engine.train import Train, Values, same_arrival, values_to_arrow
 from loadshed.shedder import Shedder
 
@@ -114,7 +114,7 @@ class Host:
         """Take in what has arrived and was not read yet."""
         following = self.hosted.next_batches()
         for stream, number in self.given.order[:arrived]:
-            if number >= following[stream]:
+            if number >= following.get(stream, number + 1):
                 batch = self.given.fetch(stream, number)
                 assert batch is not None
                 self.hosted.take(self.doors[stream].admit(number, batch, self.hosted.queued(stream)))
@@ -258,6 +258,89 @@ def test_queries_come_and_go_and_come_back_with_the_class() -> None:
     host.check()
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 2**32))
+def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed: int, course: int) -> None:
+    host, arrived = Host(drawn(seed, 30), np.random.default_rng(seed)), 0
+    host.begin()
+    chance = np.random.default_rng(course)
+    kept = QUERIES
+    for _, event in zip(range(60), events(course), strict=False):
+        match event:
+            case "read":
+                arrived = min(arrived + 2, 30)
+                host.read(arrived)
+            case "work":
+                host.work(5)
+            case "save":
+                host.save()
+                kept = {name: sql for name, sql in VARIED.items() if chance.random() < 0.6}
+                host.hosted.set_queries(kept)
+            case "crash":
+                host.crash()
+                host.hosted.set_queries(kept)
+        for stream in host.hosted.next_batches():
+            assert host.hosted.ledger(stream).closes(host.hosted.queued(stream))
+    while host.hosted.has_input():
+        host.work(1000)
+    assert {name: one.sql for name, one in host.hosted.queries.items()} == kept
+    assert not host.hosted.mismatches
+
+
+VARIED = {
+    "hot": "SELECT ts, sensor, temp FROM readings WHERE temp > 1",
+    "mean": QUERIES["mean"],
+    "last": QUERIES["last"],
+    "level": "SELECT ts, level FROM alerts WHERE level > 1",
+    "short": "SELECT window_end AS wend, sensor, AVG(temp) AS v FROM readings [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY sensor",
+}
+
+
+def test_what_the_clock_told_is_handed_out_with_its_answers_only() -> None:
+    host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
+    host.begin()
+    host.read(20)
+    host.work(1000)
+    latest = host.hosted.event_time("readings")
+    assert latest is not None
+    host.hosted.advance("readings", latest + 60_000, 20.0)
+    assert host.hosted.committed() is None
+    host.hosted.run(1.0, lambda: 20.0, lambda: 0.0)
+    commit = host.hosted.committed()
+    assert commit is not None
+    assert {answer.query for answer in commit.answers} >= {"mean"}
+
+
+def test_a_stream_begins_where_it_is_told_to_and_a_gap_in_it_is_failed() -> None:
+    hosted = HostedClass(declared(), 100)
+    assert hosted.next_batches() == {"readings": FROM_NOW, "alerts": FROM_NOW}
+    hosted.begin("readings", 7)
+    hosted.begin("readings", 9)
+    hosted.take(turned_away("readings", 8, failed=5))
+    hosted.take(turned_away("readings", 9, rejected=3))
+    assert hosted.next_batches() == {"readings": 10, "alerts": FROM_NOW}
+    ledger = hosted.ledger("readings")
+    assert (ledger.offered, ledger.failed, ledger.rejected) == (8, 5, 3)
+    assert ledger.closes(hosted.queued("readings"))
+    hosted.take(turned_away("unknown", 1, rejected=3))
+
+
+def test_of_streams_that_meet_none_runs_ahead_of_the_others_by_more_than_a_train() -> None:
+    host = Host(drawn(5, 60), np.random.default_rng(1), train_max=100)
+    host.begin()
+    host.read(60)
+    host.work(100_000)
+    opened = [step for one in host.commits for step in one.steps if isinstance(step, Opened)]
+    waiting, ahead = list(host.given.order), {}
+    for step in opened:
+        batch = (step.stream, step.batch)
+        ahead[batch] = step.offered - step.shed - step.rejected
+        while waiting and waiting[0] in ahead:
+            del ahead[waiting.pop(0)]
+        assert sum(ahead.values()) <= 100
+    assert not waiting
+
+
 @given(st.integers(1, 5), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=50))
 def test_every_tuple_belongs_to_one_shard(shards: int, sensors: list[int]) -> None:
     schema = HostedClass(declared(), 100).schemas["alerts"].schema
@@ -293,3 +376,18 @@ def test_a_full_queue_rejects_the_newest_and_a_lossless_class_never_does() -> No
 def test_a_key_that_is_needed_must_be_named() -> None:
     with pytest.raises(ValueError, match="split by the values of a column"):
         declared(shards=2)
+
+
+@pytest.mark.parametrize("times", [0.5, 1.0, 3.0])
+def test_what_tuples_really_cost_is_what_the_load_manager_is_told(times: float) -> None:
+    host = Host(drawn(11, 30), np.random.default_rng(4), train_max=100)
+    host.begin()
+    told = []
+    for arrived in range(1, 31):
+        host.read(arrived)
+        ticks = (1e-3 * tick for tick in range(10**9))
+        used_s = host.hosted.run(1e9, lambda: 1.0, ticks.__next__)
+        cycle = host.hosted.end_cycle(float(arrived), times * used_s)
+        told.append(sum(one.offered * one.work_s for one in cycle.inputs) / (times * used_s))
+    # Smoothed over cycles of different batches; what is told follows what was used, not what operators believe.
+    assert 0.5 < np.mean(told[5:]) < 2.0

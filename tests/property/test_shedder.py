@@ -4,32 +4,35 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadshed.shedder import Shedder, Victim, fair_level
+from loadshed.shedder import Shedder, Victim, fair_level, ranks
 
 victims = st.sampled_from(["random", "oldest", "newest", "fair"])
 even = st.sampled_from(["oldest", "newest"])
 seeds = st.integers(0, 10**6)
 keeps = st.floats(0.05, 1) | st.just(1.0)
-keys = st.text("abcdef", min_size=1, max_size=1)
+keys = st.integers(0, 5) | st.sampled_from([-1, -(2**63), 2**63 - 1])
 batches = st.lists(st.tuples(keeps, st.lists(keys, max_size=60), st.booleans()), max_size=20)
 """What is to be kept, the keys that arrive, whether a load cycle ends after them."""
 counts = st.lists(st.integers(1, 50) | st.integers(1, 10**6), min_size=1, max_size=30)
 
-Batches = Sequence[tuple[float, list[str], bool]]
+Batches = Sequence[tuple[float, list[int], bool]]
 
 
 def admitted(victim: Victim, seed: int, arrivals: Batches) -> list[tuple[list[int], int]]:
     """For each batch the positions let in and how many of the oldest go for them."""
-    shedder, fates = Shedder(victim, random.Random(seed)), []
+    shedder, fates = Shedder(victim, np.random.default_rng(seed)), []
     for keep, arrived, cycle_ends in arrivals:
         shedder.keep = keep
-        admission = shedder.admit(len(arrived), arrived)
-        fates.append((list(admission.kept), admission.evict_oldest))
+        admission = shedder.admit(len(arrived), np.array(arrived, np.int64))
+        kept = range(len(arrived)) if admission.kept is None else admission.kept.tolist()
+        fates.append((list(kept), admission.evict_oldest))
         if cycle_ends:
             shedder.end_cycle()
     return fates
@@ -72,6 +75,14 @@ def test_even_drops_follow_what_is_to_be_kept_to_within_one_tuple(victim: Victim
         assert -1e-6 <= kept - due < 1 + 1e-6
 
 
+@given(st.floats(0.05, 0.99), st.lists(st.integers(0, 60), max_size=20))
+def test_even_drops_are_the_same_however_the_tuples_are_batched(keep: float, sizes: list[int]) -> None:
+    pieces = admitted("newest", 0, [(keep, [0] * size, False) for size in sizes])
+    begins = accumulate(sizes, initial=0)
+    kept = [begin + place for begin, (places, _) in zip(begins, pieces, strict=False) for place in places]
+    assert [(kept, 0)] == admitted("newest", 0, [(keep, [0] * sum(sizes), False)])
+
+
 @given(batches)
 def test_oldest_drops_as_many_as_newest(arrivals: Batches) -> None:
     newest, oldest = admitted("newest", 0, arrivals), admitted("oldest", 0, arrivals)
@@ -83,7 +94,7 @@ def test_over_many_tuples_the_kept_part_is_the_one_that_was_set(
     victim: Victim, seed: int, keep: float, distinct: int
 ) -> None:
     rng = random.Random(seed)
-    cycles = [(keep, rng.choices("abcdef"[:distinct], [1, 2, 4, 8, 16, 32][:distinct], k=300), True)] * 20
+    cycles = [(keep, rng.choices(range(distinct), [1, 2, 4, 8, 16, 32][:distinct], k=300), True)] * 20
     kept = sum(len(positions) for positions, _ in admitted(victim, seed, cycles))
     # Six standard deviations of a coin for every tuple: more than once in 500 million draws is a fault.
     assert kept == pytest.approx(keep * 6000, abs=6 * math.sqrt(6000 * keep * (1 - keep)) + 1)
@@ -91,7 +102,7 @@ def test_over_many_tuples_the_kept_part_is_the_one_that_was_set(
 
 @given(counts, st.floats(0.01, 0.99))
 def test_the_fair_level_is_the_one_that_uses_up_the_budget(demands: list[int], keep: float) -> None:
-    level = fair_level(demands, keep)
+    level = fair_level(np.array(demands), keep)
     assert level == pytest.approx(level_by_bisection(demands, keep), rel=1e-9)
     assert sum(min(demand, level) for demand in demands) == pytest.approx(keep * sum(demands))
 
@@ -100,7 +111,7 @@ def test_the_fair_level_is_the_one_that_uses_up_the_budget(demands: list[int], k
     st.lists(keys, min_size=1, max_size=200), st.floats(0.05, 0.95), seeds, st.randoms(use_true_random=False)
 )
 def test_fair_drops_nothing_of_a_key_that_stays_under_the_level(
-    arrived: list[str], keep: float, seed: int, shuffle: random.Random
+    arrived: list[int], keep: float, seed: int, shuffle: random.Random
 ) -> None:
     again = shuffle.sample(arrived, len(arrived))
     kept = admitted("fair", seed, [(keep, arrived, True), (keep, again, True)])[1][0]
@@ -113,6 +124,12 @@ def test_fair_drops_nothing_of_a_key_that_stays_under_the_level(
 def test_fair_grants_a_new_key_the_level_of_the_last_cycle(
     known: int, new: int, keep: float, seed: int
 ) -> None:
-    kept = admitted("fair", seed, [(keep, ["a"] * known, True), (keep, ["b"] * new, False)])[1][0]
+    kept = admitted("fair", seed, [(keep, [1] * known, True), (keep, [2] * new, False)])[1][0]
     level = keep * known
     assert math.floor(min(new, level)) <= len(kept) <= math.ceil(min(new, level))
+
+
+@given(st.lists(st.integers(0, 2**15), min_size=1, max_size=100))
+def test_a_rank_counts_those_of_the_same_place_before(places: list[int]) -> None:
+    before = [places[:number].count(place) for number, place in enumerate(places)]
+    assert ranks(np.array(places)).tolist() == before

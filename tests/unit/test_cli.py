@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from configs.managers import MANAGERS
 from configs.policies import POLICY_KINDS
 from configs.problems import UnknownName
 from services.cli.main import main
 from services.cli.sim import comparison, sim
-from services.cli.tables import live_table, milliseconds, plain_table
-from sim.ring import MANAGERS
-from tests.sim.scenarios import preset, ran
+from services.cli.tables import milliseconds, plain_table
+from tests.sim.recordings import lending, lines_of, recorded_run, write_lines
+from tests.sim.scenarios import preset
 
 ROOT = Path(__file__).parents[2]
 
@@ -188,9 +190,8 @@ def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Comm
         ("1e300", "1e+300"),
     ],
 )
-@pytest.mark.parametrize("command", [("sim", "small.yaml"), ("demo", "--scenario", "small.yaml")])
-def test_an_absurd_length_is_refused(weir: Command, command: tuple[str, ...], value: str, shown: str) -> None:
-    assert weir(*command, f"--seconds={value}") == refusal(
+def test_an_absurd_length_is_refused(weir: Command, value: str, shown: str) -> None:
+    assert weir("sim", "small.yaml", f"--seconds={value}") == refusal(
         f"--seconds: must be above 0 and at most 86400 (got {shown})",
         "  hint: give seconds of virtual time",
     )
@@ -333,32 +334,136 @@ def test_policies_are_compared_without_shedding_unless_a_manager_is_named() -> N
     assert [job.scenario.classes[0].policy.kind for job in named] == list(POLICY_KINDS)
 
 
+# -- weir sim --record and --replay ----------------------------------------------------------------------------------
+
+
+def test_a_recorded_run_is_replayed_core_by_core(weir: Command) -> None:
+    recorded = weir("sim", "small.yaml", "--record", "events")
+    assert recorded == weir("sim", "small.yaml")
+    done = weir("sim", "--replay", "events")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("events, ")
+    rows = [line.split() for line in done.out.splitlines()]
+    assert [(*row[:3], row[-1]) for row in rows[4:] if row] == [
+        ("turns", "node", "1", "yes"),
+        ("load", "bronze", "1", "yes"),
+        ("load", "gold", "1", "yes"),
+        ("capacity", "node", "1", "yes"),
+    ]
+
+
+def test_a_replay_that_disagrees_says_where_and_fails(weir: Command, tmp_path: Path) -> None:
+    weir("sim", "small.yaml", "--record", "events")
+    log = tmp_path / "events/turns-node-1.jsonl"
+    first, grant, rest = log.read_text("utf-8").split("\n", 2)
+    line = json.loads(grant)
+    line[2][0][3] += 1
+    log.write_text("\n".join((first, json.dumps(line), rest)), "utf-8")
+    done = weir("sim", "--replay", "events")
+    assert (done.code, done.err) == (1, "")
+    assert "events/turns-node-1.jsonl:2: 1 of " in done.out
+    assert '  recorded  [["Grant"' in done.out
+    answer = weir("sim", "--replay", "events", "--json")
+    assert (answer.code, answer.json["agrees"]) == (1, False)
+    assert [core["agrees"] for core in answer.json["cores"]] == [False, True, True, True]
+
+
+def test_a_message_that_got_lost_fails_a_replay(weir: Command, tmp_path: Path) -> None:
+    recorded_run(tmp_path / "events", lending())
+    log = tmp_path / "events/load-gold-1.jsonl"
+    write_lines(
+        log, [line for line in lines_of(log) if not ("HeadroomScaled" in str(line) and 4 < line[0] < 5)]
+    )
+    done = weir("sim", "--replay", "events")
+    assert done.code == 1
+    assert "1 of 4 messages never came to load gold" in done.out
+
+
+def test_a_torn_end_is_told_and_no_failure(weir: Command, tmp_path: Path) -> None:
+    weir("sim", "small.yaml", "--record", "events")
+    log = tmp_path / "events/load-gold-1.jsonl"
+    log.write_bytes(log.read_bytes()[:-9])
+    (tmp_path / "events/load-bronze-2.jsonl").write_bytes(b'{"weir_ev')
+    done = weir("sim", "--replay", "events")
+    assert (done.code, done.out.splitlines()[-2:]) == (
+        0,
+        [
+            "events/load-gold-1.jsonl: incomplete: the last line is torn",
+            "events/load-bronze-2.jsonl: incomplete: it has no header",
+        ],
+    )
+
+
+def test_a_line_that_cannot_be_replayed_is_named(weir: Command, tmp_path: Path) -> None:
+    (tmp_path / "wrong.jsonl").write_text("{}\n", "utf-8")
+    assert weir("sim", "--replay", "wrong.jsonl") == refusal(
+        "wrong.jsonl: line 1: no header of version 1",
+        "  hint: give a log that Weir has recorded",
+    )
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [("small.yaml",), ("--seed", "0"), ("--compare",), ("--manager", "dilos"), ("--record", "other")],
+)
+def test_a_log_is_replayed_alone(weir: Command, beside: tuple[str, ...]) -> None:
+    assert weir("sim", "--replay", "events", *beside) == refusal(
+        "--replay: a log is replayed as it was recorded",
+        "  hint: give it alone, or with --json",
+    )
+
+
+def test_a_comparison_is_not_recorded(weir: Command) -> None:
+    assert weir("sim", "small.yaml", "--compare", "--record", "events") == refusal(
+        "--record is about one run",
+        "  hint: leave out --compare and --policies",
+    )
+
+
+def test_the_commands_of_the_page_on_replay_work(weir: Command) -> None:
+    (commands,) = re.findall(r"```console\n(.*?)```", (ROOT / "docs/replay.md").read_text("utf-8"), re.DOTALL)
+    outcomes = [weir(*line.removeprefix("$ weir ").split()) for line in commands.splitlines()]
+    assert [done.code for done in outcomes] == [0, 0, 0]
+
+
 # -- weir demo -----------------------------------------------------------------------------------------------------
 
 
-def test_the_demo_keeps_every_promise_and_writes_its_page_and_result(weir: Command, tmp_path: Path) -> None:
-    done = weir("demo", "--seconds", "30", "--report", "out/pages", "--json", "out/result.json")
-    assert (done.code, done.err) == (0, "")
-    assert "✗ broken" not in done.out
-    assert done.out.count("✓ kept") >= 5
-    assert done.out.endswith("report: out/pages/dilos-steps-dilos.html\nresult: out/result.json\n")
-    assert (tmp_path / "out/pages/dilos-steps-dilos.html").read_text("utf-8").startswith("<!doctype html>")
-    result = Outcome(0, (tmp_path / "out/result.json").read_text("utf-8"), "").json
-    assert (result["scenario"], result["manager"], result["seconds"]) == ("dilos-steps", "dilos", 30)
-    assert result["classes"][0]["loss_pct"] == 0
-
-
-def test_the_demo_writes_its_page_into_a_folder_of_its_own(weir: Command, tmp_path: Path) -> None:
-    done = weir("demo", "--scenario", "small.yaml")
-    assert done.out.endswith("report: weir-demo/small-dilos.html\n")
-    assert (tmp_path / "weir-demo" / "small-dilos.html").is_file()
-
-
-def test_the_demo_fails_if_a_promise_is_broken_and_still_shows_how(weir: Command, tmp_path: Path) -> None:
-    done = weir("demo", "--scenario", "overload-2x", "--manager", "none", "--seconds", "5")
-    assert (done.code, done.err) == (1, "")
-    assert done.out.count("✗ broken") == 2
-    assert (tmp_path / "weir-demo" / "overload-2x-none.html").is_file()
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (
+            ("--scenario", "step"),
+            ("--scenario: no such scenario (got 'step')", "  hint: did you mean steps?"),
+        ),
+        (("-m", "dilo"), ("--manager: no such manager (got 'dilo')", "  hint: did you mean dilos?")),
+        (
+            ("--seconds=nan",),
+            (
+                "--seconds: must be at least 5 and at most 3600 (got nan)",
+                "  hint: leave it out for the default",
+            ),
+        ),
+        (
+            ("--load=0",),
+            (
+                "--load: must be at least 0.01 and at most 10 (got 0)",
+                "  hint: leave it out for the default",
+            ),
+        ),
+        (
+            ("--scenario", "overload", "--load", "0.4"),
+            (
+                "--load: class 1 asks for 0.48 alone (got 0.4)",
+                "  hint: give more, or choose another scenario",
+            ),
+        ),
+    ],
+)
+def test_what_the_demo_cannot_run_is_refused_before_anything_starts(
+    weir: Command, arguments: tuple[str, ...], lines: tuple[str, ...]
+) -> None:
+    assert weir("demo", *arguments) == refusal(*lines)
 
 
 @pytest.mark.parametrize(
@@ -401,14 +506,6 @@ def test_no_figure_of_a_preset_is_cut_off_at_eighty_columns(weir: Command, name:
 )
 def test_milliseconds_have_three_figures(value: float, shown: str) -> None:
     assert milliseconds(value) == shown
-
-
-def test_the_moving_table_shows_every_class_at_this_moment() -> None:
-    run = ran(preset("overload-2x", seconds=2.0), "dilos")
-    table = live_table(run)
-    assert table.title == "overload-2x under dilos,    2.0 of 2 s"
-    assert table.row_count == len(run.hosts)
-    assert len(table.columns) == 9
 
 
 def test_only_the_first_columns_of_a_table_are_text() -> None:

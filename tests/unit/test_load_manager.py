@@ -47,14 +47,15 @@ def test_the_first_headroom_is_a_part_of_the_share_of_all_lanes_but_at_most_one_
 
 def test_headroom_follows_a_move_of_shares_at_once() -> None:
     gold = manager(Control(0.4, 0.7, Branch.EASE, 3))
-    assert gold.handle(HeadroomScaled("gold", 1.5, 0.75), 1.0) == ()
-    assert (gold.control, gold.share) == (Control(0.4 * 1.5, 0.7, Branch.EASE, 3), 0.75)
+    assert gold.handle(HeadroomScaled("gold", 1.5, 0.75, 0.6), 1.0) == ()
+    assert gold.control == Control(0.4 * 1.5, 0.7, Branch.EASE, 3)
+    assert (gold.share, gold.original_share) == (0.75, 0.6)
 
 
 @pytest.mark.parametrize(("factor", "headroom"), [(100.0, 1.0), (0.0, LEAST_HEADROOM)])
 def test_a_move_of_shares_cannot_take_headroom_out_of_its_bounds(factor: float, headroom: float) -> None:
     gold = manager()
-    gold.handle(HeadroomScaled("gold", factor, 0.5), 1.0)
+    gold.handle(HeadroomScaled("gold", factor, 0.5, 0.5), 1.0)
     assert gold.control == Control(headroom)
 
 
@@ -129,7 +130,7 @@ def test_a_lender_whose_share_does_not_come_sheds_by_the_table_and_goes_on_askin
 def test_a_lender_whose_share_came_asks_no_more() -> None:
     gold = manager(Control(0.2), share=0.2)
     gold.handle(OVERLOADED, 1.0)
-    gold.handle(HeadroomScaled("gold", 2.5, 0.5), 1.0)
+    gold.handle(HeadroomScaled("gold", 2.5, 0.5, 0.5), 1.0)
     assert gold.handle(cycle(0.5, response=0.9, queued_work_s=0.05), 1.15) == (ReportUsage(1.0, 0.5),)
 
 

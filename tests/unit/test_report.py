@@ -12,7 +12,7 @@ import pytest
 from configs.scenario import Scenario
 from sim.promises import check_promises
 from sim.report import CLASSES_PLOTTED, MOVES_SHOWN, page, write_report
-from sim.results import results
+from sim.results import outcome_of
 from sim.simulation import Simulation
 from tests.sim.scenarios import constant, poisson, project, queries, ran, scenario, tenant
 
@@ -74,7 +74,8 @@ def lending(seconds: float = 4, **settings: Any) -> Scenario:
 
 
 def source_of(run: Simulation) -> str:
-    return page(run, results(run, "hr"), check_promises(run))
+    outcome = outcome_of(run, "hr")
+    return page(outcome, check_promises(outcome))
 
 
 @cache
@@ -93,9 +94,9 @@ def page_of(manager: str) -> Page:
 
 
 def test_a_report_is_one_file_named_for_the_run_in_a_folder_made_for_it(tmp_path: Path) -> None:
-    run = run_of("dilos")
+    outcome = outcome_of(run_of("dilos"), "hr")
     folder = tmp_path / "reports" / "today"
-    path = write_report(run, results(run, "hr"), check_promises(run), folder)
+    path = write_report(outcome, check_promises(outcome), folder)
     assert [path] == list(folder.iterdir()) == [folder / "lending-dilos.html"]
     assert path.read_text(encoding="utf-8") == source("dilos")
 
@@ -116,20 +117,20 @@ def test_everything_a_page_refers_to_is_in_it_once() -> None:
 
 @pytest.mark.parametrize("manager", ["none", "common", "dilos"])
 def test_a_page_has_five_plots_every_class_and_every_promise(manager: str) -> None:
-    run, made = run_of(manager), page_of(manager)
+    made = page_of(manager)
     assert made.elements.count("svg") == made.elements.count("figcaption") == 5
     assert [label for label in PLOTS if label not in made.text] == []
     # In the table and in the legend of every plot that has something to draw of it.
     drawn = 4 if manager == "none" else 5
     for name in ("gold", "silver", "bronze"):
         assert made.words.count(name) >= drawn + 1
-    for promise in check_promises(run):
+    for promise in check_promises(outcome_of(run_of(manager), "hr")):
         assert promise.text in made.text
         assert f"({promise.detail})" in made.text
 
 
 def test_a_page_shows_the_figures_of_the_run() -> None:
-    answer = results(run_of("dilos"), "hr")
+    answer = outcome_of(run_of("dilos"), "hr").result
     shown = page_of("dilos").words
     for one in answer["classes"]:
         assert f"{one['response_ms']['mean']:.2f}" in shown
@@ -142,7 +143,7 @@ def test_a_page_shows_the_figures_of_the_run() -> None:
 
 def test_a_broken_promise_is_marked_and_a_kept_one_is_not() -> None:
     words = page_of("none").words
-    verdicts = {promise.text: promise.kept for promise in check_promises(run_of("none"))}
+    verdicts = {promise.text: promise.kept for promise in check_promises(outcome_of(run_of("none"), "hr"))}
     assert words.count("✗ broken") == list(verdicts.values()).count(False) == 1
     assert words.count("✓ kept") == list(verdicts.values()).count(True) == 3
     assert not verdicts["bronze meets its delay target"]
@@ -176,7 +177,7 @@ def test_of_many_moves_the_first_are_listed_and_the_rest_counted() -> None:
     moved = sum(move.before != move.after for move in run.ring.capacity.moves)
     made = Page(source_of(run))
     assert moved > MOVES_SHOWN
-    assert made.elements.count("li") == MOVES_SHOWN + len(check_promises(run))
+    assert made.elements.count("li") == MOVES_SHOWN + len(check_promises(outcome_of(run, "hr")))
     assert f"and {moved - MOVES_SHOWN} more" in made.text
 
 

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from scheduler import wrr
-from scheduler.wrr import ClassReady, Grant, RoundRobin, SharesSet, SliceEnded
+from scheduler.wrr import ClassLeft, ClassReady, Grant, HostsSet, RoundRobin, SharesSet, SliceEnded
 
 SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
 
@@ -224,13 +226,118 @@ def test_rounds_that_pass_during_a_slice_pay_for_its_overrun_also_when_shares_ar
     assert ended(turns, "gold", 6 * 10.0 - 5.0, lane=0) == (Grant("gold", 0, 5.0),)
 
 
+# -- hosts --------------------------------------------------------------------------------------------
+
+
+def left(turns: RoundRobin, name: str) -> tuple[Grant, ...]:
+    return turns.handle(ClassLeft(name), 0.0)
+
+
+def one_host(*names: str, lanes: int = 2, ready: str = "") -> RoundRobin:
+    """A round robin of which the named classes run in one host."""
+    turns = round_robin(lanes=lanes)
+    turns.handle(HostsSet(dict.fromkeys(names, "host")), 0.0)
+    for name in ready.split():
+        turns.handle(ClassReady(name), 0.0)
+    return turns
+
+
+def test_classes_of_one_host_run_one_after_the_other_however_many_lanes_are_free() -> None:
+    turns = one_host("gold", "silver", ready="gold silver")
+    assert ended(turns, "gold", 10.0) == (Grant("silver", 0, 5.0),)
+    assert ended(turns, "silver", 5.0) == (Grant("gold", 0, 10.0),)
+
+
+def test_a_class_whose_host_runs_another_lets_the_next_one_go_first() -> None:
+    turns = one_host("gold", "silver", ready="gold silver")
+    assert turns.handle(ClassReady("bronze"), 0.0) == (Grant("bronze", 1, 5.0),)
+    assert ended(turns, "gold", 10.0, backlog=False) == (Grant("silver", 0, 5.0),)
+    assert turns.rounds == 1
+
+
+@pytest.mark.parametrize(("rounds", "quotas"), [(1, 2), (2, 3), (3, 3)])
+def test_a_class_makes_up_for_two_rounds_at_most_that_its_host_kept_it_from(rounds: int, quotas: int) -> None:
+    turns = one_host("gold", "silver", ready="gold silver bronze")
+    for _ in range(rounds):
+        assert ended(turns, "bronze", 5.0, lane=1) == (Grant("bronze", 1, 5.0),)
+    assert ended(turns, "gold", 10.0, backlog=False) == (Grant("silver", 0, quotas * 5.0),)
+
+
+def test_a_class_that_only_its_host_keeps_waiting_begins_no_round() -> None:
+    turns = one_host("gold", "silver", lanes=3, ready="gold silver bronze")
+    assert ended(turns, "bronze", 1.0, backlog=False, lane=1) == ()
+    assert turns.rounds == 1
+
+
+def test_who_has_been_kept_waiting_by_its_host_comes_before_later_turns() -> None:
+    turns = one_host("gold", "silver", ready="gold silver bronze")
+    ended(turns, "bronze", 5.0, lane=1)
+    # Gold's turn in the second round would come before silver's, but silver waits since the first.
+    assert ended(turns, "gold", 10.0) == (Grant("silver", 0, 10.0),)
+
+
+def test_new_hosts_count_from_the_next_turn_on() -> None:
+    turns = one_host("gold", "silver", ready="gold silver")
+    assert turns.handle(HostsSet({"silver": "other", "bronze": "host"}), 0.0) == (Grant("silver", 1, 5.0),)
+    assert turns.handle(ClassReady("bronze"), 0.0) == ()
+    ended(turns, "silver", 5.0, backlog=False, lane=1)
+    assert ended(turns, "gold", 10.0, backlog=False) == (Grant("bronze", 0, 5.0),)
+
+
+def test_the_slice_of_a_host_that_died_is_over_and_counts_in_full() -> None:
+    turns = round_robin(ready="gold silver")
+    assert left(turns, "gold") == (Grant("silver", 0, 2.5),)
+    turns.handle(ClassReady("gold"), 0.0)
+    assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0),)
+    assert turns.rounds == 2
+
+
+def test_a_class_whose_host_died_waits_no_more_until_it_has_input_again() -> None:
+    turns = round_robin(ready="gold silver bronze")
+    assert left(turns, "silver") == ()
+    assert ended(turns, "gold", 5.0) == (Grant("bronze", 0, 2.5),)
+    turns.handle(ClassReady("silver"), 0.0)
+    assert ended(turns, "bronze", 2.5, backlog=False) == (Grant("gold", 0, 5.0),)
+    assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
+
+
+def test_debts_outlast_the_host() -> None:
+    turns = round_robin(ready="gold silver")
+    ended(turns, "gold", 6.5)
+    left(turns, "gold")
+    turns.handle(ClassReady("gold"), 0.0)
+    assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0 - 1.5),)
+
+
+def test_when_a_host_dies_those_it_kept_waiting_do_not_wait_for_it() -> None:
+    turns = one_host("gold", "silver", ready="gold silver")
+    assert left(turns, "gold") == (Grant("silver", 0, 5.0),)
+    assert left(turns, "silver") == left(turns, "bronze") == left(turns, "nobody") == ()
+
+
+def test_of_those_a_host_kept_waiting_the_next_has_its_turn_when_the_first_has_left() -> None:
+    turns = one_host("silver", "bronze", "copper", lanes=1)
+    turns.handle(SharesSet({**SHARES, "copper": 0.5}), 0.0)
+    for name in ("silver", "bronze", "copper", "gold"):
+        turns.handle(ClassReady(name), 0.0)
+    turns.handle(HostsSet({"silver": "host", "bronze": "host", "copper": "host"}), 0.0)
+    left(turns, "bronze")
+    assert ended(turns, "silver", 2.5, backlog=False) == (Grant("copper", 0, 5.0),)
+
+
+def test_a_slice_that_is_over_ends_only_once() -> None:
+    turns = round_robin(ready="gold silver")
+    left(turns, "gold")
+    assert ended(turns, "gold", 5.0) == ended(turns, "silver", 2.5, lane=3) == ()
+    assert ended(turns, "silver", 2.5, backlog=False) == ()
+    assert turns.handle(ClassReady("bronze"), 0.0) == (Grant("bronze", 0, 2.5),)
+
+
 # -- what a turn costs --------------------------------------------------------------------------------
 
 
-def instructions_of_ten_turns(idle: int) -> int:
-    """How many instructions of the interpreter ten turns of two backlogged classes take beside `idle` others."""
-    shares = {f"idle{number}": 0.1 for number in range(idle)} | {"gold": 0.5, "silver": 0.25}
-    turns = round_robin(shares, ready="gold silver")
+def instructions_of(act: Callable[[], object]) -> int:
+    """How many instructions of the interpreter the round robin takes for it."""
     instructions = 0
 
     def count(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
@@ -243,13 +350,44 @@ def instructions_of_ten_turns(idle: int) -> int:
     before = sys.gettrace()
     sys.settrace(count)
     try:
-        for _ in range(5):
-            ended(turns, "gold", 5.0)
-            ended(turns, "silver", 2.5)
+        act()
     finally:
         sys.settrace(before)
     return instructions
 
 
+def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2) -> int:
+    """Twenty turns on two lanes of gold, silver and the classes of one host, beside others."""
+    kept, debtors = (
+        [f"kept{number}" for number in range(kept_by_host)],
+        [f"d{number}" for number in range(in_debt)],
+    )
+    others = dict.fromkeys([f"idle{number}" for number in range(idle)] + debtors, 0.1)
+    turns = RoundRobin(others | {"gold": 0.5, "silver": 0.25} | dict.fromkeys(kept, 0.1), 10.0, lanes=2)
+    turns.handle(HostsSet(dict.fromkeys(kept, "host")), 0.0)
+    for name in debtors:
+        turns.handle(ClassReady(name), 0.0)
+        ended(turns, name, 1e6, backlog=False)
+    granted = [
+        grant for name in ("gold", "silver", *kept, *debtors) for grant in turns.handle(ClassReady(name), 0.0)
+    ]
+
+    def twenty_turns() -> None:
+        for _ in range(20):
+            one = granted.pop(0)
+            granted.extend(ended(turns, one.name, one.quota_s, lane=one.lane))
+
+    twenty_turns()
+    return instructions_of(twenty_turns)
+
+
 def test_idle_classes_make_a_turn_no_dearer() -> None:
-    assert instructions_of_ten_turns(idle=0) == instructions_of_ten_turns(idle=2000) > 0
+    assert instructions_of_turns(idle=0) == instructions_of_turns(idle=2000) > 0
+
+
+def test_classes_in_debt_make_a_turn_no_dearer() -> None:
+    assert instructions_of_turns(in_debt=0) == instructions_of_turns(in_debt=2000)
+
+
+def test_classes_that_wait_for_their_host_make_a_turn_no_dearer() -> None:
+    assert instructions_of_turns(kept_by_host=2000) < 1.5 * instructions_of_turns(kept_by_host=20)

@@ -1,0 +1,179 @@
+"""What the cores of a process were told and what they answered, on disk, so that a run can be replayed.
+
+A log is one core's life: a header, then one line for each decision (`loadshed.records`), in a file of its own named
+`<core>-<name>-<life>.jsonl` that nobody else may read. `weir sim --replay` makes the same decisions again.
+
+Guarantees:
+1. `record` only keeps what it is given; encoding and writing happen in `flush`, by whoever calls it: the owner at a quiet
+   moment, or a `LogWriter`'s thread. What is recorded must not be changed afterwards.
+2. Lines are in the order of the decisions, and whole; a process that is killed loses what it had not flushed, and may leave
+   a last line that is torn.
+3. A log grows to `most_bytes` and no further, and no more than `PENDING_MAX` decisions wait for it. Beyond that, or when the
+   disk refuses, recording stops, `stopped` says why, the last line says it too where it can, and nobody is held up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any
+from urllib.parse import quote
+
+from loadshed.records import KINDS, Header, cut_line, decision_line, header_line
+
+PENDING_MAX = 100_000
+# Decisions written at a time. Other threads get the interpreter in between, so that none waits long for it.
+CHUNK = 64
+# For so long a writer lets decisions gather before it writes them.
+GATHER_S = 0.2
+# Kept free for the line that says why a log ends.
+CUT_BYTES = 1000
+
+
+class EventLog:
+    """One life of one core."""
+
+    def __init__(
+        self, folder: Path, header: Header, most_bytes: int, news: Callable[[], None] | None = None
+    ) -> None:
+        self.stopped = ""
+        self.path, self._file = _created(folder, f"{header.core}-{quote(header.name, safe='#')}")
+        self._kind = KINDS[header.core]
+        self._news = news
+        self._pending: deque[tuple[float, Any, Sequence[Any]]] = deque()
+        self._writing = Lock()
+        begin = _text(header_line(header))
+        self._room = most_bytes - len(begin) - CUT_BYTES
+        self._put(begin)
+
+    @property
+    def is_open(self) -> bool:
+        """Something may still be written."""
+        return self._file >= 0
+
+    def record(self, event: Any, now: float, commands: Sequence[Any]) -> None:
+        """The core has handled an event."""
+        if self.stopped:
+            return
+        if len(self._pending) >= PENDING_MAX:
+            self.stopped = "decisions came faster than they were written"
+        else:
+            self._pending.append((now, event, commands))
+        if self._news is not None:
+            self._news()
+
+    def flush(self) -> None:
+        """Write what has been recorded so far."""
+        with self._writing:
+            while self._file >= 0 and self._pending:
+                self._write([self._pending.popleft() for _ in range(min(CHUNK, len(self._pending)))])
+            if self.stopped and self._file >= 0:
+                self._put(_text(cut_line(self.stopped)))
+                self._end()
+
+    def close(self) -> None:
+        self.flush()
+        with self._writing:
+            self._end("closed")
+
+    def _write(self, decisions: Sequence[tuple[float, Any, Sequence[Any]]]) -> None:
+        chunk = bytearray()
+        for now, event, commands in decisions:
+            try:
+                line = _text(decision_line(self._kind, now, event, commands))
+            except Exception as problem:  # whatever is wrong with an event, the core that decided goes on
+                self._cut(chunk, f"an event could not be written: {problem!r:.100}")
+                return
+            if len(line) > self._room:
+                self._cut(chunk, "it has reached its size")
+                return
+            self._room -= len(line)
+            chunk += line
+        self._put(chunk)
+
+    def _cut(self, chunk: bytearray, why: str) -> None:
+        """The end of the log, before all there is to write is written."""
+        self.stopped = self.stopped or why
+        self._put(chunk + _text(cut_line(why)))
+        self._end()
+
+    def _put(self, data: bytes | bytearray) -> None:
+        left = memoryview(data)
+        try:
+            while left and self._file >= 0:
+                left = left[os.write(self._file, left) :]
+        except OSError as problem:
+            self._end(f"the disk refuses: {problem.strerror}")
+
+    def _end(self, why: str = "") -> None:
+        self.stopped = self.stopped or why
+        self._pending.clear()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def machine_clock() -> str:
+    """The name of the clock that `time.monotonic` reads: one for all processes of a machine until it starts anew."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def _text(line: Any) -> bytes:
+    return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _created(folder: Path, name: str) -> tuple[Path, int]:
+    """A file for the next life."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lives = re.compile(re.escape(name) + r"-(\d+)\.jsonl")
+    found = (lives.fullmatch(file.name) for file in folder.iterdir())
+    life = max((int(one[1]) for one in found if one), default=0)
+    while True:
+        life += 1
+        path = folder / f"{name}-{life}.jsonl"
+        with suppress(FileExistsError):
+            return path, os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+
+
+class LogWriter:
+    """A thread that writes the logs of a process; it sleeps until something is recorded."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder, self._most_bytes = folder, most_bytes
+        self._logs: list[EventLog] = []
+        self._recorded, self._closing = Event(), Event()
+        self._thread = Thread(target=self._run, name="event-log", daemon=True)
+        self._thread.start()
+
+    def open(self, header: Header) -> EventLog:
+        log = EventLog(self._folder, header, self._most_bytes, self._tell)
+        self._logs = [*(one for one in self._logs if one.is_open), log]
+        return log
+
+    def close(self) -> None:
+        """Write everything, then close every log."""
+        self._closing.set()
+        self._recorded.set()
+        self._thread.join()
+        for log in self._logs:
+            log.close()
+
+    def _tell(self) -> None:
+        if not self._recorded.is_set():
+            self._recorded.set()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._recorded.wait()
+            self._closing.wait(GATHER_S)
+            self._recorded.clear()
+            for log in self._logs:
+                log.flush()

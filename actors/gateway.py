@@ -1,0 +1,307 @@
+"""The gateway of a node as a Ray actor: a process around `actors.ingress.Gateway`.
+
+Guarantees:
+1. It serves its sockets from its making on. Restarted after a crash it has all streams, readers and frames again.
+   If its loop fails, it takes its process down with it, so that Ray starts it anew.
+2. When `publish` returns Accepted for a batch, the batch is in the log; `publish` may not be repeated blindly.
+   All other calls may.
+3. A stream that is followed holds the same frames under the same numbers as at its origin; the origin keeps what the
+   copy does not have yet. Copies of streams are followed again after a restart.
+4. Declaring, dropping, following and their opposites are done in the order in which they were asked for.
+5. `ping` and `status` answer whatever the other calls do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.dirs import RunDirs, remove_dead
+from actors.door import DoorBounds
+from actors.following import ClassCopy, Follower, Frames, Result, StreamCopy
+from actors.gateway_messages import Accepted, Refused
+from actors.ingress import Gateway
+from actors.names import NAMESPACE, find, gateway_name
+from actors.segments import LOG_BYTES, FrameForgotten, Reader, Writer
+from configs.problems import InvalidInput
+
+# Of one answer to a follower.
+PULL_BYTES = 16 << 20
+# How long a follower's call waits for news; the thread it waits in is one of so many.
+PULL_WAIT_S = 30.0
+PULLS = 64
+# The same where nobody tells of news.
+UNTOLD_S = 0.25
+# How many batches may be published at a time.
+PUBLISHERS = 8
+# How long a call waits until there is something to read; what is not there yet is tried until it is stopped.
+MADE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    dirs: RunDirs
+    bytes_max: int = LOG_BYTES
+    bounds: DoorBounds = field(default_factory=DoorBounds)
+
+
+class GatewayActor:
+    """Made by `start`. Its constructor serves: after a crash, Ray calls nothing else."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._dirs = dirs = settings.dirs
+        self._held = dirs.hold()
+        remove_dead(dirs.base)
+        self._bytes_max = settings.bytes_max
+        self._gateway = Gateway(dirs, bytes_max=settings.bytes_max, bounds=settings.bounds)
+        self._streams = self._gateway.streams
+        self._followers: dict[tuple[str, str], Follower] = {}
+        self._following = threading.Lock()
+        self._readers: dict[Log, Reader] = {}
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name="ingress", daemon=True)
+        self._thread.start()
+        for stream in self._streams.all():
+            if stream.origin is not None:
+                self._follow_stream(stream.origin, stream.name)
+
+    @ray.method(concurrency_group="health")
+    def ping(self) -> int:
+        """The process that answers."""
+        return os.getpid()
+
+    @ray.method(concurrency_group="health")
+    def status(self) -> dict[str, Any]:
+        with self._following:
+            following = {f"{kind} {name}": one.status() for (kind, name), one in self._followers.items()}
+        failures = list(self._gateway.failures)
+        return {"streams": self._streams.status(), "following": following, "failures": failures}
+
+    def declare(self, sql: str) -> str:
+        """The name of the stream that a CREATE STREAM declares."""
+        return self._streams.declare(sql).name
+
+    def drop(self, stream: str) -> None:
+        """A copy ends with it."""
+        self._unfollow("stream", stream)
+        with self._streams.lock:
+            origin = self._streams.find(stream).origin
+        if origin is not None:
+            with suppress(ValueError):  # its gateway has gone
+                find(gateway_name(origin)).forget_copy.remote(stream, self._reader)
+        self._streams.drop(stream)
+        folder = self._dirs.stream(stream)
+        self._readers = {log: reader for log, reader in self._readers.items() if log.folder != folder}
+
+    def forget_reader(self, reader: str) -> None:
+        """Nothing needs to be kept for it any more."""
+        self._streams.forget_reader(reader)
+
+    @ray.method(concurrency_group="publish")
+    def publish(self, stream: str, table: pa.Table | pa.RecordBatch) -> list[Accepted | Refused]:
+        """Batch by batch, up to the first that is refused."""
+        columns = self._streams.columns(stream, table.schema)
+        batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+        answers: list[Accepted | Refused] = []
+        for batch in batches:
+            message = batch.select(columns.names).serialize()
+            answers.append(self._streams.append(stream, message, batch.num_rows))
+            if isinstance(answers[-1], Refused):
+                break
+        return answers
+
+    @ray.method(concurrency_group="others")
+    def begin_copy(self, stream: str, reader: str) -> str:
+        """How the stream is declared; from now on nothing is forgotten that the reader does not have."""
+        return self._streams.begin_copy(stream, reader)
+
+    @ray.method(concurrency_group="pulls")
+    def frames(
+        self,
+        stream: str,
+        from_number: int,
+        most_bytes: int = PULL_BYTES,
+        reader: str = "",
+        wait_s: float = 0.0,
+    ) -> Frames:
+        """Frames from this number on, one at least if it comes in time; the `reader` has what is below."""
+        if reader:
+            self._streams.follow_from(stream, reader, from_number)
+        self._streams.wait_grown(
+            lambda: self._stopping or self._streams.find(stream).log.next > from_number, wait_s
+        )
+        return self._read(Log(self._dirs.stream(stream), reader), from_number, most_bytes)
+
+    @ray.method(concurrency_group="pulls")
+    def class_frames(
+        self, name: str, from_number: int, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
+    ) -> Frames:
+        """The same of a class's log. Only a class that says Grew wakes who waits."""
+        log = Reader(self._dirs.class_log(name))
+        until = time.monotonic() + wait_s
+        while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
+            most_s = left_s if name in self._streams.class_next else UNTOLD_S
+            self._streams.wait_grown(lambda: self._stopping or log.next > from_number, min(left_s, most_s))
+        return self._read(Log(self._dirs.class_log(name), reader), from_number, most_bytes)
+
+    def follow(self, origin: str, stream: str) -> None:
+        """Have what the stream has at the gateway of another node, now or as soon as it is there."""
+        if origin == self._dirs.node:
+            raise InvalidInput("a node does not follow itself", "origin", origin)
+        self._follow_stream(origin, stream).made.wait(MADE_S)
+
+    def follow_class(self, origin: str, name: str) -> None:
+        """The same of a class's log."""
+        folder = self._dirs.class_log(name)
+
+        def make(_: Result) -> ClassCopy:
+            log = Writer(folder, bytes_max=self._bytes_max)
+            return ClassCopy(log, lambda number: self._streams.hear_grown(name, number))
+
+        pull = Pull(origin, "class_frames", name, self._reader)
+        self._follow("class", name, pull, make).made.wait(MADE_S)
+
+    def unfollow(self, origin: str, stream: str) -> None:
+        """What has come stays; the origin keeps nothing for this node any more."""
+        self._unfollow("stream", stream)
+        ray.get(find(gateway_name(origin)).forget_copy.remote(stream, self._reader), timeout=PULL_WAIT_S)
+
+    def unfollow_class(self, name: str) -> None:
+        self._unfollow("class", name)
+
+    @ray.method(concurrency_group="others")
+    def forget_copy(self, stream: str, reader: str) -> None:
+        """The reader follows the stream no more."""
+        self._streams.unfollowed(stream, reader)
+        self._readers.pop(Log(self._dirs.stream(stream), reader), None)
+
+    def stop(self, remove: bool = False) -> None:
+        """Nothing is served any more; the logs stay unless they are to be removed."""
+        self._stopping = True
+        with self._following:
+            for follower in self._followers.values():
+                follower.stop()
+            self._followers.clear()
+        self._gateway.stop()
+        self._thread.join()
+        if remove:
+            self._dirs.remove()
+        os.close(self._held)
+
+    @property
+    def _reader(self) -> str:
+        """The name under which this node follows others."""
+        return f"node-{self._dirs.node}"
+
+    def _read(self, log: Log, from_number: int, most_bytes: int) -> Frames:
+        # One reader a follower, which goes on where it was; calls of one follower do not overlap.
+        reader = self._readers.pop(log, None) or Reader(log.folder)
+        found = []
+        size = 0
+        for number, payload in frames_left(reader, from_number):
+            found.append((number, np.frombuffer(payload, np.uint8)))
+            size += len(payload)
+            if size >= most_bytes:
+                break
+        self._readers[log] = reader
+        return Frames(time.monotonic(), found)
+
+    def _follow_stream(self, origin: str, stream: str) -> Follower:
+        def make(result: Result) -> StreamCopy:
+            sql = result(find(gateway_name(origin)).begin_copy.remote(stream, self._reader).future())
+            return StreamCopy(self._streams, self._streams.declare(sql, origin).name)
+
+        return self._follow("stream", stream, Pull(origin, "frames", stream, self._reader), make)
+
+    def _follow(
+        self, kind: str, name: str, pull: Pull, make: Callable[[Result], StreamCopy | ClassCopy]
+    ) -> Follower:
+        with self._following:
+            known = self._followers.get((kind, name.lower()))
+            if known is not None:
+                return known
+            follower = self._followers[kind, name.lower()] = Follower(make, pull, time.monotonic)
+            follower.start()
+            return follower
+
+    def _unfollow(self, kind: str, name: str) -> None:
+        with self._following:
+            follower = self._followers.pop((kind, name.lower()), None)
+        if follower is not None:
+            follower.stop()
+
+    def _serve(self) -> None:
+        try:
+            self._gateway.run()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log that a follower reads."""
+
+    folder: Path
+    reader: str
+
+
+class Pull:
+    """Asks the gateway of a node for frames; a gateway that was made anew is found again."""
+
+    def __init__(self, node: str, method: str, name: str, reader: str) -> None:
+        self._node, self._method, self._name, self._reader = node, method, name, reader
+        self._actor: Any = None
+
+    def __call__(self, from_number: int) -> Future[Any]:
+        if self._actor is None:
+            self._actor = find(gateway_name(self._node))
+        method = getattr(self._actor, self._method)
+        future: Future[Any] = method.remote(
+            self._name, from_number, PULL_BYTES, self._reader, PULL_WAIT_S
+        ).future()
+        future.add_done_callback(self._look_again_after_failure)
+        return future
+
+    def _look_again_after_failure(self, future: Future[Any]) -> None:
+        if future.exception() is not None:
+            self._actor = None
+
+
+def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:
+    """The frames from this number on, without those that are forgotten."""
+    while True:
+        try:
+            yield from reader.frames(start)
+            return
+        except FrameForgotten as lost:
+            start = lost.next
+
+
+def start(node_id: str, settings: GatewaySettings) -> Any:
+    """The handle of the node's gateway, which lives until it is killed; the one that is there, if there is one."""
+    # Ray's types do not know concurrency groups.
+    remote = cast(Any, ray.remote)
+    groups = {"health": 2, "others": 2, "publish": PUBLISHERS, "pulls": PULLS}
+    # What has no group is done one after the other, as it is asked for.
+    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=1, concurrency_groups=groups)(GatewayActor)
+    return actor.options(
+        name=gateway_name(settings.dirs.node),
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+    ).remote(settings)

@@ -1,0 +1,421 @@
+"""The ingest thread of a host: reads new frames of the streams that its units read, and lets them in at the door.
+
+One connection to the gateway for all units. A unit's stream is subscribed under the unit's name, read from its log
+until there is no more, and then waited for; nothing here polls.
+
+Bounds, so that one unit's input cannot take the processor or the memory that others need:
+
+    turns        one batch of each stream that has some, in turn
+    time         INGEST_PART of a processor for all units of the host, in equal parts. It takes 50–100 µs to read a
+                 batch and let it in, so this is some thousand batches a second. What a unit gets beyond that is
+                 rejected whole and counted, for which nothing is read but its header; a lossless unit waits.
+    room         a lossless unit is not read while its queue is full: it releases nothing, its streams' logs fill up,
+                 and their gateway refuses producers. Nobody is read that has PIECES_MAX batches waiting; what the
+                 gateway forgets meanwhile is counted as failed.
+
+The gateway may go: frames that are there are read, and everything is subscribed again when it comes back.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from actors.channel import Channel, connect
+from actors.dirs import RunDirs
+from actors.frames import batch_head, batch_of
+from actors.gateway_messages import (
+    FROM_NOW,
+    Denied,
+    Heard,
+    Message,
+    News,
+    Released,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    decode,
+    encode,
+)
+from actors.inbox import Arrived, Inbox
+from actors.segments import FrameForgotten, LogMissing, Reader
+from actors.wake_up import WakeUp
+from engine.door import Door, Piece, turned_away
+
+INGEST_PART = 0.5
+# A unit may save up for a burst.
+BURST_S = 0.25
+PIECES_MAX = 10_000
+# Between two tries to reach the gateway, or to subscribe where it has not heard of the stream yet.
+BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
+NEVER = float("inf")
+
+
+@dataclass(eq=False, slots=True)
+class Feed:
+    """One stream of one unit."""
+
+    intake: Intake
+    door: Door
+    folder: Path
+    next: int
+    upto: int | None = None
+    """Rows of the stream up to there; None if that is not known."""
+    frames: Iterator[tuple[int, memoryview]] | None = None
+    log: Reader | None = None
+    subscribed: bool = False
+    lively: bool = False
+    """Among those that are read in turn."""
+    pause_s: float = BACKOFF_LEAST_S
+    cycle: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.door.stream
+
+    def frame(self) -> tuple[int, memoryview] | None:
+        """The next one that is there; None if it is yet to come."""
+        assert self.log is not None
+        while True:
+            if self.frames is None:
+                self.frames = self.log.frames(self.next)
+            try:
+                found = next(self.frames, None)
+            except FrameForgotten as lost:
+                self.frames = self.log.frames(lost.next)
+                continue
+            if found is None:
+                self.frames = None
+            return found
+
+
+@dataclass(eq=False, slots=True)
+class Intake:
+    """What of a unit is the ingest thread's."""
+
+    unit: str
+    inbox: Inbox
+    lossless: bool
+    shard: tuple[int, int] = (0, 1)
+    feeds: dict[str, Feed] = field(default_factory=dict)
+    budget_s: float = BURST_S
+    since: float = field(default_factory=time.monotonic)
+
+    def part_of(self, rows: int) -> int:
+        """What is counted as the unit's of rows that nobody looks at; of all shards together, all."""
+        shard, shards = self.shard
+        return (rows + shard) // shards
+
+
+class Ingest:
+    """Made and stopped by its host; `run` is the thread."""
+
+    def __init__(self, dirs: RunDirs, told: Callable[[str], None]) -> None:
+        self._dirs, self._told = dirs, told
+        self._wake_up = WakeUp()
+        self._asked: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()  # over the channel, which others may say something on
+        self._channel: Channel | None = None
+        self._poll = select.poll()
+        self._poll.register(self._wake_up, select.POLLIN)
+        self._intakes: dict[str, Intake] = {}
+        self._lively: deque[Feed] = deque()
+        self._blocked: set[Feed] = set()
+        self._later: dict[Feed, float] = {}  # to be tried again, and when
+        self._connect_at, self._pause_s = 0.0, BACKOFF_LEAST_S
+        self._stopping = False
+
+    # -- for the class thread -----------------------------------------------------------------------
+
+    def open(self, intake: Intake) -> None:
+        """Read the unit's streams from now on."""
+        self._ask(lambda: self._open(intake))
+
+    def close(self, intake: Intake, for_good: bool) -> None:
+        """Read them no more, and if it is for good, let the gateway keep nothing for them."""
+        self._ask(lambda: self._close(intake, list(intake.feeds), for_good))
+
+    def change(self, intake: Intake, more: Iterable[Feed], less: Iterable[str]) -> None:
+        """The unit's queries read other streams than before."""
+        more, less = list(more), list(less)
+        self._ask(lambda: self._change(intake, more, less))
+
+    def go_on(self) -> None:
+        """There may be room again."""
+        self._ask(self._unblock)
+
+    def say(self, message: Message) -> None:
+        """To the gateway, if it is there."""
+        with self._lock:
+            if self._channel is not None:
+                try:
+                    self._channel.send(encode(message))
+                except OSError:
+                    # It hangs or is gone; who connects again finds out.
+                    self._channel.end()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake_up.set()
+
+    def _ask(self, work: Callable[[], None]) -> None:
+        self._asked.append(work)
+        self._wake_up.set()
+
+    # -- the thread ---------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            while not self._stopping:
+                now = time.monotonic()
+                if self._channel is None and now >= self._connect_at:
+                    self._connect(now)
+                self._retry(now)
+                more = self._read_round(now)
+                for number, _ in self._poll.poll(0 if more else self._wait_ms()):
+                    if number == self._wake_up.fileno():
+                        self._wake_up.clear()
+                    else:
+                        self._hear()
+                self._work()
+            self._work()  # the gateway is to hear of units that have gone
+        finally:
+            self._hang_up()
+
+    def _work(self) -> None:
+        while self._asked:
+            self._asked.popleft()()
+
+    def _wait_ms(self) -> float | None:
+        due = min(self._later.values(), default=NEVER)
+        if self._channel is None:
+            due = min(due, self._connect_at)
+        return None if due == NEVER else 1e3 * max(due - time.monotonic(), 0.0) + 1.0
+
+    # -- the gateway --------------------------------------------------------------------------------
+
+    def _connect(self, now: float) -> None:
+        try:
+            channel = connect(self._dirs.gateway_socket)
+        except OSError:
+            self._connect_at = now + self._pause_s
+            self._pause_s = min(2 * self._pause_s, BACKOFF_MOST_S)
+            return
+        self._pause_s = BACKOFF_LEAST_S
+        self._poll.register(channel, select.POLLIN)
+        with self._lock:
+            self._channel = channel
+        for intake in self._intakes.values():
+            for feed in intake.feeds.values():
+                self._subscribe(feed)
+
+    def _hang_up(self) -> None:
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            self._poll.unregister(channel)
+            channel.close()
+        self._connect_at = time.monotonic() + self._pause_s
+        for intake in self._intakes.values():
+            for feed in intake.feeds.values():
+                feed.subscribed = False
+
+    def _subscribe(self, feed: Feed) -> None:
+        self.say(Subscribe(feed.intake.unit, feed.name, feed.next, feed.intake.lossless))
+
+    def _hear(self) -> None:
+        assert self._channel is not None
+        try:
+            packet = self._channel.receive()
+        except BlockingIOError:
+            return
+        if packet is None:
+            self._hang_up()
+            return
+        message = decode(packet)
+        assert isinstance(message, Subscribed | News | Denied), message
+        intake = self._intakes.get(message.reader)
+        feed = intake.feeds.get(message.stream) if intake is not None else None
+        if feed is not None:
+            self._hear_of(feed, message)
+
+    def _hear_of(self, feed: Feed, message: Subscribed | News | Denied) -> None:
+        match message:
+            case Subscribed():
+                self._begin(feed, message)
+            case News():
+                self._enliven(feed)
+            case Denied(_, _, reason):
+                feed.subscribed = False
+                feed.intake.inbox.problems[feed.name] = reason
+                self._later[feed] = time.monotonic() + feed.pause_s
+                feed.pause_s = min(2 * feed.pause_s, BACKOFF_MOST_S)
+
+    def _begin(self, feed: Feed, found: Subscribed) -> None:
+        feed.subscribed, feed.pause_s = True, BACKOFF_LEAST_S
+        feed.intake.inbox.problems.pop(feed.name, None)
+        if feed.next == FROM_NOW:
+            feed.next = found.next
+            feed.intake.inbox.begun.append((feed.name, found.next))
+        try:
+            feed.log = feed.log or Reader(feed.folder)
+        except LogMissing:
+            # Dropped since; the gateway says so, too.
+            return
+        self._enliven(feed)
+
+    def _retry(self, now: float) -> None:
+        for feed in [feed for feed, at in self._later.items() if at <= now]:
+            del self._later[feed]
+            if feed.subscribed:
+                self._enliven(feed)
+            elif self._channel is not None:
+                self._subscribe(feed)
+
+    # -- units --------------------------------------------------------------------------------------
+
+    def _open(self, intake: Intake) -> None:
+        self._intakes[intake.unit] = intake
+        self._change(intake, list(intake.feeds.values()), ())
+
+    def _close(self, intake: Intake, streams: Iterable[str], for_good: bool) -> None:
+        self._drop(intake, streams, for_good)
+        if self._intakes.get(intake.unit) is intake:
+            del self._intakes[intake.unit]
+
+    def _change(self, intake: Intake, more: Iterable[Feed], less: Iterable[str]) -> None:
+        self._drop(intake, less, for_good=True)
+        for feed in more:
+            intake.feeds[feed.name] = feed
+            if self._channel is not None:
+                self._subscribe(feed)
+
+    def _drop(self, intake: Intake, streams: Iterable[str], for_good: bool) -> None:
+        for stream in streams:
+            feed = intake.feeds.pop(stream, None)
+            if feed is None:
+                continue
+            if feed.lively:
+                self._lively.remove(feed)
+            self._blocked.discard(feed)
+            self._later.pop(feed, None)
+            if for_good:
+                self.say(Unsubscribe(intake.unit, stream))
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def _enliven(self, feed: Feed) -> None:
+        if not feed.lively and feed.log is not None:
+            feed.lively = True
+            self._lively.append(feed)
+
+    def _read_round(self, now: float) -> bool:
+        """One batch of each that has some; whether there may be more."""
+        lively, self._lively = self._lively, deque()
+        while lively:
+            feed = lively.popleft()
+            if self._read(feed, now):
+                self._lively.append(feed)
+            else:
+                feed.lively = False
+        return bool(self._lively)
+
+    def _read(self, feed: Feed, now: float) -> bool:
+        """One batch; False if none can be read at the moment."""
+        intake = feed.intake
+        if self._is_blocked(feed):
+            return False
+        began = time.thread_time()
+        in_time = self._has_time(intake, now)
+        if intake.lossless and not in_time:
+            self._later[feed] = now - intake.budget_s / self._part
+            return False
+        found = feed.frame()
+        if found is None:
+            if feed.subscribed:
+                self.say(Heard(intake.unit, feed.name, feed.next))
+            return False
+        self._let_in(feed, *found, in_time)
+        used_s = time.thread_time() - began
+        intake.inbox.used_s += used_s
+        intake.budget_s -= used_s
+        self._told(intake.unit)
+        return True
+
+    @property
+    def _part(self) -> float:
+        return INGEST_PART / max(1, len(self._intakes))
+
+    def _has_time(self, intake: Intake, now: float) -> bool:
+        intake.budget_s = min(BURST_S, intake.budget_s + self._part * (now - intake.since))
+        intake.since = now
+        return intake.budget_s > 0
+
+    def _is_blocked(self, feed: Feed) -> bool:
+        if not is_full(feed):
+            return False
+        inbox = feed.intake.inbox
+        self._blocked.add(feed)
+        inbox.held_back = True
+        # Room that there is since is not told of: the class thread may have looked before.
+        if is_full(feed):
+            return True
+        self._blocked.discard(feed)
+        return False
+
+    def _unblock(self) -> None:
+        blocked, self._blocked = self._blocked, set()
+        for feed in blocked:
+            self._enliven(feed)
+
+    def _let_in(self, feed: Feed, number: int, payload: memoryview, in_time: bool) -> None:
+        intake, inbox = feed.intake, feed.intake.inbox
+        rows, _, before = batch_head(payload)
+        if number > feed.next and feed.upto is not None:
+            lost = turned_away(feed.name, number - 1, failed=intake.part_of(before - feed.upto))
+            self._put(inbox, Arrived(lost, before))
+        if in_time:
+            cycle, keep = inbox.keep
+            if cycle != feed.cycle:
+                feed.cycle = cycle
+                feed.door.set_keep(keep)
+            piece = feed.door.admit(number, batch_of(payload), inbox.queued(feed.name))
+        else:
+            piece = turned_away(feed.name, number, rejected=intake.part_of(rows))
+        feed.next, feed.upto = number + 1, before + rows
+        inbox.bytes_in += len(payload)
+        self._put(inbox, Arrived(piece, feed.upto))
+
+    def _put(self, inbox: Inbox, one: Arrived) -> None:
+        piece: Piece = one.piece
+        inbox.let_in[piece.stream] += len(piece.train)
+        inbox.pieces_in += 1
+        inbox.arrived.append(one)
+
+
+def is_full(feed: Feed) -> bool:
+    inbox = feed.intake.inbox
+    if inbox.pieces >= PIECES_MAX:
+        return True
+    return feed.intake.lossless and inbox.queued(feed.name) >= feed.door.queue_max
+
+
+def rows_before(folder: Path, number: int) -> int | None:
+    """How many rows a stream has had before a batch; None if that cannot be told any more."""
+    if number <= 0:
+        return 0 if number == 0 else None
+    try:
+        for _, payload in Reader(folder).frames(number - 1):
+            rows, _, before = batch_head(payload)
+            return before + rows
+    except (FrameForgotten, LogMissing):
+        pass
+    return None
+
+
+__all__ = ["Feed", "Ingest", "Intake", "Released", "rows_before"]

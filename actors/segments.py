@@ -1,0 +1,410 @@
+"""An append-only log of numbered frames in files that processes share: one writer, any number of readers.
+
+The folder lies in shared memory where there is some. A log is a row of segment files of fixed size (a larger frame
+gets one of its own), each named by the number of its first frame:
+
+    page 0   words: magic, base (first number), capacity; at word 8, alone in its cache line, the commit word
+    rest     frames: 64 bytes of header (length, number), the payload, padding up to 64 bytes
+
+The commit word says in one aligned 8-byte store how many frames and bytes of the segment count, and whether the log
+goes on in another segment. Frames are written with `pwritev`, not through a mapping: where memory runs out that is an
+error to handle, and not a SIGBUS.
+
+Numbered properties:
+1. A reader sees the frames 0 … n without gap and each of them whole; a writer that is killed leaves exactly those that
+   it has published, and the next writer goes on after them. The exception is a log that was told to `skip_to`.
+2. What a reader has been given stays as it is for as long as it holds on to it, also when the frame is forgotten.
+3. A forgotten frame is an error, never another frame.
+4. The segments take no more than `bytes_max`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from configs.problems import WeirError
+
+PAGE = 4096
+ALIGNED = 64
+SEGMENT_BYTES = 32 << 20
+LOG_BYTES = 1 << 30
+# Of a segment's bytes against the log's: what a segment holds is forgotten together.
+SEGMENTS_LEAST = 4
+# The first pages of a new segment for the frame, and of one that `skip_to` may make after it.
+ROLLS = 2 * PAGE
+PARTS_MAX = 1023  # of one pwritev, beside the frame's header
+# Whether a full log refuses a frame or forgets its oldest ones.
+KEEP_ALL = 0
+KEEP_NONE = 2**63
+
+# Whatever shows its bytes: bytes, a memoryview, an array without gaps, an Arrow buffer.
+Part = Any
+
+MAGIC = int.from_bytes(b"WEIRLOG1", "little")
+COMMIT = 8  # the commit word's place, in words
+SEALED = 1 << 63
+COUNT_SHIFT = 40
+COUNT_MASK = (1 << 23) - 1
+LENGTH_MASK = (1 << COUNT_SHIFT) - 1
+
+HEADER = Struct("=QQ48x")
+SUFFIX = ".segment"
+DRAFT = "draft"
+LOCK = "writer.lock"
+
+
+class LogFull(WeirError):
+    """There is no room for the frame; nothing was written."""
+
+
+class LogTaken(WeirError):
+    """Another process writes this log."""
+
+
+class LogMissing(WeirError):
+    """There is no log in the folder, or not one of this version."""
+
+
+@dataclass(eq=False)
+class FrameForgotten(WeirError):
+    """The frame is no longer in the log; `next` is the first after it that is."""
+
+    next: int = 0
+
+
+class Segment:
+    """One file of a log, its first `mapped` bytes in memory."""
+
+    def __init__(self, path: Path, mapped: int | None, write: bool) -> None:
+        self.path = path
+        self.file = os.open(path, os.O_RDWR if write else os.O_RDONLY)
+        try:
+            size = os.fstat(self.file).st_size
+            protection = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
+            self.bytes = memoryview(mmap.mmap(self.file, mapped or size, mmap.MAP_SHARED, protection))
+        finally:
+            if not write:
+                os.close(self.file)
+        self.words = self.bytes.cast("Q")
+        if self.words[0] != MAGIC:
+            raise LogMissing("this is not a segment of a log of this version", file=str(path))
+        self.base = self.words[1]
+        self.capacity = self.words[2]
+
+    @property
+    def length(self) -> int:
+        return self.words[COMMIT] & LENGTH_MASK
+
+    @property
+    def next(self) -> int:
+        return self.base + ((self.words[COMMIT] >> COUNT_SHIFT) & COUNT_MASK)
+
+    @property
+    def sealed(self) -> bool:
+        return bool(self.words[COMMIT] & SEALED)
+
+
+class Writer:
+    """The one process that appends; it holds a lock on the folder until it closes or dies.
+
+    Frames below `keep_from` may be forgotten, the oldest first, when there is no room for a new one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        first: int = 0,
+        segment_bytes: int = SEGMENT_BYTES,
+        bytes_max: int = LOG_BYTES,
+        keep_from: int = KEEP_ALL,
+    ) -> None:
+        self.folder = folder
+        self.bytes_max = bytes_max
+        self._segment_bytes = max(2 * PAGE, min(segment_bytes, bytes_max // SEGMENTS_LEAST) // PAGE * PAGE)
+        self.keep_from = keep_from
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = locked(folder / LOCK)
+        (folder / DRAFT).unlink(missing_ok=True)
+        found = numbers(folder)
+        # Of each segment but the last: its first number and its bytes.
+        self._older = [(base, taken(path_of(folder, base))) for base in found[:-1]]
+        for base, _ in self._older:
+            seal(path_of(folder, base))
+        if not found:
+            self._create(first, self._segment_bytes)
+        self._open(found[-1] if found else first)
+        if self._words[COMMIT] & SEALED:
+            # Empty, and about to make way for a larger one when its writer was killed.
+            self._replace(self._segment_bytes)
+
+    @property
+    def first(self) -> int:
+        return self._older[0][0] if self._older else self._base
+
+    @property
+    def next(self) -> int:
+        """The number that the next frame will get."""
+        return self._base + self._count
+
+    @property
+    def _second(self) -> int:
+        """The first number after the oldest segment."""
+        return self._older[1][0] if len(self._older) > 1 else self._base
+
+    @property
+    def bytes(self) -> int:
+        """What the segments take."""
+        return self._older_bytes + PAGE + self._length
+
+    def append(self, parts: Sequence[Part], size: int | None = None) -> int:
+        """The number of the new frame, whose payload is the parts in a row; `size` spares counting their bytes."""
+        if size is None:
+            size = sum(memoryview(part).nbytes for part in parts)
+        room = ALIGNED + -(-size // ALIGNED) * ALIGNED
+        if self.bytes + ROLLS + room > self.bytes_max:
+            self._make_room(room)
+        if self._length + room > self._capacity or self._count == COUNT_MASK:
+            self._roll(self.next, room)
+        number = self._base + self._count
+        self._write(parts, size, number)
+        self._length += room
+        self._count += 1
+        self._words[COMMIT] = self._count << COUNT_SHIFT | self._length
+        return number
+
+    def forget(self, below: int) -> None:
+        """Delete the segments that hold frames below the number only; never the one that is written to."""
+        while self._older and self._second <= below:
+            self._drop_oldest()
+
+    def skip_to(self, number: int) -> None:
+        """The next frame gets the number; those between are as if forgotten."""
+        assert number >= self.next
+        if number > self.next:
+            self._roll(number, 0)
+
+    def close(self) -> None:
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _make_room(self, room: int) -> None:
+        most = self.bytes_max - ROLLS - room  # of what stays
+        if most < PAGE:
+            raise LogFull(
+                f"no log of this size takes a frame of {room:,} bytes", str(self.folder), self.bytes_max
+            )
+        while self._older and self.bytes > most and self._second <= self.keep_from:
+            self._drop_oldest()
+        if self.bytes > most and not self._older and self.next <= self.keep_from:
+            self._roll(self.next, room)
+            self._drop_oldest()
+        if self.bytes > most:
+            what = f"a frame of {room:,} bytes does not fit"
+            raise LogFull(what, str(self.folder), self.bytes, f"a log has {self.bytes_max:,} bytes at most")
+
+    def _write(self, parts: Sequence[Part], size: int, number: int) -> None:
+        offset = PAGE + self._length
+        header = HEADER.pack(size, number)
+        try:
+            if len(parts) <= PARTS_MAX:
+                written = os.pwritev(self._file, [header, *parts], offset)
+                if written == ALIGNED + size:
+                    return
+            write_all(self._file, b"".join([header, *parts]), offset)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
+                raise
+            raise LogFull("memory for the log has run out", str(self.folder), hint=str(error)) from error
+
+    def _roll(self, base: int, room: int) -> None:
+        """Go on in a new segment; the old one is sealed once there is something to go on to."""
+        size = max(self._segment_bytes, PAGE + room)
+        if not self._count and base == self._base:
+            self._replace(size)
+            return
+        self._create(base, size)
+        self._words[COMMIT] |= SEALED
+        os.close(self._file)
+        if self._count:
+            self._older.append((self._base, PAGE + self._length))
+        else:
+            path_of(self.folder, self._base).unlink()
+        self._open(base)
+
+    def _replace(self, size: int) -> None:
+        """An empty segment by one of another size; sealed first, as nobody could do so afterwards."""
+        self._words[COMMIT] |= SEALED
+        self._create(self._base, size)
+        os.close(self._file)
+        self._open(self._base)
+
+    def _create(self, base: int, size: int) -> None:
+        draft = self.folder / DRAFT
+        file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(file, size)
+            os.pwrite(file, Struct("=QQQ").pack(MAGIC, base, size - PAGE), 0)
+        except OSError as error:
+            raise LogFull("memory for the log has run out", str(self.folder), hint=str(error)) from error
+        finally:
+            os.close(file)
+        draft.rename(path_of(self.folder, base))
+
+    def _open(self, base: int) -> None:
+        segment = Segment(path_of(self.folder, base), PAGE, write=True)
+        self._file, self._words, self._capacity = segment.file, segment.words, segment.capacity
+        self._base, self._length, self._count = base, segment.length, segment.next - base
+        self._older_bytes = sum(size for _, size in self._older)
+
+    def _drop_oldest(self) -> None:
+        base, size = self._older.pop(0)
+        self._older_bytes -= size
+        path_of(self.folder, base).unlink(missing_ok=True)
+
+
+class Reader:
+    """Reads a log that another process may be writing; for one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._tail = self._last()
+        self._segment: Segment | None = None
+        self._number = 0  # the frame at the offset in the segment
+        self._offset = 0
+
+    @property
+    def first(self) -> int:
+        """The oldest number that is still there."""
+        return self._bases()[0]
+
+    @property
+    def next(self) -> int:
+        while self._tail.sealed:
+            self._tail = self._last()
+        return self._tail.next
+
+    def frames(self, start: int) -> Iterator[tuple[int, memoryview]]:
+        """The frames from this number up to the last one published, without copying them."""
+        while True:
+            segment = self._at(start)
+            if segment is None:
+                return
+            # The word is read before the frames, so that what it covers is there.
+            commit = segment.words[COMMIT]
+            length = commit & LENGTH_MASK
+            while self._number == start and self._offset < length:
+                place = PAGE + self._offset
+                size = segment.words[place >> 3]
+                self._offset += ALIGNED + -(-size // ALIGNED) * ALIGNED
+                self._number = start = start + 1
+                yield start - 1, segment.bytes[place + ALIGNED : place + ALIGNED + size]
+            if self._number == start and not commit & SEALED:
+                return
+
+    def _at(self, number: int) -> Segment | None:
+        """The segment with the frame, the place set to it; None if it is yet to be written."""
+        segment = self._segment
+        if segment is None or number < segment.base or (number >= segment.next and segment.sealed):
+            segment = self._find(number)
+            if segment is None:
+                return None
+            self._segment, self._number, self._offset = segment, segment.base, 0
+        elif number < self._number:
+            self._number, self._offset = segment.base, 0
+        if number > segment.next:
+            return None
+        while self._number < number:
+            size = segment.words[(PAGE + self._offset) >> 3]
+            self._offset += ALIGNED + -(-size // ALIGNED) * ALIGNED
+            self._number += 1
+        return segment
+
+    def _find(self, number: int) -> Segment | None:
+        """The segment where the frame is or will be; None while an empty one is being replaced."""
+        while True:
+            bases = self._bases()
+            place = bisect_right(bases, number) - 1
+            if place < 0:
+                raise forgotten(self.folder, number, bases[0])
+            try:
+                segment = Segment(path_of(self.folder, bases[place]), None, write=False)
+            except FileNotFoundError:
+                continue  # forgotten since; look again
+            if number < segment.next or not segment.sealed:
+                return segment
+            if place + 1 < len(bases):
+                raise forgotten(self.folder, number, bases[place + 1])
+            if segment.next == segment.base:
+                return None
+            # Sealed since the folder was listed: the next segment is there now.
+
+    def _last(self) -> Segment:
+        while True:
+            try:
+                return Segment(path_of(self.folder, self._bases()[-1]), PAGE, write=False)
+            except FileNotFoundError:
+                continue  # forgotten since; look again
+
+    def _bases(self) -> list[int]:
+        bases = numbers(self.folder)
+        if not bases:
+            raise LogMissing("there is no log here", file=str(self.folder))
+        return bases
+
+
+def forgotten(folder: Path, number: int, following: int) -> FrameForgotten:
+    hint = f"the next one is {following}"
+    return FrameForgotten("the frame is no longer in the log", str(folder), number, hint, next=following)
+
+
+def numbers(folder: Path) -> list[int]:
+    """The first numbers of a log's segments, in order."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX))
+
+
+def path_of(folder: Path, base: int) -> Path:
+    return folder / f"{base:020d}{SUFFIX}"
+
+
+def taken(path: Path) -> int:
+    segment = Segment(path, PAGE, write=False)
+    return PAGE + segment.length
+
+
+def seal(path: Path) -> None:
+    """A writer may have been killed between making the next segment and saying so."""
+    segment = Segment(path, PAGE, write=True)
+    segment.words[COMMIT] |= SEALED
+    os.close(segment.file)
+
+
+def locked(path: Path) -> int:
+    """An open file with the lock on it; the lock goes when the process does."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise LogTaken("another process writes this log", file=str(path.parent)) from None
+    return file
+
+
+def write_all(file: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written

@@ -1,0 +1,415 @@
+"""The streams of a node: what is declared, who reads it, and how long its frames are kept.
+
+Numbered properties:
+1. A batch that is accepted is in the stream's log, matches the stream's columns, and was checked to the last byte.
+2. No frame is forgotten before every lossless reader has released it: a full log refuses input instead, and says when
+   to come again. Other readers only delay forgetting as long as there is room.
+3. A reader has at most one News outstanding; it gets the next one when it asks for it.
+4. Opened again over the same folder, streams, readers and frames are those that were there. What a reader released
+   last may be forgotten, so frames may be kept longer, never shorter.
+
+Calls come from several threads; `Streams.lock` is held for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from actors.batches import check_columns, checked_batch
+from actors.dirs import RunDirs, checked
+from actors.frames import batch_head, batch_parts
+from actors.gateway_messages import (
+    FROM_NOW,
+    Accepted,
+    Denied,
+    Heard,
+    Message,
+    News,
+    Refused,
+    Released,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from actors.peers import Peer
+from actors.segments import KEEP_NONE, LOG_BYTES, SEGMENT_BYTES, SEGMENTS_LEAST, LogFull, Part, Reader, Writer
+from configs.problems import InvalidInput, UnknownName, nearest
+from engine.sql import parse_create_stream
+from engine.train import Train, train_from_arrow
+
+RECORD = "stream.json"
+RECORD_VERSION = 1
+# Readers of a stream release its frames every few seconds, with their snapshots.
+RETRY_AFTER_S = 0.2
+READERS_MAX = 4096
+STREAMS_MAX = 4096
+
+
+@dataclass(slots=True)
+class Reading:
+    """One reader of one stream."""
+
+    released: int
+    lossless: bool
+    peer: Peer | None = None
+
+
+class Stream:
+    """A declared stream and its log."""
+
+    def __init__(self, folder: Path, sql: str, bytes_max: int, segment_bytes: int) -> None:
+        self.sql = sql
+        self.schema = parse_create_stream(sql)
+        self.arrow = self.schema.schema.arrow
+        self.folder = folder
+        self.readers: dict[str, Reading] = {}
+        self.armed: set[str] = set()  # who waits for News
+        self.origin: str | None = None  # the node whose stream this is a copy of
+        self.log = Writer(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
+        self.log.keep_from = KEEP_NONE
+        self.rows = 0  # of all batches, also of those that are forgotten
+        self.accepted_rows = self.accepted_batches = self.refused_batches = 0
+
+    @property
+    def name(self) -> str:
+        return self.schema.name
+
+    def append(self, parts: list[Part], size: int) -> int:
+        first = self.log.first
+        number = self.log.append(parts, size)
+        if not self.readers:
+            self.log.forget(self.log.next)
+        if self.log.first != first:
+            self.save()
+        if self.armed:
+            self._tell()
+        return number
+
+    def subscribe(self, asked: Subscribe, peer: Peer) -> None:
+        known = self.readers.get(asked.reader)
+        if known is None and len(self.readers) >= READERS_MAX:
+            raise InvalidInput(f"a stream has {READERS_MAX:,} readers at most", "stream", self.name)
+        now = self.log.next if known is None else known.released
+        begin = now if asked.next == FROM_NOW else asked.next
+        if begin < 0 or (begin > self.log.next and self.origin is None):
+            raise InvalidInput(
+                "no reader begins beyond the end of the stream",
+                "next",
+                asked.next,
+                f"it is at {self.log.next}",
+            )
+        # Who comes back may read on from anywhere; what it may need again it has not released by that.
+        released = begin if known is None else known.released
+        self.readers[asked.reader] = Reading(released, asked.lossless, peer)
+        self.armed.discard(asked.reader)
+        self.retain()
+        self.save()
+        upto = begin if asked.next == FROM_NOW else self.log.next
+        peer.send(Subscribed(asked.reader, asked.stream, self.log.first, upto))
+
+    def heard(self, asked: Heard, peer: Peer) -> None:
+        """One News now or as soon as there is more."""
+        if self._reading(asked.reader, peer) is None:
+            return
+        self.armed.add(asked.reader)
+        if asked.next < self.log.next:
+            self._tell_one(asked.reader)
+
+    def release(self, asked: Released, peer: Peer) -> None:
+        reading = self._reading(asked.reader, peer)
+        if reading is not None and asked.below > reading.released:
+            reading.released = min(asked.below, self.log.next)
+            self.retain()
+
+    def unsubscribe(self, reader: str) -> None:
+        if self.readers.pop(reader, None) is not None:
+            self.armed.discard(reader)
+            self.retain()
+            self.save()
+
+    def left(self, peer: Peer) -> None:
+        """The connection has ended; what its readers have not released is kept for them."""
+        for name, reading in self.readers.items():
+            if reading.peer is peer:
+                reading.peer = None
+                self.armed.discard(name)
+
+    def save(self) -> None:
+        readers = {
+            name: {"released": reading.released, "lossless": reading.lossless}
+            for name, reading in self.readers.items()
+        }
+        record = {
+            "version": RECORD_VERSION,
+            "sql": self.sql,
+            "origin": self.origin,
+            "readers": readers,
+            "rows": self.rows,
+        }
+        draft = self.folder / f"{RECORD}.draft"
+        draft.write_text(json.dumps(record), encoding="utf-8")
+        os.replace(draft, self.folder / RECORD)
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "stream": self.name,
+            "origin": self.origin,
+            "first": self.log.first,
+            "next": self.log.next,
+            "bytes": self.log.bytes,
+            "bytes_max": self.log.bytes_max,
+            "accepted_rows": self.accepted_rows,
+            "accepted_batches": self.accepted_batches,
+            "refused_batches": self.refused_batches,
+            "readers": {
+                name: {
+                    "released": one.released,
+                    "lossless": one.lossless,
+                    "connected": one.peer is not None,
+                }
+                for name, one in self.readers.items()
+            },
+        }
+
+    def retain(self) -> None:
+        """Forget what every reader has released; what lossless ones have not may not be."""
+        first = self.log.first
+        lossless = [one.released for one in self.readers.values() if one.lossless]
+        self.log.keep_from = min(lossless, default=KEEP_NONE)
+        self.log.forget(min((one.released for one in self.readers.values()), default=self.log.next))
+        if self.log.first != first:
+            self.save()
+
+    def _reading(self, reader: str, peer: Peer) -> Reading | None:
+        """The reader, if this is its connection; it is told if it is not subscribed."""
+        reading = self.readers.get(reader)
+        if reading is None or reading.peer is not peer:
+            peer.send(Denied(reader, self.name, "not subscribed on this connection"))
+            return None
+        return reading
+
+    def _tell(self) -> None:
+        for reader in tuple(self.armed):
+            self._tell_one(reader)
+
+    def _tell_one(self, reader: str) -> None:
+        self.armed.discard(reader)
+        peer = self.readers[reader].peer
+        if peer is not None:
+            peer.send(News(reader, self.name, self.log.next))
+
+
+class Streams:
+    """All streams of a node."""
+
+    def __init__(
+        self,
+        dirs: RunDirs,
+        clock: Callable[[], float],
+        *,
+        bytes_max: int = LOG_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.lock = threading.Lock()
+        self.grown = threading.Condition(self.lock)  # some log has more
+        self._dirs = dirs
+        self._clock = clock
+        self._bytes_max, self._segment_bytes = bytes_max, segment_bytes
+        self._streams: dict[str, Stream] = {}
+        self.class_next: dict[str, int] = {}
+        for folder in sorted(dirs.streams.glob(f"*/{RECORD}")):
+            self._open(folder.parent)
+
+    def declare(self, sql: str, origin: str | None = None) -> Stream:
+        """The stream of a CREATE STREAM; declaring it again is no mistake if it is the same."""
+        schema = parse_create_stream(sql)
+        name = checked(schema.name)
+        with self.lock:
+            known = self._streams.get(name.lower())
+            if known is not None:
+                if known.schema != schema or known.origin != origin:
+                    raise InvalidInput(
+                        f"stream {name} is declared otherwise", "stream", sql, f"it is: {known.sql}"
+                    )
+                return known
+            if len(self._streams) >= STREAMS_MAX:
+                raise InvalidInput(f"a node has {STREAMS_MAX:,} streams at most", "stream", name)
+            stream = Stream(self._dirs.stream(name), sql, self._bytes_max, self._segment_bytes)
+            stream.origin = origin
+            stream.save()
+            self._streams[name.lower()] = stream
+            return stream
+
+    def drop(self, name: str) -> None:
+        """Its readers are told; what they have mapped stays readable for them."""
+        with self.lock:
+            stream = self.find(name)
+            del self._streams[name.lower()]
+            for reader, reading in stream.readers.items():
+                if reading.peer is not None:
+                    reading.peer.send(Denied(reader, stream.name, "the stream was dropped"))
+            stream.log.close()
+            shutil.rmtree(stream.folder)
+
+    def find(self, name: str) -> Stream:
+        try:
+            return self._streams[name.lower()]
+        except KeyError:
+            names = [one.name for one in self._streams.values()]
+            raise UnknownName("no such stream", "stream", name, nearest(name, names)) from None
+
+    def all(self) -> Iterable[Stream]:
+        return tuple(self._streams.values())
+
+    def append(self, name: str, message: Part, rows: int) -> Accepted | Refused:
+        """The message of a record batch into the stream's log, stamped with the time."""
+        try:
+            with self.lock:
+                stream = self.find(name)
+            # Without the lock: it takes as long as there are texts to check.
+            batch = checked_batch(message, stream.schema, stream.arrow, rows)
+            train = train_from_arrow(batch, stream.schema.schema, self._clock())
+        except InvalidInput as problem:
+            return Refused(str(problem))
+        with self.lock:
+            if self._streams.get(name.lower()) is not stream:
+                return Refused(f"stream {stream.name} was dropped")
+            if stream.origin is not None:
+                return Refused(f"stream {stream.name} comes from node {stream.origin}: send it there")
+            return self._append(stream, train)
+
+    def append_copy(self, name: str, number: int, parts: list[Part], size: int) -> None:
+        """A frame of another node's stream, under the same number; one that is there already stays."""
+        with self.lock:
+            stream = self.find(name)
+            if number >= stream.log.next:
+                stream.log.skip_to(number)
+                stream.append(parts, size)
+                self.grown.notify_all()
+
+    def hear(self, message: Message, peer: Peer) -> None:
+        """What a reader says; what cannot be is answered with Denied."""
+        if not isinstance(message, Subscribe | Heard | Released | Unsubscribe):
+            return
+        with self.lock:
+            try:
+                stream = self.find(message.stream)
+                match message:
+                    case Subscribe():
+                        stream.subscribe(message, peer)
+                    case Heard():
+                        stream.heard(message, peer)
+                    case Released():
+                        stream.release(message, peer)
+                    case Unsubscribe(reader, _):
+                        stream.unsubscribe(reader)
+            except InvalidInput as problem:
+                peer.send(Denied(message.reader, message.stream, str(problem)))
+
+    def hear_grown(self, name: str, number: int) -> None:
+        with self.lock:
+            self.class_next[name] = max(number, self.class_next.get(name, 0))
+            self.grown.notify_all()
+
+    def left(self, peer: Peer) -> None:
+        with self.lock:
+            for stream in self._streams.values():
+                stream.left(peer)
+
+    def forget_reader(self, reader: str) -> None:
+        """A reader that will not come back."""
+        with self.lock:
+            for stream in self._streams.values():
+                stream.unsubscribe(reader)
+
+    def status(self) -> list[dict[str, Any]]:
+        with self.lock:
+            return [stream.status() for stream in self._streams.values()]
+
+    def close(self) -> None:
+        with self.lock:
+            for stream in self._streams.values():
+                stream.save()
+                stream.log.close()
+            self._streams.clear()
+            self.grown.notify_all()
+
+    def columns(self, name: str, given: pa.Schema) -> pa.Schema:
+        """The stream's columns in its order, if those given are the same in any order; NotAccepted if not."""
+        with self.lock:
+            stream = self.find(name)
+        check_columns(stream.schema, given)
+        return stream.arrow
+
+    def begin_copy(self, name: str, reader: str) -> str:
+        """Another node will have all there is; the stream's declaration."""
+        with self.lock:
+            stream = self.find(name)
+            if reader not in stream.readers:
+                stream.readers[reader] = Reading(stream.log.first, lossless=True)
+                stream.retain()
+                stream.save()
+            return stream.sql
+
+    def follow_from(self, name: str, reader: str, number: int) -> None:
+        """The other node has what is below."""
+        with self.lock:
+            stream = self.find(name)
+            if reader in stream.readers:
+                stream.readers[reader].released = min(number, stream.log.next)
+                stream.retain()
+
+    def unfollowed(self, name: str, reader: str) -> None:
+        with self.lock:
+            self.find(name).unsubscribe(reader)
+
+    def wait_grown(self, reached: Callable[[], bool], timeout_s: float) -> None:
+        with self.grown:
+            self.grown.wait_for(reached, timeout_s)
+
+    def _append(self, stream: Stream, train: Train) -> Accepted | Refused:
+        rows = len(train)
+        parts, size = batch_parts(self._clock(), train, stream.rows)
+        most = self._bytes_max // SEGMENTS_LEAST
+        if size > most:
+            return Refused(f"{size:,} bytes where {most:,} are the most: send smaller batches")
+        try:
+            number = stream.append(parts, size)
+        except LogFull as full:
+            stream.refused_batches += 1
+            return Refused(f"stream {stream.name}: {full}", RETRY_AFTER_S)
+        stream.rows += rows
+        stream.accepted_rows += rows
+        stream.accepted_batches += 1
+        self.grown.notify_all()
+        return Accepted(number)
+
+    def _open(self, folder: Path) -> None:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if record["version"] != RECORD_VERSION:
+            raise InvalidInput("a stream's record of another version", file=str(folder / RECORD))
+        stream = Stream(folder, record["sql"], self._bytes_max, self._segment_bytes)
+        stream.origin = record["origin"]
+        stream.rows = rows_of(folder, record["rows"])
+        for name, one in record["readers"].items():
+            stream.readers[name] = Reading(one["released"], one["lossless"])
+        stream.retain()
+        self._streams[stream.name.lower()] = stream
+
+
+def rows_of(folder: Path, recorded: int) -> int:
+    """How many rows a stream has had, of which its last frame knows; the record does where there is no frame."""
+    log = Reader(folder)
+    for _, payload in log.frames(max(log.first, log.next - 1)):
+        rows, _, before = batch_head(payload)
+        return before + rows
+    return recorded

@@ -1,0 +1,323 @@
+"""A whole system: started on this machine, started on a Ray cluster, or found there.
+
+    with start(settings, classes) as system:        # a local Ray of its own
+        system.coordinator.add_query(…)
+
+Guarantees:
+1. When `start` returns, every class is placed and every actor that it needs answers. When it raises, nothing is left.
+2. After `stop` of a system that was started on this machine there is no process, socket or folder of it any more. It is
+   called by `with`, by Ctrl-C and SIGTERM, and at the end of Python. If this process is killed, Ray's processes end with
+   it, and what is left in shared memory is removed by the next start. A system on a cluster goes on until `stop` or `end`.
+3. Systems on one machine share nothing but the cores: of two, pin one only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from actors import class_host, coordinator, state
+from actors.coordinator import CoordinatorSettings, CoordinatorStatus, StartHost, all_names, kill
+from actors.dirs import Cluster, RunDirs, remove_dead, shared_memory
+from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
+from actors.names import COORDINATOR, NAMESPACE, dispatcher_name, find, gateway_name, host_name, system_key
+from actors.turns import TurnStatus
+from configs.live import LiveClass, LiveSettings
+from configs.problems import InvalidInput
+from scheduler.capacity import ShareMove
+
+# What Ray does beside calls, in environment variables. The first six are for people who watch Ray itself: with these an
+# idle node with two actors takes 2.2% of a core instead of 2.7%. What is left is mostly a wake-up of each actor's main
+# thread every 10 ms, which Ray has no setting for.
+RAY_SETTINGS: Mapping[str, str] = {
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_event_stats": "0",
+    "RAY_metrics_report_interval_ms": "60000",
+    "RAY_raylet_report_resources_period_milliseconds": "1000",
+    "RAY_gcs_pull_resource_loads_period_milliseconds": "5000",
+    # Each actor is a process, which takes most of a second to begin; Ray starts as many at a time as it has processors.
+    "RAY_worker_maximum_startup_concurrency": "4",
+    # Ray would run its workers at niceness 15; hosts are not to give way to those who send them input.
+    "RAY_worker_niceness": "0",
+    # Under `uv run` Ray would upload the folder and install the environment anew for each actor.
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+# Batches between gateways are the largest objects, and short-lived; Ray's least is 75 MB.
+OBJECT_STORE_BYTES = 128 << 20
+# A start takes some seconds, and a minute where the machine does much else.
+READY_S = 120.0
+POLL_S = 0.02
+STOP_S = 10.0
+ANSWERS_S = 3.0
+START_ONE = "start one with `weir demo`"
+# Ray sets it for all that follows when it starts a cluster of its own that checks tokens.
+AUTH_MODE = "RAY_AUTH_MODE"
+
+
+@dataclass
+class System:
+    """A running system, as the process sees it that started or found it."""
+
+    name: str
+    _undo: list[Callable[[], object]] = field(default_factory=list)
+    """What is to be done at the end, last first; of a system that was found, only to let go of it."""
+
+    @property
+    def address(self) -> str:
+        """Where others attach."""
+        return str(ray.get_runtime_context().gcs_address)
+
+    @property
+    def coordinator(self) -> Any:
+        """The handle of the coordinator; it stays good when Ray starts the coordinator anew."""
+        return find(COORDINATOR)
+
+    def gateway(self, node: str) -> Any:
+        return find(gateway_name(node))
+
+    def dispatcher(self, node: str) -> Any:
+        return find(dispatcher_name(node))
+
+    def host(self, host: str) -> Any:
+        return find(host_name(host))
+
+    def status(self) -> CoordinatorStatus:
+        found: CoordinatorStatus = ray.get(self.coordinator.status.remote(), timeout=READY_S)
+        return found
+
+    def apply(self, classes: Iterable[LiveClass]) -> None:
+        call(self.coordinator.apply, list(classes))
+
+    def remove_class(self, name: str) -> None:
+        call(self.coordinator.remove_class, name)
+
+    def lending(self) -> dict[str, dict[str, float]]:
+        """lender → borrower → processor-seconds."""
+        found: dict[str, dict[str, float]] = call(self.coordinator.lending)
+        return found
+
+    def share_moves(self) -> list[ShareMove]:
+        """The last moves of shares on all nodes, oldest first."""
+        found: list[ShareMove] = call(self.coordinator.share_moves)
+        return found
+
+    def turns(self, node: str) -> TurnStatus:
+        found: TurnStatus = call(self.dispatcher(node).status).turns
+        return found
+
+    def read_streams(self, node: str) -> set[str]:
+        """The streams of a node that have a reader; what comes to others is not kept."""
+        streams = call(self.gateway(node).status)["streams"]
+        return {one["stream"] for one in streams if any(it["connected"] for it in one["readers"].values())}
+
+    def door(self, node: str) -> Path:
+        """Where producers on the node bring their input."""
+        return RunDirs(shared_memory(), self.name, node).door_socket
+
+    def wait_ready(self) -> None:
+        """Until all actors have answered; TimeoutError names those that have not."""
+        until = time.monotonic() + READY_S
+        while True:
+            found = self.status()
+            if not found.waited_for:
+                return
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"not ready after {READY_S:g} s: {', '.join(found.waited_for)}; {found.failures}"
+                )
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """End the system that this process has started, within some ten seconds; let go of one it has found. Idempotent."""
+        atexit.unregister(self.stop)
+        while self._undo:
+            self._undo.pop()()
+
+    def end(self) -> None:
+        """End the system on a cluster, whoever has started it."""
+        end_actors()
+        forget_name()
+        self.stop()
+
+    def __enter__(self) -> System:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start(
+    settings: LiveSettings,
+    classes: Iterable[LiveClass],
+    *,
+    address: str | None = None,
+    data_folder: Path | None = None,
+    pinned: bool = True,
+    start_host: StartHost = class_host.start,
+) -> System:
+    """On a cluster if an address is given, else on a local Ray that ends with the system."""
+    if ray.is_initialized():
+        raise InvalidInput(
+            "this process uses Ray already", "address", address, "start the system before, or attach to it"
+        )
+    system = System(secrets.token_hex(4))
+    if address is None:
+        atexit.register(system.stop)
+    base = shared_memory()
+    try:
+        cores = None
+        if address is None:
+            remove_dead(base)
+            system._undo.append(lambda: remove_dead(base))
+            cores = reserved(system, settings.lanes) if pinned else Cores(why_not="not asked for")
+            start_ray(system, settings.lanes)
+        else:
+            join_ray(system, address)
+        claim(system)
+        given = CoordinatorSettings(settings, start_host, base, system.name, cores, data_folder)
+        coordinator.start(given)
+        system._undo.append(end_actors)
+        system.wait_ready()
+        system.apply(classes)
+        system.wait_ready()
+        note_cluster(base, system)
+    except BaseException:
+        system.stop()
+        raise
+    return system
+
+
+def attach(address: str = "auto") -> System:
+    """The system that runs on a cluster; it goes on when this process ends."""
+    connects = not ray.is_initialized()
+    if connects:
+        check_answers(address)
+        init_ray(address)
+    name = state.get(system_key())
+    if name is None:
+        if connects:
+            ray.shutdown()
+        raise InvalidInput("no system runs there", "address", address, START_ONE)
+    return System(name, [ray.shutdown] if connects else [])
+
+
+def check_answers(address: str) -> None:
+    """Ray would try for a minute to reach a cluster that is not there."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), ANSWERS_S).close()
+        except OSError:
+            raise InvalidInput("no Ray cluster answers there", "address", address, START_ONE) from None
+
+
+# -- the beginning ---------------------------------------------------------------------------------------------
+
+
+def reserved(system: System, lanes: int) -> Cores:
+    """This process, and so all it starts, off the cores that are lanes."""
+    before = cores_of_process()
+    cores = keep_process_off(lane_cores(lanes, before))
+    if cores.lanes:
+        system._undo.append(lambda: keep_process_off(Cores(cores.lanes, tuple(before))))
+    return cores
+
+
+def start_ray(system: System, lanes: int) -> None:
+    """A Ray of this process's own; its files go with it."""
+    given = {name: value for name, value in RAY_SETTINGS.items() if name not in os.environ}
+    os.environ.update(given)
+    system._undo.append(lambda: [os.environ.pop(name, None) for name in given])
+    # Sockets are in there, whose paths must be short.
+    folder = tempfile.mkdtemp(prefix=f"weir-{system.name}-")
+    system._undo.append(lambda: shutil.rmtree(folder, ignore_errors=True))
+    system._undo.append(restored_signal(signal.SIGTERM))
+    # Before Ray is there: one that failed halfway has processes, too.
+    system._undo.append(ray.shutdown)
+    init_ray(
+        "local",
+        # Actors take no processors of Ray's; it starts a worker for each beforehand.
+        num_cpus=lanes,
+        object_store_memory=OBJECT_STORE_BYTES,
+        include_dashboard=False,
+        _temp_dir=folder,
+    )
+    # Ray's own handler kills its processes at once, under those who are to stop in order.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+def restored_signal(number: int) -> Callable[[], object]:
+    before = signal.getsignal(number)
+    in_main = threading.current_thread() is threading.main_thread()
+    return lambda: signal.signal(number, before) if in_main else None
+
+
+def join_ray(system: System, address: str) -> None:
+    system._undo.append(ray.shutdown)
+    init_ray(address)
+
+
+def init_ray(address: str, **settings: Any) -> None:
+    # Ray tells everybody, always, that it checks tokens.
+    logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
+    ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)
+
+
+def note_cluster(base: Path, system: System) -> None:
+    cluster = Cluster(ray.get_runtime_context().gcs_address, os.environ.get(AUTH_MODE))
+    for node in system.status().system.nodes:
+        dirs = RunDirs(base, system.name, node)
+        if dirs.root.is_dir():
+            dirs.note_cluster(cluster)
+            return
+
+
+def claim(system: System) -> None:
+    """One system a cluster."""
+    other = state.get(system_key())
+    if other is not None:
+        raise InvalidInput("a system runs there already", "address", other, "attach to it, or stop it first")
+    state.put(system_key(), system.name)
+    system._undo.append(forget_name)
+
+
+def forget_name() -> None:
+    with suppress(Exception):  # Ray has gone, and the name with it
+        state.delete(system_key())
+
+
+# -- the end ---------------------------------------------------------------------------------------------------
+
+
+def end_actors() -> None:
+    """What does not end in time ends with Ray, or is killed where Ray goes on."""
+    with suppress(Exception):
+        ray.get(find(COORDINATOR).stop.remote(), timeout=STOP_S)
+    with suppress(Exception):
+        kill(all_names())
+
+
+def call(method: Any, *arguments: Any) -> Any:
+    """The answer of an actor, or the mistake it has found in what it was given."""
+    try:
+        return ray.get(method.remote(*arguments), timeout=READY_S)
+    except ray.exceptions.RayTaskError as problem:
+        raise problem.cause from None

@@ -1,0 +1,577 @@
+"""One unit in its host: the class, its doors, its load manager and its log. No Ray, no threads of its own.
+
+    run(quota)       a slice: take what has come, run operators, write down what has settled, now and then a snapshot
+    end_cycle(now)   the load cycle: monitors, load manager, what is reported
+    ask_advance      where a stream is idle, its event time goes on with the clock, within the next slice
+
+Every call comes from the class thread; what the ingest thread needs of a unit is its `intake`.
+
+Guarantees:
+1. Answers become visible with the commit that holds the steps they came of. Killed at any moment, a unit that is made
+   again over the same logs goes on as if nothing had been.
+2. There always is a snapshot, from the unit's first moment on. It costs no more than SNAPSHOT_PART of the unit's time,
+   unless input or commits since the last one have come near the bounds of what is kept of them.
+3. What `released` tells is not needed any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from actors.dirs import RunDirs
+from actors.frames import batch_of
+from actors.gateway_messages import FROM_NOW
+from actors.inbox import Inbox
+from actors.ingest import Feed, Intake, rows_before
+from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
+from actors.unit_log import UnitLog
+from actors.units import Figures, Unit, UnitReport
+from configs.live import LiveSettings
+from configs.managers import sheds
+from engine.door import Door
+from engine.explain import Line, explain
+from engine.hosted import HostedClass
+from engine.schema import StreamSchema
+from engine.steps import Commit, QueryAdded, QueryRemoved
+from engine.train import Train
+from loadshed.build import load_manager
+from loadshed.cycle import CycleEnded
+from loadshed.ledger import TupleLedger
+from loadshed.manager import LoadManager, ReportUsage, RequestReclaim
+from loadshed.responses import ResponseStatistics
+from loadshed.shedder import Shedder
+from scheduler.capacity import HeadroomScaled
+
+# Cycles without input or answers after which a unit sleeps.
+QUIET_CYCLES = 10
+# Of a unit's processor time.
+SNAPSHOT_PART = 0.01
+# Of what is kept of input: so much since the last snapshot asks for another one at once.
+FILLED_PART = 0.25
+# What people are shown as recent.
+RECENT_S = 5.0
+# Idle streams are told of the time less and less often.
+ADVANCE_GROWTH = 1.5
+NEVER = float("inf")
+
+Record = Callable[[Any, float, Sequence[Any]], None]
+OpenRecord = Callable[[LoadManager], Record]
+
+
+def not_recorded(manager: LoadManager) -> Record:
+    return lambda event, now, commands: None
+
+
+@dataclass(slots=True)
+class Idle:
+    """A stream since its last input."""
+
+    since: float
+    pause_s: float
+    due: float
+    base: int | None = None
+    """Its event time when it fell idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStatus:
+    """A unit at the end of its last load cycle."""
+
+    unit: str
+    figures: Figures
+    asleep: bool
+    repeating: bool
+    """Whether it is still doing again what was committed before a crash."""
+    mismatches: tuple[str, ...]
+    """What did not come out as it had before; empty unless something is wrong."""
+    lost_answers: int
+    """Rows of commits that no log of this size takes."""
+    problems: Mapping[str, str]
+    """By stream, why it cannot be read; by log, why nothing can be written."""
+
+
+@dataclass(eq=False)
+class HostedUnit:
+    """Made over what its log holds."""
+
+    unit: Unit
+    settings: LiveSettings
+    dirs: RunDirs
+    open_record: OpenRecord = not_recorded
+    inbox: Inbox = field(init=False, default_factory=Inbox)
+    hosted: HostedClass = field(init=False)
+    intake: Intake = field(init=False)
+    manager: LoadManager | None = field(init=False, default=None)
+    asleep: bool = field(init=False, default=False)
+    next_advance: float = field(init=False, default=NEVER)
+    used_s: float = field(init=False, default=0.0)
+    used_by_snapshots_s: float = field(init=False, default=0.0)
+    _used_at_cycle: float = field(init=False, default=0.0)
+    snapshots: int = field(init=False, default=0)
+    released: Mapping[str, int] = field(init=False, default_factory=dict)
+    """By stream, the first batch that is still needed."""
+    queries_moved: bool = field(init=False, default=False)
+    """Whether other streams may be read than before."""
+
+    def __post_init__(self) -> None:
+        now = time.monotonic()
+        self._log = UnitLog(self.dirs.class_log(self.unit.name), self.settings.results_bytes)
+        try:
+            self._open(now)
+        except BaseException:
+            self._log.close()
+            raise
+
+    def _open(self, now: float) -> None:
+        declared, found = self.unit.declared, self._log.found()
+        is_new = found.snapshot is None and not found.commits
+        begin = declared if is_new else declared.model_copy(update={"queries": {}})
+        self.hosted = HostedClass(begin, self.settings.train_max)
+        self._readers: dict[str, Reader] = {}
+        self._unwritten: Commit | None = None
+        self._problem = ""
+        self._upto: dict[str, deque[tuple[int, int]]] = {}  # by stream, batches and rows up to them
+        self._taken: dict[str, int] = {}  # tuples by stream that have come out of the inbox
+        self._idle: dict[str, Idle] = {}
+        self._quiet = 0
+        self._save_asked = self._advance_asked = False
+        self._saved_at, self._snapshot_cost_s, self._used_at_save, self._bytes_at_save = now, 0.0, 0.0, 0
+        self._recent_since, self._recent_results = now, 0
+        self._rate, self._percentiles = 0.0, (0.0, 0.0, 0.0)
+        self._reported: UnitReport | None = None
+        self._keep = 1.0
+        self._cycles = 0
+        if is_new:
+            state = self.hosted.state()
+            assert state is not None
+            self._log.save({}, state)
+        else:
+            snapshot = found.snapshot
+            self.hosted.recover(
+                None if snapshot is None else bytes(snapshot.state), found.commits, self.fetch
+            )
+            for stream, rows in ({} if snapshot is None else snapshot.rows).items():
+                position = self.hosted.positions().get(stream, FROM_NOW)
+                if position != FROM_NOW:
+                    self._upto[stream] = deque([(position - 1, rows)])
+            self.hosted.set_queries(declared.queries)
+        self._log.describe(self.hosted.queries)
+        self._set_manager()
+        self.figures = Figures()
+        name = self.unit.name
+        self.intake = Intake(name, self.inbox, declared.lossless, (self.unit.shard, declared.shards))
+        self._reading: set[str] = set()
+        more, _ = self.streams_changed() or ((), ())
+        self.intake.feeds.update((feed.name, feed) for feed in more)
+        self._account(now)
+        self.hosted.wake(now)
+
+    # -- what is declared -----------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.unit.name
+
+    def can_become(self, unit: Unit) -> bool:
+        """Whether it can be changed as it runs; if not, it has to be made again over its log."""
+        left = {"queries", "priority", "delay_target_ms", "max_drop", "min_share", "lendable", "borrow_limit"}
+        return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
+
+    def become(self, unit: Unit) -> None:
+        before, self.unit = self.unit, unit
+        if dict(before.declared.queries) != dict(unit.declared.queries):
+            self.hosted.set_queries(unit.declared.queries)
+            self._commit()
+        limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
+        if limits[0] != limits[1]:
+            self.hosted.target_s = unit.declared.delay_target_ms / 1e3
+            for statistics in (self.hosted.responses, self.hosted.recent):
+                statistics.target_s = self.hosted.target_s
+            self._set_manager()
+        elif self.manager is not None and (self.manager.share, self.manager.original_share) != (
+            unit.share,
+            unit.original,
+        ):
+            self._scale(unit.share / self.manager.share, unit.share)
+
+    def scale_headroom(self, factor: float, share: float) -> None:
+        """The share has moved to this one; told of twice, it is done once."""
+        if self.manager is not None and self.manager.share != share:
+            self._scale(factor, share)
+
+    def set_keep(self, keep: float) -> None:
+        """What a manager for all has decided."""
+        self._keep = keep
+        self._tell_doors()
+
+    def _scale(self, factor: float, share: float) -> None:
+        assert self.manager is not None
+        event, now = HeadroomScaled(self.name, factor, share, self.unit.original), time.monotonic()
+        self._record(event, now, self.manager.handle(event, now))
+
+    def _set_manager(self) -> None:
+        if sheds(self.settings.manager) != "each":
+            return
+        unit = self.unit
+        named = unit.declared.model_copy(update={"name": unit.name})
+        lanes = self.settings.lanes
+        self.manager = load_manager(named, self.settings.load, unit.share, unit.original, lanes)
+        self._record = self.open_record(self.manager)
+
+    # -- input ------------------------------------------------------------------------------------------
+
+    def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
+        """Streams that are read now and were not, and those that are not any more."""
+        self.queries_moved = False
+        reads = {schema.name.lower() for schema in self.hosted.streams()}
+        if reads == self._reading:
+            return None
+        before, self._reading = self._reading, reads
+        following = self.hosted.next_batches()
+        more = [
+            self._feed(schema, following[name])
+            for schema in self.hosted.streams()
+            if (name := schema.name.lower()) not in before
+        ]
+        return more, sorted(before - reads)
+
+    def _feed(self, schema: StreamSchema, start: int) -> Feed:
+        declared, stream = self.unit.declared, schema.name.lower()
+        shedder = Shedder(declared.victim, np.random.default_rng())
+        key = None if declared.key is None else schema.schema.index(declared.key)
+        shard = (self.unit.shard, declared.shards)
+        door = Door(stream, shedder, self.settings.queue_max, key, shard, declared.lossless)
+        folder = self.dirs.stream(stream)
+        known = self._upto.get(stream)
+        upto = known[0][1] if known and known[0][0] + 1 == start else rows_before(folder, start)
+        return Feed(self.intake, door, folder, start, upto)
+
+    def fetch(self, stream: str, number: int) -> Train | None:
+        """A batch of the stream's log again; None if it is gone."""
+        try:
+            if stream not in self._readers:
+                self._readers[stream] = Reader(self.dirs.stream(stream))
+            found = next(self._readers[stream].frames(number), None)
+        except (FrameForgotten, LogMissing):
+            return None
+        return None if found is None else batch_of(found[1])
+
+    def _take(self, now: float) -> None:
+        """What has come joins the class's queues."""
+        inbox = self.inbox
+        while inbox.begun:
+            self.hosted.begin(*inbox.begun.popleft())
+        if not inbox.arrived:
+            return
+        if self.asleep:
+            self.wake(now)
+        for _ in range(len(inbox.arrived)):
+            piece, upto = inbox.arrived.popleft()
+            self.hosted.take(piece)
+            self._upto.setdefault(piece.stream, deque()).append((piece.batch, upto))
+            self._taken[piece.stream] = self._taken.get(piece.stream, 0) + len(piece.train)
+            self._idle.pop(piece.stream, None)
+            inbox.pieces_gone += 1
+
+    def _account(self, now: float) -> None:
+        """Tell the door how much has left the queue."""
+        hosted, inbox = self.hosted, self.inbox
+        for stream in self._reading:
+            waiting = hosted.queued(stream) + (hosted.held(stream) if hosted.repeating else 0)
+            inbox.gone[stream] = self._taken.get(stream, 0) - waiting
+
+    # -- slices -----------------------------------------------------------------------------------------
+
+    def run(self, quota_s: float) -> tuple[float, bool]:
+        """A slice; the processor time used, and whether there is more to do."""
+        began = time.thread_time()
+        now = time.monotonic()
+        self._take(now)
+        if self._write():
+            if self._advance_asked:
+                self._advance(now)
+            repeated = self.hosted.repeating
+            # However long taking input took, a slice gets something done.
+            left_s = max(quota_s - (time.thread_time() - began), 1e-6)
+            self.hosted.run(left_s, time.monotonic, time.thread_time)
+            self.queries_moved |= repeated and not self.hosted.repeating
+            self._commit()
+            if self._save_asked or self._is_save_due():
+                self._save()
+        self._account(now)
+        used_s = time.thread_time() - began
+        self.used_s += used_s
+        return used_s, self.has_input()
+
+    def has_input(self) -> bool:
+        """Whether a slice would have something to do."""
+        return not self._unwritten and (bool(self.inbox.arrived) or self.hosted.has_input())
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the log has no room; nothing goes on before it has."""
+        return self._unwritten is not None
+
+    def wants_slice(self) -> bool:
+        return self.has_input() or self.is_stuck or self._save_asked or self._advance_asked
+
+    @property
+    def log_next(self) -> int:
+        return self._log.next
+
+    def _commit(self) -> None:
+        commit = self.hosted.committed()
+        if commit is not None:
+            self._unwritten = commit
+            self._write()
+
+    def _write(self) -> bool:
+        """Whether everything that has settled is in the log."""
+        if self._unwritten is None:
+            return True
+        try:
+            self._log.append(self._unwritten)
+        except LogFull as full:
+            self._problem = str(full)
+            return False
+        if any(isinstance(step, QueryAdded | QueryRemoved) for step in self._unwritten.steps):
+            self._log.describe(self.hosted.queries)
+            self.queries_moved = True
+        self._unwritten, self._problem = None, ""
+        return True
+
+    # -- snapshots --------------------------------------------------------------------------------------
+
+    def _is_save_due(self) -> bool:
+        if self.hosted.repeating:
+            return False
+        filled = self.inbox.bytes_in - self._bytes_at_save > FILLED_PART * self.settings.retained_bytes
+        if filled or self._log.is_filling:
+            return True
+        if time.monotonic() - self._saved_at < self.settings.snapshot_s:
+            return False
+        return self.used_s - self._used_at_save > self._snapshot_cost_s / SNAPSHOT_PART
+
+    def _save(self) -> None:
+        began = time.thread_time()
+        state = self._settled_state()
+        if state is not None:
+            try:
+                self._log.save(self._rows(), state)
+            except LogFull as full:
+                self._problem = str(full)
+            else:
+                self._problem = ""
+                self.released = self.hosted.positions()
+                self.snapshots += 1
+        self._save_asked = False
+        self._saved_at, self._bytes_at_save = time.monotonic(), self.inbox.bytes_in
+        self._snapshot_cost_s = time.thread_time() - began
+        self._used_at_save = self.used_s + self._snapshot_cost_s
+        self.used_by_snapshots_s += self._snapshot_cost_s
+
+    def _settled_state(self) -> bytes | None:
+        """With everything before it written down; None while that cannot be."""
+        self.hosted.rest(time.monotonic)
+        self._commit()
+        return None if self._unwritten is not None else self.hosted.state()
+
+    def _rows(self) -> dict[str, int]:
+        """Of each stream, rows before the first batch that would be needed again."""
+        rows = {}
+        for stream, batch in self.hosted.positions().items():
+            known = self._upto.get(stream, deque())
+            while len(known) > 1 and known[1][0] < batch:
+                known.popleft()
+            if known and known[0][0] < batch:
+                rows[stream] = known[0][1]
+        return rows
+
+    def close(self, at_rest: bool) -> int:
+        """No more calls; `at_rest` with a last snapshot, which the log carries too. The log's next number."""
+        try:
+            if at_rest and not self.hosted.repeating:
+                state = self._settled_state()
+                if state is not None:
+                    rows = self._rows()
+                    self._log.rest(rows, state)
+                    self._log.save(rows, state)
+            return self._log.next
+        finally:
+            self._log.close()
+
+    def remove(self) -> None:
+        """No more calls, and nothing stays."""
+        self._log.remove()
+
+    # -- the load cycle ---------------------------------------------------------------------------------
+
+    def wake(self, now: float) -> None:
+        """There is input again."""
+        self.asleep = self.inbox.asleep = False
+        self._quiet = 0
+        self.hosted.wake(now)
+
+    def end_cycle(self, now: float) -> UnitReport | None:
+        """None while the class does again what it had done."""
+        self._take(now)
+        self._account(now)
+        cycle = self.hosted.end_cycle(now, self.used_s - self._used_at_cycle)
+        self._used_at_cycle = self.used_s
+        self._measure(now)
+        if self.hosted.repeating:
+            return None
+        usage, load, reclaim = self._decide(cycle, now)
+        self._fall_asleep(cycle)
+        self._look_for_idle(now)
+        shown = cycle if sheds(self.settings.manager) == "everybody" else None
+        self.figures = self._figures(load)
+        return UnitReport(self.name, usage, load, reclaim, self.asleep, self.figures, shown)
+
+    def _decide(self, cycle: CycleEnded, now: float) -> tuple[float, float, bool]:
+        """Usage, load, and whether capacity is asked back."""
+        if self.manager is None:
+            load = sum(one.offered * one.work_s for one in cycle.inputs) / max(cycle.cycle_s, 1e-9)
+            self._tell_doors()
+            return 0.0, load, False
+        usage, load, reclaim = 0.0, 0.0, False
+        commands = self.manager.handle(cycle, now)
+        self._record(cycle, now, commands)
+        for command in commands:
+            match command:
+                case ReportUsage(usage, load):
+                    pass
+                case RequestReclaim():
+                    reclaim = True
+        self._keep = self.manager.control.keep
+        self._tell_doors()
+        return usage, load, reclaim
+
+    def _tell_doors(self) -> None:
+        self._cycles += 1
+        self.inbox.keep = (self._cycles, self._keep)
+
+    def _fall_asleep(self, cycle: CycleEnded) -> None:
+        moved = any(one.offered for one in cycle.inputs) or any(one.results for one in cycle.outputs)
+        busy = moved or self.has_input() or self.is_stuck or self._keep < 1
+        self._quiet = 0 if busy else self._quiet + 1
+        if self._quiet < QUIET_CYCLES:
+            return
+        self.asleep = self.inbox.asleep = True
+        if self.inbox.arrived:  # since, and its sender thought it was awake
+            self.wake(time.monotonic())
+        elif self._log.bytes_since:
+            # What it has not released is kept for it as long as it sleeps.
+            self._save_asked = True
+
+    # -- event time of idle streams -----------------------------------------------------------------------
+
+    def _look_for_idle(self, now: float) -> None:
+        """When a stream is to be told of the time next."""
+        after_s = self.settings.idle_after_s
+        self.next_advance = NEVER
+        if after_s is None or not any(
+            one.state for one in self.hosted.runner.network.account.holdings.values()
+        ):
+            return
+        for stream in self._reading:
+            if self.hosted.event_time(stream) is None:
+                continue
+            if stream not in self._idle:
+                self._idle[stream] = Idle(now, after_s, now + after_s)
+            self.next_advance = min(self.next_advance, self._idle[stream].due)
+
+    def ask_advance(self) -> None:
+        """In the next slice."""
+        self._advance_asked = True
+        self.next_advance = NEVER
+
+    def _advance(self, now: float) -> None:
+        self._advance_asked = False
+        hosted, after_s = self.hosted, self.settings.idle_after_s or 0.0
+        for stream, idle in self._idle.items():
+            latest = hosted.event_time(stream)
+            if now < idle.due or latest is None or hosted.queued(stream) or hosted.repeating:
+                continue
+            if idle.base is None:
+                idle.base = latest
+            # Behind the clock by what a pause may last: who goes on after a shorter one is not late.
+            gone_us = 1e6 * (now - idle.since - after_s)
+            hosted.rest(time.monotonic)
+            hosted.advance(stream, idle.base + int(gone_us / hosted.schemas[stream].time_unit_us), now)
+            idle.pause_s *= ADVANCE_GROWTH
+            idle.due = now + idle.pause_s
+        self._look_for_idle(now)
+
+    # -- what people see ----------------------------------------------------------------------------------
+
+    def ledger(self) -> dict[str, tuple[TupleLedger, int]]:
+        """By stream, the account and what is queued: it closes."""
+        return {stream: (self.hosted.ledger(stream), self.hosted.queued(stream)) for stream in self._reading}
+
+    def explain(self, last: int) -> list[str]:
+        if self.manager is None:
+            return []
+        return [one.sentence() for one in list(self.manager.explanations)[-last:]] if last > 0 else []
+
+    def plan(self) -> list[Line]:
+        return explain(self.hosted.runner)
+
+    def status(self) -> UnitStatus:
+        problems = dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
+        hosted = self.hosted
+        return UnitStatus(
+            self.name,
+            self.figures,
+            self.asleep,
+            hosted.repeating,
+            tuple(hosted.mismatches),
+            self._log.lost_answers,
+            problems,
+        )
+
+    def _measure(self, now: float) -> None:
+        recent, gone_s = self.hosted.recent, now - self._recent_since
+        if gone_s < RECENT_S and any(self._percentiles):
+            return
+        results = sum(self.hosted.runner.answered.values())
+        p50, p95, p99 = [1e3 * recent.percentile_s(part) for part in (0.5, 0.95, 0.99)]
+        self._percentiles = (p50, p95, p99)
+        self._rate = (results - self._recent_results) / gone_s if gone_s > 0 else 0.0
+        if gone_s >= RECENT_S:
+            self.hosted.recent = ResponseStatistics(self.hosted.target_s)
+            self._recent_since, self._recent_results = now, results
+
+    def _figures(self, load: float) -> Figures:
+        hosted, total = self.hosted, TupleLedger()
+        for stream in self._reading:
+            total += hosted.ledger(stream)
+        account, (p50, p95, p99) = hosted.runner.network.account, self._percentiles
+        return Figures(
+            headroom=0.0 if self.manager is None else self.manager.control.headroom,
+            load=load,
+            keep=self._keep,
+            queued=sum(hosted.queued(stream) for stream in self._reading),
+            results=sum(hosted.runner.answered.values()),
+            results_per_s=self._rate,
+            p50_ms=p50,
+            p95_ms=p95,
+            p99_ms=p99,
+            offered=total.offered,
+            delivered=total.delivered,
+            shed=total.shed,
+            late=total.late,
+            rejected=total.rejected,
+            failed=total.failed,
+            state_bytes=account.state + account.queued,
+            ingest_s=self.inbox.used_s,
+            used_s=self.used_s,
+            within_target_pct=hosted.responses.target_met_pct(),
+            response_ms=hosted.responses.response_ms(),
+        )

@@ -1,0 +1,164 @@
+"""What a unit keeps where its process's end does not reach: commits, snapshots, and what its queries are called.
+
+    classes/<unit>/             commits (`actors.commits`), and a snapshot where the unit has come to rest
+    classes/<unit>/snapshots/   snapshots, the last two
+    classes/<unit>/queries.json columns and types by query, for who reads the answers
+
+Guarantees:
+1. After `append` the commit outlives this process, whole; after LogFull nothing of it was written.
+2. Whatever came between two calls, `found` gives the last state and the commits after it, in order.
+3. Answers stay for readers as long as the log has room; what is needed since the last snapshot is never forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.commits import Snapshot, commit_parts, is_snapshot, snapshot_of, snapshot_parts, steps_of
+from actors.segments import (
+    PAGE,
+    SEGMENT_BYTES,
+    SEGMENTS_LEAST,
+    FrameForgotten,
+    LogFull,
+    LogMissing,
+    Reader,
+    Writer,
+)
+from configs.problems import WeirError
+from engine.plan import Query
+from engine.steps import Commit
+
+SNAPSHOTS = "snapshots"
+QUERIES = "queries.json"
+QUERIES_VERSION = 1
+SNAPSHOTS_KEPT = 2
+# Each snapshot gets a segment of its own, so that forgetting one frees it. As many fit as memory has room for.
+SNAPSHOT_SEGMENT_BYTES = 2 * PAGE
+SNAPSHOT_BYTES = 1 << 40
+
+
+class LogBroken(WeirError):
+    """Commits are missing that the state cannot be found again without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a unit goes on from."""
+
+    snapshot: Snapshot | None
+    commits: Sequence[Commit]
+
+
+class UnitLog:
+    """The writer of both logs; for one thread."""
+
+    def __init__(self, folder: Path, bytes_max: int) -> None:
+        self.folder = folder
+        self._commits = Writer(folder, bytes_max=bytes_max, segment_bytes=SEGMENT_BYTES)
+        try:
+            self._snapshots = Writer(
+                folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
+            )
+        except BaseException:
+            self._commits.close()
+            raise
+        self._frame_max = bytes_max // SEGMENTS_LEAST
+        self.bytes_since = 0  # of commits after the last snapshot
+        self.lost_answers = 0  # of commits that no log of this size takes
+
+    @property
+    def next(self) -> int:
+        return self._commits.next
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether a snapshot should make room."""
+        return self.bytes_since > self._frame_max
+
+    def found(self) -> Found:
+        """LogBroken if there is no state that all later commits are known of."""
+        snapshot = self._last_snapshot()
+        start = self._commits.first if snapshot is None else snapshot.following
+        commits: list[Commit] = []
+        log, missing = Reader(self.folder), start > 0 and snapshot is None
+        while True:
+            try:
+                for number, payload in log.frames(start):
+                    start = number + 1
+                    if is_snapshot(payload):
+                        snapshot, commits, missing = snapshot_of(payload), [], False
+                    else:
+                        commits.append(steps_of(payload))
+                break
+            except FrameForgotten as lost:
+                start, missing = lost.next, True
+        if missing:
+            raise LogBroken("commits are missing after the last snapshot", file=str(self.folder))
+        self._commits.keep_from = 0 if snapshot is None else snapshot.following
+        return Found(snapshot, commits)
+
+    def append(self, commit: Commit) -> None:
+        parts, size = commit_parts(commit)
+        if size > self._frame_max:
+            # Steps must be there, or all that follows could not be repeated.
+            self.lost_answers += sum(len(one.train) for one in commit.answers)
+            parts, size = commit_parts(Commit(commit.steps, (), commit.answered))
+        self._commits.append(parts, size)
+        self.bytes_since += size
+
+    def save(self, rows: Mapping[str, int], state: bytes) -> None:
+        """A state that knows of everything appended so far. LogFull if there is no room for it."""
+        number = self._snapshots.append(*snapshot_parts(Snapshot(self.next, rows, state)))
+        self._snapshots.forget(number - SNAPSHOTS_KEPT + 1)
+        self._commits.keep_from = self.next
+        self.bytes_since = 0
+
+    def rest(self, rows: Mapping[str, int], state: bytes) -> None:
+        """The same as the last frame of the log itself, which may be taken to another place."""
+        self._commits.append(*snapshot_parts(Snapshot(self.next + 1, rows, state)))
+
+    def describe(self, queries: Mapping[str, Query]) -> None:
+        """Beside those that are there: answers of queries that have gone can be read as long as they are kept."""
+        known = described(self.folder)
+        for name, query in queries.items():
+            fields = query.plan.schema.fields
+            known[name] = [[one.name, str(one.type)] for one in fields]
+        draft = self.folder / f"{QUERIES}.draft"
+        draft.write_text(json.dumps({"version": QUERIES_VERSION, "queries": known}), encoding="utf-8")
+        os.replace(draft, self.folder / QUERIES)
+
+    def close(self) -> None:
+        self._commits.close()
+        self._snapshots.close()
+
+    def remove(self) -> None:
+        """Nobody will need any of it; what readers have mapped stays with them."""
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _last_snapshot(self) -> Snapshot | None:
+        log = Reader(self.folder / SNAPSHOTS)
+        for _, payload in log.frames(max(log.first, log.next - 1)):
+            return snapshot_of(payload)
+        return None
+
+
+def described(folder: Path) -> dict[str, list[list[str]]]:
+    """Names and types of columns by query."""
+    try:
+        record = json.loads((folder / QUERIES).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    if record["version"] != QUERIES_VERSION:
+        raise LogMissing("queries are described in another version", file=str(folder / QUERIES))
+    found: dict[str, list[list[str]]] = record["queries"]
+    return found
+
+
+__all__ = ["Found", "LogBroken", "LogFull", "UnitLog", "described"]

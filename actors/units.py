@@ -1,0 +1,87 @@
+"""What coordinator and class hosts tell each other: which parts of classes there are, and how they fare.
+
+A *unit* is what a host runs: a class, or one shard of it. It has queues, turns, a load manager and a log of its own, and is
+named after its class, with the shard behind a # if there are several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from configs.live import LiveClass
+from loadshed.cycle import CycleEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One part of a class, with what it is entitled to on its node."""
+
+    declared: LiveClass
+    shard: int = 0
+    original: float = 0.0
+    share: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return unit_name(self.declared.name, self.shard, self.declared.shards)
+
+
+def unit_name(class_name: str, shard: int, shards: int) -> str:
+    return class_name if shards == 1 else f"{class_name}#{shard}"
+
+
+def class_of(unit: str) -> str:
+    return unit.partition("#")[0]
+
+
+def units_to_json(units: Iterable[Unit]) -> list[Any]:
+    """As they are kept for a host that begins anew."""
+    return [[one.declared.model_dump(mode="json"), one.shard, one.original, one.share] for one in units]
+
+
+def units_from_json(value: Iterable[Any]) -> list[Unit]:
+    return [
+        Unit(LiveClass.model_validate(declared), shard, original, share)
+        for declared, shard, original, share in value
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A unit as people see it; whatever is counted counts from its beginning."""
+
+    headroom: float = 0.0
+    load: float = 0.0
+    keep: float = 1.0
+    queued: int = 0
+    results: int = 0
+    results_per_s: float = 0.0
+    p50_ms: float = 0.0  # of the last seconds
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
+    offered: int = 0
+    delivered: int = 0
+    shed: int = 0
+    late: int = 0
+    rejected: int = 0
+    failed: int = 0
+    state_bytes: int = 0
+    ingest_s: float = 0.0  # processor time of taking input in
+    used_s: float = 0.0  # processor time of its slices
+    within_target_pct: float = 100.0  # from the beginning
+    response_ms: dict[str, float] = field(default_factory=dict)  # from the beginning
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReport:
+    """From a host at the end of a unit's load cycle."""
+
+    unit: str
+    usage: float
+    load: float
+    reclaim: bool
+    asleep: bool
+    figures: Figures
+    cycle: CycleEnded | None = None  # where one manager decides for all

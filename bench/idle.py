@@ -1,0 +1,125 @@
+"""What a live system costs while nothing comes in: 200 tenants with W11's queries, 50 in a host.
+
+Of Weir's processes everything counts, also what Ray does inside them; Ray's own processes stand beside them. Memory is the
+proportional set size: what processes share counts once. Processor time is that of all threads, from the scheduler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import ray
+
+from actors.coordinator import all_names
+from actors.names import find
+from actors.system import System, start
+from bench.measure import Figure
+from configs import w11
+from configs.live import LiveClass, LiveSettings
+
+TENANTS, A_HOST = 200, 50
+SETTINGS = LiveSettings(classes_per_host=A_HOST)
+SECONDS = 20.0
+ASLEEP_S = 60.0
+POLL_S = 0.5
+
+
+def figures() -> list[Figure]:
+    with start(SETTINGS, tenants()) as system:
+        fall_asleep(system)
+        weir = {name: int(ray.get(find(name).ping.remote())) for name in all_names()}
+        others = descendants("self") - set(weir.values())
+        before = used_s([*weir.values(), *others])
+        began = time.monotonic()
+        time.sleep(SECONDS)
+        elapsed_s = time.monotonic() - began
+        after = used_s([*weir.values(), *others])
+        part = {pid: 100 * (after[pid] - before[pid]) / elapsed_s for pid in before.keys() & after.keys()}
+        hosts = [pid for name, pid in weir.items() if name.startswith("host-")]
+        wakes = wake_ups(hosts)
+        time.sleep(1.0)
+        per_s = {pid: (count - wakes[pid]) for pid, count in wake_ups(hosts).items()}
+        return [
+            Figure(f"{TENANTS} idle tenants: Weir's processes", total(part, weir.values()), "% of a core", 2.0),
+            Figure("of it hosts", total(part, hosts), "% of a core"),
+            Figure("of it an idle host wakes up, most", max(per_s.values()), "times/s"),
+            Figure("Ray's own processes", total(part, others), "% of a core"),
+            Figure(f"{TENANTS} idle tenants: Weir's memory", smaps_mb(weir.values()) / 1e3, "GB", 3.0),
+            Figure("of it hosts", smaps_mb(hosts) / 1e3, "GB"),
+            Figure("memory of Ray's own processes", smaps_mb(others) / 1e3, "GB"),
+        ]
+
+
+def tenants() -> list[LiveClass]:
+    return [
+        LiveClass(
+            name=name,
+            priority=1,
+            delay_target_ms=500,
+            streams=w11.streams(f"{name}_"),
+            queries=w11.queries(f"{name}_"),
+        )
+        for name in (f"t{number}" for number in range(TENANTS))
+    ]
+
+
+def fall_asleep(system: System) -> None:
+    until = time.monotonic() + ASLEEP_S
+    while not all(one.report and one.report.asleep for one in system.status().system.units.values()):
+        if time.monotonic() > until:
+            raise TimeoutError(f"tenants without input are awake after {ASLEEP_S:g} s")
+        time.sleep(POLL_S)
+
+
+def total(part: Mapping[int, float], pids: Iterable[int]) -> float:
+    return sum(part.get(pid, 0.0) for pid in pids)
+
+
+# -- processes -----------------------------------------------------------------------------------------------------
+
+
+def descendants(pid: str) -> set[int]:
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            children = (task / "children").read_text("ascii").split()
+        except OSError:
+            continue
+        for child in children:
+            found |= {int(child)} | descendants(child)
+    return found
+
+
+def used_s(pids: Iterable[int]) -> dict[int, float]:
+    """Processor time of all threads, of the processes that are alive."""
+    return {pid: sum(one[0] for one in found) / 1e9 for pid in pids if (found := schedstats(pid))}
+
+
+def wake_ups(pids: Iterable[int]) -> dict[int, int]:
+    """How often threads were given a processor."""
+    return {pid: sum(one[2] for one in schedstats(pid)) for pid in pids}
+
+
+def schedstats(pid: int) -> list[tuple[int, int, int]]:
+    """Of each thread: on a processor, waiting for one (ns), and how often it got one."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            on, waiting, times = map(int, task.read_text("ascii").split())
+        except OSError:
+            continue
+        found.append((on, waiting, times))
+    return found
+
+
+def smaps_mb(pids: Iterable[int], what: str = "Pss:") -> float:
+    total_kb = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines()
+        except OSError:
+            continue
+        total_kb += sum(int(line.split()[1]) for line in lines if line.startswith(what))
+    return total_kb / 1e3

@@ -1,0 +1,201 @@
+"""What a class costs in its host: W11 from producer to log, through gateway, ingest, slices and commits, in real processes.
+
+Held against the same queries over the same batches in one thread, on the core that has the slices, in the same run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from actors.dirs import RunDirs, shared_memory
+from actors.gateway_messages import Accepted
+from actors.hosting import SWITCH_S, Host, HostStatus
+from actors.ingress import Gateway
+from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
+from actors.producer import Producer
+from actors.results import AnswerReader
+from actors.turns import TurnLoop
+from actors.units import Unit
+from bench import w11
+from bench.measure import Figure
+from bench.race import ENGINE, SPAWN, attempt, prepare
+from configs.live import LiveClass, LiveSettings
+
+SECONDS = 150  # of event time; 10,000 readings each
+BATCH = 10_000
+TRIES = 3
+# Readings a second: what the class can do of that is far more, so that each batch is a slice, a commit and a wake-up, and
+# both streams come in together, as they do alone. With a backlog, one stream's source may run far ahead of the other's.
+RATE = 3_000_000
+LOG_BYTES = 256 << 20
+ANSWER_BYTES = 1 << 30
+POLL_S = 0.02
+CLASS = LiveClass(
+    name="w11", priority=1, delay_target_ms=1000, streams=w11.STREAMS, queries=w11.QUERIES, lossless=True
+)
+SETTINGS = LiveSettings(
+    manager="none", results_bytes=ANSWER_BYTES, retained_bytes=LOG_BYTES, idle_after_s=None
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run through a host."""
+
+    readings: int
+    slices_s: float
+    ingest_s: float
+    process_s: float
+    kept_waiting: float
+    """Part of the slices' time in which the class thread did not have the processor."""
+    queries: Mapping[str, Any]
+
+    @property
+    def readings_per_s(self) -> float:
+        return self.readings / (self.slices_s + self.ingest_s)
+
+
+def figures() -> list[Figure]:
+    data = w11.generated(SECONDS)
+    cores = lane_cores(1, cores_of_process())
+    engine: list[dict[str, Any]] = []
+    live: list[Measured] = []
+    with ProcessPoolExecutor(1, SPAWN, prepare, (data, cores.lanes[0] if cores.lanes else None)) as pool:
+        for _ in range(TRIES):
+            engine.append(pool.submit(attempt, ENGINE, BATCH).result())
+            live.append(run(data, cores))
+    alone = max(engine, key=lambda one: one["readings_per_s"])
+    best = max(live, key=lambda one: one.readings_per_s)
+    right = all(one.queries == alone["queries"] for one in live)
+    total_s = best.slices_s + best.ingest_s
+    return [
+        Figure("live: W11 a processor-second of slices and ingest", best.readings_per_s / 1e6, "M readings"),
+        Figure("live: the same in one thread", alone["readings_per_s"] / 1e6, "M readings"),
+        Figure("live: in a host over alone", best.readings_per_s / alone["readings_per_s"], "×", least=0.85),
+        Figure("live: of it ingest", 100 * best.ingest_s / total_s, "%"),
+        Figure("live: the host's processor time outside both", 100 * (best.process_s / total_s - 1), "%"),
+        Figure("live: slices' time without the processor", 100 * best.kept_waiting, "%"),
+        Figure("live: answers as alone", float(right), "", least=1.0),
+    ]
+
+
+def run(data: w11.Data, cores: Cores) -> Measured:
+    dirs = RunDirs(shared_memory(), f"bench-{os.getpid()}", "n")
+    held = dirs.hold()
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(process(serve, dirs, cores))
+            host = stack.enter_context(process(serve_host, dirs, cores))
+            before = asked(host)
+            publish(dirs, data)
+            wanted = len(data.readings) + len(data.alerts)
+            while (found := asked(host))[0].units["w11"].figures.delivered < wanted:
+                time.sleep(POLL_S)
+            status, process_s = found
+            figures, slices_s = status.units["w11"].figures, status.ran_s - before[0].ran_s
+            queries = {name: checked(dirs, name, data) for name in w11.QUERIES}
+        return Measured(
+            len(data.readings),
+            figures.used_s,
+            figures.ingest_s,
+            process_s - before[1],
+            1 - (status.used_s - before[0].used_s) / slices_s,
+            queries,
+        )
+    finally:
+        dirs.remove()
+        os.close(held)
+
+
+def publish(dirs: RunDirs, data: w11.Data) -> None:
+    begin, sent = time.monotonic(), 0
+    with Producer(dirs.door_socket) as producer:
+        for stream, batch in w11.turns(data, BATCH):
+            if stream == "readings":
+                sent += len(batch)
+                time.sleep(max(0.0, begin + sent / RATE - time.monotonic()))
+            rows = batch.combine_chunks().to_batches()[0]
+            while not isinstance(answer := producer.publish(stream, rows), Accepted):
+                assert answer.retry_after_s is not None, answer.reason
+                time.sleep(answer.retry_after_s)
+
+
+def checked(dirs: RunDirs, query: str, data: w11.Data) -> dict[str, Any]:
+    reader = AnswerReader(dirs, "w11")
+    wanted = [place for place, (name, _) in enumerate(reader.columns(query)) if name != "window_start"]
+    parts = [
+        tuple(np.array(answer.train.columns[place].data) for place in wanted)
+        for answer in reader.answers(query)
+    ]
+    return w11.checked(query, parts, data)
+
+
+@contextmanager
+def process(work: Any, dirs: RunDirs, cores: Cores) -> Iterator[Connection]:
+    """A process that does the work; it says that it is ready, and ends when it hears nothing any more."""
+    ours, theirs = SPAWN.Pipe()
+    started = SPAWN.Process(target=work, args=(dirs, cores, theirs))
+    started.start()
+    theirs.close()
+    try:
+        assert ours.recv() == "ready"
+        yield ours
+    finally:
+        ours.close()
+        started.join()
+
+
+def asked(host: Connection) -> tuple[HostStatus, float]:
+    host.send("status")
+    found: tuple[HostStatus, float] = host.recv()
+    return found
+
+
+def serve(dirs: RunDirs, cores: Cores, parent: Connection) -> None:
+    """Gateway and dispatcher."""
+    keep_process_off(cores)
+    gateway, turns = Gateway(dirs, bytes_max=LOG_BYTES), TurnLoop(dirs.dispatcher_socket, 0.01, cores=cores)
+    for sql in w11.STREAMS:
+        gateway.streams.declare(sql)
+    turns.set_shares({"w11": 1.0}, {"w11": "h1"})
+    threads = [threading.Thread(target=one.run) for one in (gateway, turns)]
+    for thread in threads:
+        thread.start()
+    parent.send("ready")
+    answer(parent, lambda: None)
+    gateway.stop()
+    turns.stop()
+    for thread in threads:
+        thread.join()
+
+
+def serve_host(dirs: RunDirs, cores: Cores, parent: Connection) -> None:
+    cores = keep_process_off(cores)
+    sys.setswitchinterval(SWITCH_S)
+    host = Host("h1", dirs, SETTINGS, lambda *_: None, lambda problem: os._exit(1), cores=cores)
+    host.start([Unit(CLASS, 0, 1.0, 1.0)])
+    while "w11" not in (dirs.stream("alerts") / "stream.json").read_text(encoding="utf-8"):
+        time.sleep(POLL_S)
+    parent.send("ready")
+    answer(parent, lambda: (host.status(), time.process_time()))
+    host.stop()
+
+
+def answer(parent: Connection, told: Any) -> None:
+    try:
+        while True:
+            parent.recv()
+            parent.send(told())
+    except EOFError:
+        return

@@ -1,0 +1,43 @@
+"""W11, the workload of the demonstration and of the benchmarks: two streams and eleven queries over them.
+
+Four selects, five sliding-window aggregates, two window joins. Each class has streams of its own: a stream of one name is
+one stream for all of a system's classes, so names begin with a prefix.
+"""
+
+from __future__ import annotations
+
+_STREAMS = (
+    "CREATE STREAM {readings} (ts int64, sensor int32, region int32, temp float64, humidity float64, wind float64,"
+    " WATERMARK FOR ts AS ts)",
+    "CREATE STREAM {alerts} (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)",
+)
+_QUERIES = {
+    "S1": "SELECT * FROM {readings} WHERE temp > 30",
+    "S2": "SELECT ts, sensor, temp * 1.8 + 32 AS f FROM {readings} WHERE humidity < 20 AND wind > 15",
+    "S3": "SELECT * FROM {readings} WHERE region = 3",
+    "S4": "SELECT sensor, temp FROM {readings} WHERE wind > 40",
+    "A1": "SELECT window_end AS wend, region, AVG(temp) AS v FROM {readings} [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY region",
+    "A2": "SELECT window_end AS wend, sensor, MAX(wind) AS v FROM {readings} [RANGE 10 SECONDS] GROUP BY sensor",
+    "A3": "SELECT window_end AS wend, region, COUNT(*) AS n FROM {readings} [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY region",
+    "A4": "SELECT window_end AS wend, region, MIN(humidity) AS lo, MAX(humidity) AS hi"
+    " FROM {readings} [RANGE 20 SECONDS SLIDE 5 SECONDS] GROUP BY region",
+    "A5": "SELECT window_end AS wend, sensor, SUM(temp) AS v FROM {readings} [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY sensor",
+    "J1": "SELECT r.ts AS rts, a.ts AS ats, r.sensor, r.temp, a.level FROM {readings} r JOIN {alerts} a ON r.sensor = a.sensor"
+    " AND a.ts BETWEEN r.ts - INTERVAL 500 MILLISECONDS AND r.ts + INTERVAL 500 MILLISECONDS",
+    "J2": "SELECT r.ts AS rts, a.ts AS ats, r.sensor, r.temp, a.level FROM {readings} r JOIN {alerts} a ON r.sensor = a.sensor"
+    " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND WHERE a.level >= 4 AND r.temp > 25",
+}
+
+
+def names(prefix: str = "") -> dict[str, str]:
+    """The name of each stream."""
+    return {name: f"{prefix}{name}" for name in ("readings", "alerts")}
+
+
+def streams(prefix: str = "") -> tuple[str, ...]:
+    return tuple(sql.format(**names(prefix)) for sql in _STREAMS)
+
+
+def queries(prefix: str = "") -> dict[str, str]:
+    """SQL by query."""
+    return {name: sql.format(**names(prefix)) for name, sql in _QUERIES.items()}

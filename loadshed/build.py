@@ -1,0 +1,94 @@
+"""The cores that a manager consists of, made from what classes declare; the same live and in virtual time.
+
+manager               shedding             shares
+none                  –                    fixed
+common                one core for all     fixed
+per-class             one core a class     fixed
+dilos                 one core a class     redistributed, reclaimed, headroom scaled
+dilos-unscaled        as dilos, but load managers are not told of a move (ablation)
+dilos-no-lending      as dilos, but nobody lends (ablation; must equal per-class)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from configs.classes import PriorityClass
+from configs.load import LoadSettings
+from configs.managers import Manager, lends, sheds
+from loadshed.cycle import CycleEnded
+from loadshed.manager import LoadManager
+from scheduler.redistribution import ClassAccount
+
+# The common manager serves all classes under this name.
+EVERYBODY = "*"
+
+
+def class_account(declared: PriorityClass, original: float, manager: Manager) -> ClassAccount:
+    """A class's account before anything is lent."""
+    return ClassAccount(
+        name=declared.name,
+        priority=declared.priority,
+        original=original,
+        share=original,
+        usage=None,
+        lendable=declared.lendable if lends(manager) else 0.0,
+        borrow_limit=declared.borrow_limit,
+        min_share=declared.min_share,
+    )
+
+
+def load_manager(
+    declared: PriorityClass, settings: LoadSettings, share: float, original: float, lanes: int
+) -> LoadManager:
+    """The load manager of one class."""
+    return LoadManager(
+        declared.name, settings, declared.delay_target_ms / 1e3, share, original, declared.max_drop, lanes
+    )
+
+
+def common_manager(classes: Sequence[PriorityClass], settings: LoadSettings, lanes: int) -> LoadManager:
+    """One load manager for all classes: it must satisfy the most demanding of them."""
+    target_s = min(one.delay_target_ms for one in classes) / 1e3
+    max_drop = min(one.max_drop for one in classes)
+    return LoadManager(EVERYBODY, settings, target_s, 1.0, 1.0, max_drop, lanes, float(lanes))
+
+
+def load_managers(
+    manager: Manager,
+    classes: Sequence[PriorityClass],
+    settings: LoadSettings,
+    shares: Mapping[str, float],
+    lanes: int,
+) -> dict[str, LoadManager]:
+    """All load managers of a run, by the name of what they serve."""
+    match sheds(manager):
+        case "nobody":
+            return {}
+        case "everybody":
+            return {EVERYBODY: common_manager(classes, settings, lanes)}
+        case "each":
+            return {
+                one.name: load_manager(one, settings, shares[one.name], shares[one.name], lanes)
+                for one in classes
+            }
+
+
+def merged(cycles: Mapping[str, CycleEnded]) -> CycleEnded:
+    """All classes as one, for the common manager."""
+    first = next(iter(cycles.values()))
+    return CycleEnded(
+        cycle_s=first.cycle_s,
+        inputs=tuple(
+            replace(one, stream=f"{name}/{one.stream}")
+            for name, cycle in cycles.items()
+            for one in cycle.inputs
+        ),
+        outputs=tuple(
+            replace(one, query=f"{name}/{one.query}")
+            for name, cycle in cycles.items()
+            for one in cycle.outputs
+        ),
+        queued_work_s=sum(cycle.queued_work_s for cycle in cycles.values()),
+    )

@@ -1,0 +1,123 @@
+"""The classes of a running system as people see them: `weir top`, and the moving table of `weir demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from actors.control import SystemStatus, UnitStatus
+from actors.units import Figures, class_of
+from configs.live import LiveClass
+
+Lending = Mapping[str, Mapping[str, float]]
+# The other figures of a class are the sums of its units'.
+WORST = ("p50_ms", "p95_ms", "p99_ms")
+MEAN = ("keep",)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassView:
+    """A class at this moment."""
+
+    settings: LiveClass
+    share: float
+    """Of all lanes, as is `original`."""
+    original: float
+    lent_s: float
+    borrowed_s: float
+    figures: Figures
+    units: int
+    """Units that have reported."""
+    asleep: bool
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+
+def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
+    """In the order in which they were declared."""
+    lanes = sum(system.nodes.values()) or 1
+    lent, borrowed = lending_by_class(lending)
+    views = []
+    for settings in system.classes:
+        units = [one for one in system.units.values() if one.class_name == settings.name]
+        reports = [one.report for one in units if one.report is not None]
+        views.append(
+            ClassView(
+                settings,
+                sum(one.share * system.nodes.get(one.node, 0) for one in units) / lanes,
+                sum(one.original * system.nodes.get(one.node, 0) for one in units) / lanes,
+                lent.get(settings.name, 0.0),
+                borrowed.get(settings.name, 0.0),
+                together([one.figures for one in reports]),
+                len(reports),
+                bool(reports) and all(one.asleep for one in reports),
+            )
+        )
+    return views
+
+
+def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, float]]:
+    """Processor-seconds lent and borrowed; what shards of a class lend each other counts as both."""
+    lent: dict[str, float] = {}
+    borrowed: dict[str, float] = {}
+    for lender, borrowers in lending.items():
+        for borrower, seconds in borrowers.items():
+            lent[class_of(lender)] = lent.get(class_of(lender), 0.0) + seconds
+            borrowed[class_of(borrower)] = borrowed.get(class_of(borrower), 0.0) + seconds
+    return lent, borrowed
+
+
+def together(parts: Sequence[Figures]) -> Figures:
+    """Figures of a class from those of its units; of response times the worst unit's."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Figures()
+    found: dict[str, Any] = {}
+    for one in fields(Figures):
+        values = [getattr(part, one.name) for part in parts]
+        if one.name in WORST:
+            found[one.name] = max(values)
+        elif one.name in MEAN:
+            found[one.name] = sum(values) / len(values)
+        elif isinstance(values[0], dict):
+            found[one.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
+        elif one.name == "within_target_pct":
+            results = sum(part.results for part in parts)
+            met = sum(part.results * part.within_target_pct for part in parts)
+            found[one.name] = met / results if results else 100.0
+        else:
+            found[one.name] = sum(values)
+    return Figures(**found)
+
+
+def as_json(view: ClassView) -> dict[str, Any]:
+    """A class as `weir top --json` prints it."""
+    settings, figures = view.settings, view.figures
+    return {
+        "name": view.name,
+        "priority": settings.priority,
+        "delay_target_ms": settings.delay_target_ms,
+        "share": {"original": view.original, "now": view.share},
+        "lent_s": view.lent_s,
+        "borrowed_s": view.borrowed_s,
+        "asleep": view.asleep,
+    } | {one.name: getattr(figures, one.name) for one in fields(Figures)}
+
+
+def unit_lines(units: Mapping[str, UnitStatus]) -> list[dict[str, Any]]:
+    """Where each unit is."""
+    return [
+        {
+            "unit": name,
+            "class": one.class_name,
+            "node": one.node,
+            "host": one.host,
+            "share": one.share,
+            "moving_to": one.moving_to,
+        }
+        for name, one in units.items()
+    ]

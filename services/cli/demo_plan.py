@@ -1,0 +1,121 @@
+"""What the demonstration runs: the paper's classes with W11's queries, and its scenarios scaled to the machine.
+
+Loads are parts of what the machine can do, as calibrated. In the presets that copy the paper, what the three classes of
+`dilos-sc` offer together is just about what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from configs import w11
+from configs.arrivals import ConstantArrivals, Step, StepArrivals
+from configs.live import LiveClass
+from configs.problems import InvalidInput, UnknownName, nearest
+from configs.scenario import Scenario, load_scenario
+
+WHOLE = "dilos-sc"
+READINGS = "readings"
+# In `overload`: what the class of the highest priority asks for of what it is entitled to.
+ENTITLED_PART = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class DemoScenario:
+    """One scenario of the demonstration."""
+
+    preset: str
+    load: float
+    """Multiple of the machine's capacity, unless another is asked for."""
+    overloads: bool = False
+    description: str = ""
+
+
+SCENARIOS: Mapping[str, DemoScenario] = {
+    "sc": DemoScenario(
+        "dilos-sc", 1.0, description="three classes at equal constant rates, together about the capacity"
+    ),
+    "steps": DemoScenario(
+        "dilos-steps",
+        1.0,
+        description="class 1 changes its rate while classes 2 and 3 ask for more than their shares",
+    ),
+    "overload": DemoScenario(
+        "overload-2x",
+        2.0,
+        True,
+        "class 1 asks for 0.8 of its share, classes 2 and 3 split the rest of the load",
+    ),
+}
+
+
+def demo_scenario(name: str) -> DemoScenario:
+    try:
+        return SCENARIOS[name]
+    except KeyError:
+        raise UnknownName("no such scenario", "--scenario", name, nearest(name, SCENARIOS)) from None
+
+
+def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = False) -> list[LiveClass]:
+    """The preset's classes with the eleven queries each, on streams of their own."""
+    return [
+        LiveClass(
+            name=f"{prefix}{one.name}",
+            priority=one.priority,
+            delay_target_ms=one.delay_target_ms,
+            streams=w11.streams(f"{prefix}{one.name}_"),
+            queries=w11.queries(f"{prefix}{one.name}_"),
+            lossless=lossless,
+        )
+        for one in load_scenario(scenario.preset).classes
+    ]
+
+
+def loads(scenario: DemoScenario, load: float, seconds: float) -> dict[str, list[tuple[float, float]]]:
+    """By class, from when on it asks for which part of the machine."""
+    if scenario.overloads:
+        return overload(load_scenario(scenario.preset), load)
+    preset = load_scenario(scenario.preset)
+    whole = sum(step.rate for one in steps(load_scenario(WHOLE)).values() for step in one)
+    return {
+        name: [(step.at_s / preset.seconds * seconds, load * step.rate / whole) for step in found]
+        for name, found in steps(preset).items()
+    }
+
+
+def overload(preset: Scenario, load: float) -> dict[str, list[tuple[float, float]]]:
+    """The first class asks for less than it is entitled to; the others share the rest of the load evenly."""
+    shares = preset.original_shares()
+    first, *others = shares
+    asked = ENTITLED_PART * shares[first]
+    if load <= asked:
+        raise InvalidInput(
+            f"class 1 asks for {asked:g} alone", "--load", load, "give more, or choose another scenario"
+        )
+    return {first: [(0.0, asked)]} | {name: [(0.0, (load - asked) / len(others))] for name in others}
+
+
+def steps(preset: Scenario) -> dict[str, Sequence[Step]]:
+    """The rates of readings by class."""
+    found: dict[str, Sequence[Step]] = {}
+    for one in preset.classes:
+        arrivals = one.streams[READINGS].arrivals
+        if isinstance(arrivals, StepArrivals):
+            found[one.name] = arrivals.steps
+        else:
+            assert isinstance(arrivals, ConstantArrivals)
+            found[one.name] = (Step(at_s=0, rate=arrivals.rate),)
+    return found
+
+
+def rates(
+    asked: Mapping[str, Sequence[tuple[float, float]]], capacity_per_s: float
+) -> dict[str, StepArrivals]:
+    """Tuples a second by class, for a machine that can do so many."""
+    return {
+        name: StepArrivals(
+            kind="steps", steps=tuple(Step(at_s=at_s, rate=part * capacity_per_s) for at_s, part in parts)
+        )
+        for name, parts in asked.items()
+    }

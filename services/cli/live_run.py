@@ -1,0 +1,331 @@
+"""The demonstration's run on a live system: calibrate, offer what the scenario asks for, watch, account."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from actors.feeder import Feeder, Offered
+from actors.turns import TurnStatus
+from bench import w11 as workload
+from configs import w11
+from configs.arrivals import StepArrivals
+from configs.live import LiveClass, LiveSettings
+from configs.managers import sheds
+from loadshed.ledger import TupleLedger
+from services.cli.class_views import ClassView, class_views
+from sim.outcome import Outcome
+from sim.results import class_results, rounded
+from sim.series import ClassSeries, Series
+
+if TYPE_CHECKING:
+    from actors.system import System
+
+# One lap of the input, in event time.
+PERIOD_S = 30
+# Between two looks at the system; classes report once a load cycle, every 150 ms.
+LOOK_S = 0.2
+# Until a change of load has gone through every queue.
+SETTLE_S = 2.0
+CALIBRATE_S = 6.0
+READERS_S = 30.0
+# For what is queued to be worked off when nothing comes in any more.
+COOL_DOWN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the machine can do when all classes have more input than that."""
+
+    tuples_per_s: float
+    tuples_per_lane_s: float
+    """The same a processor-second of slices."""
+    lane_part: float
+    """What of the lanes' time the slices had; what is missing went to turns, and to other processes."""
+    seconds: float
+
+    @property
+    def tuple_us(self) -> float:
+        """Processor time of a tuple, with everything that follows from it."""
+        return 1e6 / self.tuples_per_lane_s
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The classes at one moment of the node's clock."""
+
+    at: float
+    classes: Mapping[str, ClassView]
+
+
+class Watched:
+    """A running system with one node, and the classes that are asked for."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        (self.node,) = system.status().system.nodes
+
+    def look(self, lending: bool = False) -> Look:
+        """Who has lent how much costs another call."""
+        status = self.system.status()
+        lent = self.system.lending() if lending else {}
+        return Look(status.at, {one.name: one for one in class_views(status.system, lent)})
+
+    def host(self, classes: Sequence[LiveClass]) -> Feeder:
+        """Have these classes as well, with a producer of the workload's input for them."""
+        self.system.apply(classes)
+        self.system.wait_ready()
+        streams = [stream for one in classes for stream in w11.names(f"{one.name}_").values()]
+        # What comes before a stream has a reader is for nobody.
+        until = time.monotonic() + READERS_S
+        while missing := set(streams) - self.system.read_streams(self.node):
+            if time.monotonic() > until:
+                raise TimeoutError(f"nobody reads {', '.join(sorted(missing))} after {READERS_S:g} s")
+            time.sleep(LOOK_S)
+        data = workload.generated(PERIOD_S)
+        tables = {"readings": data.readings, "alerts": data.alerts}
+        inputs = {
+            one.name: {stream: tables[name] for name, stream in w11.names(f"{one.name}_").items()}
+            for one in classes
+        }
+        return Feeder(self.system.door(self.node), inputs, "ts", 1000 * PERIOD_S)
+
+
+def calibrated(watched: Watched, classes: Sequence[LiveClass], lanes: int) -> Calibration:
+    """How much the machine does while these classes, which must be lossless, are offered all that they take."""
+    feeder = watched.host(classes)
+    try:
+        feeder.offer(None)
+        began = time.monotonic()
+        looks: list[tuple[float, float, float]] = []
+        while (elapsed := time.monotonic() - began) < SETTLE_S + CALIBRATE_S:
+            time.sleep(LOOK_S)
+            look = watched.look()
+            if elapsed >= SETTLE_S:
+                figures = [one.figures for one in look.classes.values()]
+                delivered, used_s = (
+                    sum(one.delivered for one in figures),
+                    sum(one.used_s for one in figures),
+                )
+                looks.append((look.at, delivered, used_s))
+    finally:
+        feeder.stop()
+    for one in classes:
+        watched.system.remove_class(one.name)
+    # What is seen at one moment is as of each class's last report: the slope tells, not the two ends.
+    at, delivered_at, used_at = np.array(looks).T
+    per_s = float(np.polyfit(at - at[0], delivered_at, 1)[0])
+    lanes_used = float(np.polyfit(at - at[0], used_at, 1)[0])
+    return Calibration(per_s, per_s / lanes_used, lanes_used / lanes, CALIBRATE_S)
+
+
+@dataclass
+class LiveRun:
+    """A scenario on a live system, as it goes on."""
+
+    watched: Watched
+    name: str
+    description: str
+    settings: LiveSettings
+    classes: Sequence[LiveClass]
+    plan: Mapping[str, StepArrivals]
+    seconds: float
+    on_look: Callable[[LiveRun], None] = field(default=lambda run: None)
+
+    last: Look = field(init=False)
+    offered: Offered = field(init=False)
+    began: float = field(init=False, default=0.0)
+    _series: Series = field(init=False)
+    _shares: dict[str, float] = field(init=False, default_factory=dict)
+    _turns: tuple[TurnStatus, TurnStatus] = field(init=False)
+    _used_s: float = field(init=False, default=0.0)
+    _ended: Look = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._series = Series({one.name: ClassSeries() for one in self.classes})
+
+    @property
+    def now(self) -> float:
+        """Seconds of the scenario."""
+        return self.last.at - self.began
+
+    def run(self) -> LiveRun:
+        """The main loop of the demonstration: it only looks; who decides are the live system's cores."""
+        system = self.watched.system
+        feeder = self.watched.host(self.classes)
+        try:
+            self.offered = feeder.offered()
+            self.last = self.watched.look()
+            turns_before = system.turns(self.watched.node)
+            self.offered = feeder.offer(self.plan)
+            self.began = self.offered.at
+            while (left_s := self.began + self.seconds - time.monotonic()) > 0:
+                time.sleep(min(LOOK_S, left_s))
+                self._look(feeder)
+            self.offered = feeder.offer(dict.fromkeys(self.plan, SILENT))
+            self._ended = self.last
+            self._turns = (turns_before, system.turns(self.watched.node))
+        finally:
+            feeder.stop()
+        self._cool_down()
+        return self
+
+    def _look(self, feeder: Feeder) -> None:
+        before, self.last, self.offered = self.last, self.watched.look(lending=True), feeder.offered()
+        elapsed_s = self.last.at - max(before.at, self.began)
+        for name, one in self.last.classes.items():
+            self._shares[name] = self._shares.get(name, 0.0) + one.share * elapsed_s
+        if self._series.due():
+            self._record(before)
+        self.on_look(self)
+
+    def _record(self, before: Look) -> None:
+        manages = sheds(self.settings.manager) != "nobody"
+        for name, series in self._series.classes.items():
+            one = self.last.classes[name]
+            series.at_s.append(self.now)
+            series.response_ms.append(mean_between(before.classes.get(name), one))
+            series.headroom.append(one.figures.headroom if manages else None)
+            series.load.append(one.figures.load)
+            series.share.append(one.share)
+            series.drop.append(1 - one.figures.keep)
+            series.queued.append(one.figures.queued)
+        self._series.thin()
+
+    def _cool_down(self) -> None:
+        """Until all that was offered has met its fate, or for as long as that may take."""
+        until = time.monotonic() + COOL_DOWN_S
+        while time.monotonic() < until and not all(self._done(name) for name in self.plan):
+            time.sleep(LOOK_S)
+            self.last = self.watched.look(lending=True)
+            self.on_look(self)
+
+    def _done(self, name: str) -> bool:
+        figures = self.last.classes[name].figures
+        return figures.queued == 0 and figures.offered == self.offered.accepted[name]
+
+    def offered_note(self) -> str:
+        """What was offered, and how much of the plan that is not."""
+        accepted, missed = sum(self.offered.accepted.values()), sum(self.offered.missed.values())
+        told = f"{accepted / self.seconds / 1e6:.2f} offered"
+        return told + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
+
+    # -- when it is over --------------------------------------------------------------------------------
+
+    def useful_per_s(self) -> float:
+        """Tuples that were worked on, a second of the scenario."""
+        return sum(one.figures.delivered for one in self._ended.classes.values()) / self.seconds
+
+    def outcome(self, calibration: Calibration, load: float, phases_s: Mapping[str, float]) -> Outcome:
+        result = rounded(self._result(calibration, load) | {"phases_s": dict(phases_s)})
+        moves = [replace(move, at=move.at - self.began) for move in self.watched.system.share_moves()]
+        during = [move for move in moves if 0 <= move.at <= self.seconds]
+        return Outcome(result, self.description, self.settings.lanes, self._series.classes, during)
+
+    def _result(self, calibration: Calibration, load: float) -> dict[str, Any]:
+        busy_s, in_slices_s = (
+            sum(getattr(after, what) - getattr(before, what) for before, after in self._lanes())
+            for what in ("busy_s", "in_slices_s")
+        )
+        return {
+            "scenario": self.name,
+            "manager": self.settings.manager,
+            "policy": ",".join(dict.fromkeys(one.policy.kind for one in self.classes)),
+            "seed": None,
+            "seconds": self.seconds,
+            "classes": [self._class(one) for one in self.classes],
+            "ledger_closed": all(self._closes(one.name) for one in self.classes),
+            "lending": self.watched.system.lending(),
+            "utilisation": busy_s / (self.seconds * self.settings.lanes),
+            "scheduling_overhead_pct": 100 * (busy_s - in_slices_s) / busy_s if busy_s else 0.0,
+            "load": load,
+            "useful_per_s": self.useful_per_s(),
+            "calibration": {
+                "tuples_per_s": calibration.tuples_per_s,
+                "tuples_per_lane_s": calibration.tuples_per_lane_s,
+                "tuple_us": calibration.tuple_us,
+                "lane_part": calibration.lane_part,
+                "seconds": calibration.seconds,
+            },
+            "offered": {
+                name: {
+                    "planned_per_s": planned(plan, self.seconds) / self.seconds,
+                    "accepted": self.offered.accepted[name],
+                    "accepted_per_s": self.offered.accepted[name] / self.seconds,
+                    "missed": self.offered.missed[name],
+                }
+                for name, plan in self.plan.items()
+            },
+            "machine": {
+                "cores": os.cpu_count(),
+                "lanes": self.settings.lanes,
+                "not_pinned": self._not_pinned(),
+            },
+        }
+
+    def _lanes(self) -> list[tuple[Any, Any]]:
+        before, after = self._turns
+        return list(zip(before.lanes, after.lanes, strict=True))
+
+    def _not_pinned(self) -> str:
+        return self._turns[1].not_pinned
+
+    def _class(self, settings: LiveClass) -> dict[str, Any]:
+        view, during = self.last.classes[settings.name], self._ended.classes[settings.name].figures
+        figures = view.figures
+        return class_results(
+            settings,
+            self._ledger(settings.name),
+            queued=figures.queued,
+            results=figures.results,
+            response_ms=during.response_ms,
+            slowdown=None,
+            share={
+                "original": view.original,
+                "mean": self._shares[settings.name] / self._ended_after(),
+                "last": self._ended.classes[settings.name].share,
+            },
+            headroom=during.headroom if sheds(self.settings.manager) != "nobody" else None,
+            target_met_pct=during.within_target_pct,
+        )
+
+    def _ended_after(self) -> float:
+        return self._ended.at - self.began
+
+    def _ledger(self, name: str) -> TupleLedger:
+        one = self.last.classes[name].figures
+        return TupleLedger(one.offered, one.delivered, one.shed, one.late, one.rejected, one.failed)
+
+    def _closes(self, name: str) -> bool:
+        """Also with what the producer knows to be accepted."""
+        ledger, queued = self._ledger(name), self.last.classes[name].figures.queued
+        return ledger.closes(queued) and ledger.offered == self.offered.accepted[name]
+
+
+SILENT = StepArrivals.model_validate({"kind": "steps", "steps": [{"at_s": 0, "rate": 0}]})
+
+
+def mean_between(before: ClassView | None, after: ClassView) -> float | None:
+    """Mean response time of the answers between two looks, from the means of all answers up to each."""
+    results, total_ms = after.figures.results, total_response_ms(after)
+    if before is not None:
+        results, total_ms = results - before.figures.results, total_ms - total_response_ms(before)
+    return max(0.0, total_ms / results) if results > 0 else None
+
+
+def total_response_ms(view: ClassView) -> float:
+    return view.figures.results * view.figures.response_ms.get("mean", 0.0)
+
+
+def planned(plan: StepArrivals, seconds: float) -> float:
+    """Tuples that the plan asks for in so many seconds."""
+    ends = [*(step.at_s for step in plan.steps[1:]), seconds]
+    return sum(
+        step.rate * max(0.0, min(end, seconds) - step.at_s)
+        for step, end in zip(plan.steps, ends, strict=True)
+    )

@@ -1,0 +1,380 @@
+"""Replays a recorded run: a new core is told what the recorded one was told, and must answer the same.
+
+    header      a core is made from its settings: a new life
+    decision    `handle(event, now)`; its commands are compared with the recorded ones, to the last digit
+    cut         the rest was not recorded
+    torn line   the process was killed while it wrote; nothing follows
+
+Then messages are followed from core to core: what a capacity core commanded must have come to the load managers and the
+lanes it was meant for, in that order and soon. A core hears nothing before its life and after it, and what a core
+commands when its life ends may never have left its process; so there a message may be missing.
+
+Logs are read line by line. What is kept of them are the messages between cores, some bytes each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from configs.problems import InvalidInput
+from loadshed.records import (
+    KINDS,
+    Core,
+    CoreName,
+    Header,
+    Kind,
+    NotARecord,
+    commands_line,
+    cut_from,
+    decision_from,
+    header_from,
+)
+
+LINE_BYTES_MAX = 1 << 26
+# A message is at most so long on its way.
+ON_ITS_WAY_S = 2.0
+# A message may be found behind so many others that are not from this sender.
+LOOK_AHEAD = 1000
+LINES_A_STEP = 2000
+
+# What is commanded of whom, and as which event it is heard.
+HEARD_AS = {"HeadroomScaled": "HeadroomScaled", "SharesChanged": "SharesSet"}
+LISTENS_TO: dict[CoreName, str] = {"load": "HeadroomScaled", "turns": "SharesSet"}
+
+Advance = Callable[[float], None]
+
+
+# -- what comes of it ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A decision that came out differently."""
+
+    file: str
+    line: int
+    at: float
+    event: str
+    expected: str
+    got: str
+
+
+@dataclass(slots=True)
+class Life:
+    """A core from its making to the end of its record."""
+
+    file: str
+    events: int = 0
+    decisions: int = 0
+    """Commands compared; that there were none is compared as well."""
+    disagreements: int = 0
+    first: Disagreement | None = None
+    ended: str = ""
+    """Why the record ends before the core did; empty if nothing is known of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreReport:
+    core: CoreName
+    name: str
+    lives: list[Life] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        return not any(life.disagreements for life in self.lives)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Messages from a capacity core to one listener."""
+
+    sender: str
+    receiver: str
+    sent: int
+    heard: int
+    excused: int
+    """Not heard, but one of the two was about to end, or not there."""
+    first_lost: Disagreement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    cores: tuple[CoreReport, ...]
+    deliveries: tuple[Delivery, ...]
+    empty: tuple[str, ...] = ()
+    """Logs whose process was killed before their header was written."""
+
+    @property
+    def agrees(self) -> bool:
+        return all(core.agrees for core in self.cores) and not any(one.first_lost for one in self.deliveries)
+
+    @property
+    def events(self) -> int:
+        return sum(life.events for core in self.cores for life in core.lives)
+
+
+def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
+    """Replay a log, or every log in a folder; `advance` is told how many bytes have been read."""
+    replaying = _Replay()
+    read = 0
+    for file in log_files(path):
+        for size in replaying.file(file):
+            read += size
+            advance(read)
+    if not replaying.reports:
+        raise InvalidInput(
+            "no core's record begins in it", hint="give an event log or a folder of them", file=str(path)
+        )
+    order = list(KINDS)
+    reports = sorted(replaying.reports.values(), key=lambda one: (order.index(one.core), one.name))
+    return ReplayReport(tuple(reports), tuple(replaying.deliveries()), tuple(replaying.empty))
+
+
+def log_files(path: Path) -> list[Path]:
+    """The logs that a path names, lives of one core in their order."""
+    try:
+        files = list(path.glob("*.jsonl")) if path.is_dir() else [path]
+        for file in files:
+            with file.open("rb"):
+                pass
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise InvalidInput(
+            f"cannot be read: {why}",
+            hint="check the path and its permissions",
+            file=str(problem.filename or path),
+        ) from None
+    if not files:
+        raise InvalidInput("holds no event log", hint="event logs end in .jsonl", file=str(path))
+    return sorted(files, key=_place)
+
+
+def _place(file: Path) -> tuple[str, int]:
+    numbered = re.fullmatch(r"(.*)-(\d{1,9})", file.stem)
+    return (numbered[1], int(numbered[2])) if numbered else (file.stem, 0)
+
+
+# -- one log ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Span:
+    """When a core was there, by which clock."""
+
+    clock: str
+    first: float | None = None
+    last: float = 0.0
+
+    def covers(self, at: float) -> bool:
+        """It was there, and long enough for a message of that time to arrive."""
+        return self.first is not None and self.first + ON_ITS_WAY_S <= at <= self.last - ON_ITS_WAY_S
+
+
+@dataclass(slots=True)
+class _Messages:
+    """Messages of one life, in order: when, a hash of what was said, in which line."""
+
+    span: _Span
+    file: str
+    at: array[float] = field(default_factory=lambda: array("d"))
+    said: array[int] = field(default_factory=lambda: array("q"))
+    line: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, at: float, said: list[Any], line: int) -> None:
+        self.at.append(at)
+        self.said.append(hash(repr(said)))
+        self.line.append(line)
+
+
+@dataclass(slots=True)
+class _Living:
+    """The core whose record is being read."""
+
+    header: Header
+    kind: Kind
+    core: Core
+    life: Life
+    span: _Span
+    failed: bool = False
+
+
+# Core and name.
+_Who = tuple[str, str]
+
+
+@dataclass
+class _Replay:
+    reports: dict[_Who, CoreReport] = field(default_factory=dict)
+    empty: list[str] = field(default_factory=list)
+    _sent: dict[tuple[_Who, _Who], list[_Messages]] = field(default_factory=dict)
+    _heard: dict[_Who, list[_Messages]] = field(default_factory=dict)
+
+    def file(self, path: Path) -> Iterator[int]:
+        """Replay one log; yields now and then how many bytes have been read since."""
+        living: _Living | None = None
+        size = number = 0
+        for number, text in _lines(path):
+            size += len(text)
+            if number % LINES_A_STEP == 0:
+                yield size
+                size = 0
+            try:
+                line = READER.decode(text.decode())
+            except (ValueError, RecursionError):
+                if text.endswith(b"\n"):
+                    _unreadable(path, number, "is no JSON")
+                if living is not None:
+                    living.life.ended = "the last line is torn"
+                break
+            try:
+                living = self._line(path, number, line, living)
+            except NotARecord as problem:
+                _unreadable(path, number, str(problem))
+        if living is None:
+            self.empty.append(str(path))
+        yield size
+
+    def _line(self, path: Path, number: int, line: Any, living: _Living | None) -> _Living:
+        if type(line) is dict:
+            why = cut_from(line)
+            if why is None:
+                return self._born(path, header_from(line))
+            if living is not None:
+                living.life.ended = why
+        if living is None:
+            raise NotARecord("no header comes before it")
+        if type(line) is not dict:
+            self._decision(number, line, living)
+        return living
+
+    def _born(self, path: Path, header: Header) -> _Living:
+        kind, life, span = KINDS[header.core], Life(str(path)), _Span(header.clock)
+        who = (header.core, header.name)
+        self.reports.setdefault(who, CoreReport(header.core, header.name)).lives.append(life)
+        if header.core in LISTENS_TO:
+            self._heard.setdefault(who, []).append(_Messages(span, str(path)))
+        return _Living(header, kind, kind.core_of(header.settings), life, span)
+
+    def _decision(self, number: int, line: Any, living: _Living) -> None:
+        kind, life, span = living.kind, living.life, living.span
+        now, event, commands = decision_from(kind, line)
+        life.events += 1
+        span.first, span.last = now if span.first is None else span.first, now
+        self._note(number, now, line[1], commands, living)
+        if living.failed:
+            return
+        try:
+            got = commands_line(kind, living.core.handle(event, now))
+        except Exception as problem:  # an event that the recorded core cannot have been told
+            living.failed = True
+            self._differs(life, number, now, event, commands, f"{type(problem).__name__}: {problem}")
+            return
+        life.decisions += len(commands)
+        if got != commands:
+            self._differs(life, number, now, event, commands, json.dumps(got))
+
+    def _differs(
+        self, life: Life, number: int, now: float, event: Any, commands: list[Any], got: str
+    ) -> None:
+        life.disagreements += 1
+        if life.first is None:
+            life.first = Disagreement(life.file, number, now, str(event), json.dumps(commands), got)
+
+    # -- messages between cores -----------------------------------------------------------------------------
+
+    def _note(self, number: int, now: float, event: list[Any], commands: list[Any], living: _Living) -> None:
+        """Remember what the core said to others, or heard from them, as it stands in the record."""
+        who = (living.header.core, living.header.name)
+        if living.header.core == "capacity":
+            for command in commands:
+                self._note_sent(number, now, command, who, living)
+        elif event[0] == LISTENS_TO[living.header.core]:
+            self._heard[who][-1].add(now, event[1:], number)
+
+    def _note_sent(self, number: int, now: float, command: Any, who: _Who, living: _Living) -> None:
+        said = living.kind.command.decode(command)
+        name = type(said).__name__
+        if name not in HEARD_AS:
+            return
+        receiver = ("load", said.name) if name == "HeadroomScaled" else ("turns", who[1])
+        lives = self._sent.setdefault((who, receiver), [])
+        if not lives or lives[-1].span is not living.span:
+            lives.append(_Messages(living.span, living.life.file))
+        lives[-1].add(now, command[1:], number)
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Each line from a capacity core to a listener whose log is there."""
+        for (sender, receiver), lives in sorted(self._sent.items()):
+            if receiver in self._heard:
+                yield _delivery(" ".join(sender), " ".join(receiver), lives, self._heard[receiver])
+
+
+def _delivery(sender: str, receiver: str, sent: Sequence[_Messages], heard: Sequence[_Messages]) -> Delivery:
+    count = excused = 0
+    lost = None
+    for clock in dict.fromkeys(one.span.clock for one in sent):
+        arrived = _Arrived([one for one in heard if one.span.clock == clock])
+        for one in sent:
+            if one.span.clock != clock:
+                continue
+            for at, said, line in zip(one.at, one.said, one.line, strict=True):
+                if arrived.next_is(at, said):
+                    count += 1
+                elif at >= one.span.last - ON_ITS_WAY_S or not arrived.awaits(at):
+                    excused += 1
+                elif lost is None:
+                    lost = Disagreement(one.file, line, at, "message", f"heard by {receiver}", "not heard")
+    return Delivery(sender, receiver, sum(len(one.at) for one in sent), count, excused, lost)
+
+
+class _Arrived:
+    """What a listener heard in all its lives by one clock."""
+
+    def __init__(self, heard: Sequence[_Messages]) -> None:
+        self._spans = [one.span for one in heard]
+        self._at, self._said = array("d"), array("q")
+        for one in heard:
+            self._at += one.at
+            self._said += one.said
+        self._place = 0
+
+    def awaits(self, at: float) -> bool:
+        return any(span.covers(at) for span in self._spans)
+
+    def next_is(self, at: float, said: int) -> bool:
+        """Whether it has come, after those found before."""
+        for place in range(self._place, min(self._place + LOOK_AHEAD, len(self._at))):
+            if self._said[place] == said and at <= self._at[place] <= at + ON_ITS_WAY_S:
+                self._place = place + 1
+                return True
+        return False
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        number = 1
+        while text := file.readline(LINE_BYTES_MAX):
+            if len(text) == LINE_BYTES_MAX:
+                _unreadable(path, number, f"is longer than {LINE_BYTES_MAX:,} bytes")
+            yield number, text
+            number += 1
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+READER = json.JSONDecoder(parse_constant=_refused)
+
+
+def _unreadable(path: Path, number: int, why: str) -> NoReturn:
+    raise InvalidInput(why, f"line {number}", hint="give a log that Weir has recorded", file=str(path))

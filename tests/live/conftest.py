@@ -1,0 +1,21 @@
+"""One system for all live tests of a module: a local Ray takes seconds to start, and a process has one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from actors.system import System, start
+from configs.live import LiveSettings
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[System]:
+    """Without classes; each test adds its own and removes them. Its threads are not pinned: tests share the machine."""
+    # Of a node that dies Ray hears after a quarter of a minute otherwise.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_health_check_period_ms", "500")
+        patch.setenv("RAY_health_check_failure_threshold", "6")
+        with start(LiveSettings(), [], pinned=False) as running:
+            yield running

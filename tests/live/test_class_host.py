@@ -1,0 +1,183 @@
+"""A class host as a Ray actor, with gateway and dispatcher in this process; one Ray for all tests of the module."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import ray
+from ray.exceptions import RayActorError
+
+from actors import class_host, state
+from actors.dirs import RunDirs
+from actors.gateway_messages import Accepted
+from actors.ingress import Gateway
+from actors.names import COORDINATOR, host_key
+from actors.producer import Producer
+from actors.results import AnswerReader
+from actors.turns import TurnLoop
+from actors.units import Unit, UnitReport, units_to_json
+from configs.live import LiveClass, LiveSettings
+from engine.explain import Line
+
+pytestmark = pytest.mark.live
+
+READINGS = "CREATE STREAM readings (ts int64, temp float64, WATERMARK FOR ts AS ts)"
+GOLD = LiveClass(
+    name="gold",
+    priority=1,
+    delay_target_ms=300,
+    streams=(READINGS,),
+    queries={"hot": "SELECT ts, temp FROM readings WHERE temp > 0"},
+)
+SETTINGS = LiveSettings.model_validate({"load": {"cycle_ms": 20}, "snapshot_s": 0.05})
+UNITS = [Unit(GOLD, 0, 1.0, 1.0)]
+# Not how long anything should take: what never comes fails instead of hanging.
+HUNG_S = 120.0
+
+
+class Hearer:
+    """In the coordinator's place: hears reports."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, UnitReport] = {}
+
+    def report(self, host: str, reports: Sequence[UnitReport]) -> None:
+        self._last.update((one.unit, one) for one in reports)
+
+    def last(self) -> dict[str, UnitReport]:
+        return self._last
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=2, namespace="weir", include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def dirs() -> Iterator[RunDirs]:
+    with TemporaryDirectory() as base:
+        found = RunDirs(Path(base), "s", "n")
+        held = found.hold()
+        gateway, turns = Gateway(found), TurnLoop(found.dispatcher_socket, round_s=0.01)
+        gateway.streams.declare(READINGS)
+        turns.set_shares({"gold": 1.0}, {"gold": "h1"})
+        threads = [threading.Thread(target=one.run) for one in (gateway, turns)]
+        for thread in threads:
+            thread.start()
+        yield found
+        gateway.stop()
+        turns.stop()
+        for thread in threads:
+            thread.join()
+        os.close(held)
+
+
+@pytest.fixture
+def hearer() -> Iterator[Any]:
+    remote: Any = ray.remote(num_cpus=0)(Hearer)
+    actor = remote.options(name=COORDINATOR, namespace="weir").remote()
+    call(actor.last)
+    yield actor
+    ray.kill(actor)
+
+
+@pytest.fixture
+def host(dirs: RunDirs) -> Iterator[Any]:
+    state.put(host_key("h1"), units_to_json(UNITS))
+    actor = class_host.start("h1", ray.get_runtime_context().get_node_id(), dirs, SETTINGS)
+    yield actor
+    ray.kill(actor)
+    state.delete(host_key("h1"))
+
+
+def call(method: Any, *given: Any) -> Any:
+    return ray.get(method.remote(*given), timeout=HUNG_S)
+
+
+def publish(dirs: RunDirs, begin: int, rows: int) -> None:
+    number = np.arange(begin, begin + rows)
+    with Producer(dirs.door_socket) as producer:
+        batch = pa.RecordBatch.from_pydict({"ts": number, "temp": number + 1.0})
+        assert isinstance(producer.publish("readings", batch), Accepted)
+
+
+def answered(dirs: RunDirs, rows: int) -> list[int]:
+    """The numbers of the readings that were answered, once there are so many."""
+    while True:
+        found = [row["ts"] for row in AnswerReader(dirs, "gold").rows("hot")]
+        if len(found) >= rows:
+            return found
+        threading.Event().wait(0.005)
+
+
+def ready(dirs: RunDirs, host: Any) -> None:
+    """The host's unit is subscribed."""
+    call(host.explain, "gold", 0)
+    while "gold" not in (dirs.stream("readings") / "stream.json").read_text("utf-8"):
+        threading.Event().wait(0.005)
+
+
+def test_a_host_runs_the_units_that_it_finds_in_the_store(dirs: RunDirs, hearer: Any, host: Any) -> None:
+    ready(dirs, host)
+    publish(dirs, 0, 10)
+    assert answered(dirs, 10) == list(range(10))
+    while "gold" not in (heard := call(hearer.last)) or heard["gold"].figures.results < 10:
+        threading.Event().wait(0.005)
+    plan: list[Line] = call(host.plan, "gold")
+    assert plan[0].tuples == 10
+    ledger, queued = call(host.ledger, "gold")["readings"]
+    assert ledger.closes(queued)
+    assert call(host.explain, "gold", 1)
+    assert call(host.status).units["gold"].figures.delivered == 10
+
+
+def test_a_killed_host_goes_on_where_it_was_also_without_a_coordinator(dirs: RunDirs, host: Any) -> None:
+    ready(dirs, host)
+    for begin in range(0, 30, 10):
+        publish(dirs, begin, 10)
+        assert answered(dirs, begin + 10) == list(range(begin + 10))
+        pid = call(host.ping)
+        os.kill(pid, signal.SIGKILL)
+        while True:
+            try:
+                if call(host.ping) != pid:
+                    break
+            except RayActorError:
+                continue
+
+
+def test_a_host_that_is_not_to_be_any_more_leaves_nothing(dirs: RunDirs, host: Any) -> None:
+    ready(dirs, host)
+    publish(dirs, 0, 10)
+    answered(dirs, 10)
+    call(host.set_units, UNITS)
+    state.delete(host_key("h1"))
+    call(host.stop)
+    assert not dirs.class_log("gold").exists()
+
+
+def test_reports_go_to_the_coordinator_that_is_there(dirs: RunDirs, host: Any) -> None:
+    ready(dirs, host)
+    remote: Any = ray.remote(num_cpus=0)(Hearer)
+    results: SimpleQueue[int] = SimpleQueue()
+    for begin in (0, 10):
+        hearer = remote.options(name=COORDINATOR, namespace="weir").remote()
+        call(hearer.last)
+        publish(dirs, begin, 10)
+        while "gold" not in (heard := call(hearer.last)) or heard["gold"].figures.results < begin + 10:
+            threading.Event().wait(0.005)
+        results.put(heard["gold"].figures.results)
+        ray.kill(hearer)
+    assert [results.get(), results.get()] == [10, 20]

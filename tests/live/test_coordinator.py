@@ -1,0 +1,306 @@
+"""The coordinator on Ray: what it says reaches hosts and dispatcher, and whoever is killed, the others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import ray
+
+from actors import state
+from actors.control import UnitStatus
+from actors.dirs import prefix, shared_memory
+from actors.names import COORDINATOR, dispatcher_key, dispatcher_name, find, gateway_name, host_key, host_name
+from actors.system import System
+from actors.units import Figures, Unit, UnitReport, units_from_json
+from configs.live import LiveClass
+from configs.problems import InvalidInput
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+ROOT = Path(__file__).parents[2]
+READINGS = "CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
+QUERY = "SELECT sensor, temp FROM readings WHERE temp > 0"
+PRIORITIES = {"gold": 6.0, "silver": 3.0, "bronze": 1.0}
+
+
+def declared(name: str, priority: float) -> LiveClass:
+    return LiveClass(
+        name=name, priority=priority, delay_target_ms=100.0, streams=(READINGS,), queries={"q": QUERY}
+    )
+
+
+@pytest.fixture(scope="module")
+def classes(system: System) -> Iterator[System]:
+    """Three classes whose hosts answer."""
+    system.apply([declared(*one) for one in PRIORITIES.items()])
+    for name in PRIORITIES:
+        eventually(partial(is_asleep, system, name), "sleep: nothing comes in")
+    yield system
+    for name in PRIORITIES:
+        ray.get(eventually(lambda: system.coordinator).remove_class.remote(name))
+    eventually(lambda: not system.status().system.units, "the end of all classes")
+
+
+def is_asleep(system: System, unit: str) -> bool:
+    report = units(system)[unit].report
+    return report is not None and report.asleep
+
+
+def units(system: System) -> dict[str, UnitStatus]:
+    return dict(system.status().system.units)
+
+
+def shares(system: System) -> dict[str, float]:
+    return {name: one.share for name, one in units(system).items()}
+
+
+def told(system: System, unit: str) -> Unit:
+    """The unit as its host was told last, once the host has it."""
+    host = units(system)[unit].host
+    eventually(lambda: unit in ray.get(system.host(host).status.remote()).units, f"a host with {unit}")
+    return {one.name: one for one in units_from_json(state.get(host_key(host)))}[unit]
+
+
+def streams(system: System, node: str) -> list[str]:
+    """What the node's gateway has."""
+    return [one["stream"] for one in ray.get(system.gateway(node).status.remote())["streams"]]
+
+
+def tell(system: System, **usage: float | None) -> None:
+    """Have hosts report these usages of units as of one load cycle; None: it sleeps."""
+    found = units(system)
+    for name, used in usage.items():
+        load = (used or 0.0) * found[name].share
+        report = UnitReport(name, used or 0.0, load, False, used is None, Figures())
+        ray.get(system.coordinator.report.remote(found[name].host, [report]))
+
+
+def lend(system: System) -> dict[str, float]:
+    """Have bronze borrow from the others, and leave it at that; the shares then."""
+
+    def lent() -> bool:
+        tell(system, gold=0.2, silver=0.5, bronze=4.0)
+        return shares(system)["bronze"] > 0.2
+
+    eventually(lent, "a loan")
+    tell(system, gold=None, silver=None, bronze=None)
+    assert all(is_asleep(system, name) for name in PRIORITIES)
+    return shares(system)
+
+
+def pid_of(name: str) -> int:
+    return int(eventually(lambda: ray.get(find(name).ping.remote()), f"an answer of {name}"))
+
+
+def kill_process(name: str) -> int:
+    """Its process is another afterwards, sooner or later."""
+    pid = pid_of(name)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def pids(system: System) -> dict[str, int]:
+    """Of all actors but the coordinator."""
+    found = system.status().system
+    names = [host_name(one.host) for one in found.units.values()]
+    names += [make(node) for make in (dispatcher_name, gateway_name) for node in found.nodes]
+    return {name: pid_of(name) for name in names}
+
+
+def test_what_is_declared_reaches_hosts_dispatcher_and_gateway(classes: System) -> None:
+    found = classes.status().system
+    (node,) = found.nodes
+    assert shares(classes) == {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
+    assert len({one.host for one in found.units.values()}) == 3
+    assert eventually(lambda: told(classes, "gold")).declared == declared("gold", 6.0)
+    eventually(lambda: streams(classes, node) == ["readings"], "the stream")
+    assert ray.get(classes.dispatcher(node).ping.remote()) > 0
+    ray.get(classes.coordinator.add_query.remote("gold", "more", QUERY))
+    assert eventually(lambda: dict(told(classes, "gold").declared.queries) == {"q": QUERY, "more": QUERY})
+    told_why = ray.get(classes.coordinator.explain.remote("gold", 5))
+    assert "within headroom" in told_why["gold"][0]
+    assert "classes set" in told_why["shares"][0]
+    assert ray.get(classes.coordinator.plan.remote("gold"))
+
+
+def test_a_mistake_comes_back_as_it_is_and_harms_nobody(classes: System) -> None:
+    before, pid = classes.status().system.classes, pid_of(COORDINATOR)
+    with pytest.raises(InvalidInput, match="no_such_column") as problem:
+        classes.apply(
+            [
+                declared("other", 1.0).model_copy(
+                    update={"queries": {"q": "SELECT no_such_column FROM readings"}}
+                )
+            ]
+        )
+    assert problem.value.field == "classes.other.queries.q"
+    assert classes.status().system.classes == before
+    assert pid_of(COORDINATOR) == pid
+
+
+def test_a_killed_coordinator_finds_everything_again_while_the_system_goes_on(classes: System) -> None:
+    before = lend(classes)
+    lending = ray.get(classes.coordinator.lending.remote())
+    placed = {name: (one.node, one.host) for name, one in units(classes).items()}
+    (node,) = classes.status().system.nodes
+    before_pids = pids(classes)
+    pid = kill_process(COORDINATOR)
+    assert {name: pid_of(name) for name in before_pids} == before_pids
+    assert eventually(lambda: pid_of(COORDINATOR) != pid, "a new process")
+    assert eventually(lambda: shares(classes)) == before
+    assert {name: (one.node, one.host) for name, one in units(classes).items()} == placed
+    after = ray.get(classes.coordinator.lending.remote())
+    assert {lender: set(to) for lender, to in after.items()} == {
+        lender: set(to) for lender, to in lending.items()
+    }
+    assert all(after[lender][to] >= seconds for lender, row in lending.items() for to, seconds in row.items())
+    assert state.get(dispatcher_key(node))[0] == before
+    assert pids(classes) == before_pids
+    assert lend(classes)
+
+
+def test_a_host_that_is_killed_or_gone_for_good_is_told_again(classes: System) -> None:
+    host = units(classes)["bronze"].host
+    state.delete(host_key(host))  # so that it knows of nothing by itself
+    pid = kill_process(host_name(host))
+    assert eventually(partial(is_another, host_name(host), pid), "another process")
+    assert told(classes, "bronze").declared == declared("bronze", 1.0)
+    ray.kill(classes.host(host))
+    assert told(classes, "bronze").declared == declared("bronze", 1.0)
+    assert units(classes)["bronze"].host == host
+
+
+def is_another(name: str, pid: int) -> bool:
+    return pid_of(name) != pid
+
+
+def test_dispatcher_and_gateway_come_back_too(classes: System) -> None:
+    (node,) = classes.status().system.nodes
+    for name in (dispatcher_name(node), gateway_name(node)):
+        pid = kill_process(name)
+        assert eventually(partial(is_another, name, pid), f"another {name}")
+        ray.kill(find(name))
+    assert pid_of(dispatcher_name(node))
+    eventually(lambda: streams(classes, node) == ["readings"], "the stream")
+    eventually(lambda: not classes.status().quarantined, "the end of quarantine")
+
+
+# -- beside others -----------------------------------------------------------------------------------------------
+
+ATTACHED = """
+import sys
+from actors.system import attach
+system = attach(sys.argv[1])
+print(sorted(system.status().system.units))
+system.stop()
+"""
+STARTED = """
+from actors.system import start
+from configs.live import LiveSettings
+from tests.live.test_coordinator import declared
+system = start(LiveSettings(), [declared("alone", 1.0)], pinned=False)
+print(system.name, sorted(system.status().system.units), flush=True)
+input()
+"""
+
+
+def python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_another_process_finds_the_system_and_leaves_it_as_it_is(classes: System) -> None:
+    pid = pid_of(COORDINATOR)
+    told_it, _ = python(ATTACHED, classes.address).communicate()
+    assert told_it.splitlines()[-1] == "['bronze', 'gold', 'silver']", told_it
+    assert pid_of(COORDINATOR) == pid
+
+
+def processes_of(name: str) -> list[str]:
+    """Command lines in which a system's folder occurs."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if f"weir-{name}-" in line:
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_system_disturbs_nobody_and_leaves_nothing(classes: System, number: signal.Signals) -> None:
+    before = pids(classes)
+    process = python(STARTED)
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.endswith("['alone']\n"):
+            break
+    assert "".join(lines).endswith("['alone']\n"), "".join(lines)
+    name = lines[-1].split()[0]
+    folder = shared_memory() / f"{prefix()}{name}"
+    assert folder.is_dir()
+    assert processes_of(name)
+    process.send_signal(number)
+    rest, _ = process.communicate()
+    assert process.returncode != 0, rest
+    assert not folder.exists()
+    eventually(lambda: not processes_of(name), "the end of its processes")
+    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"weir-{name}-*"))
+    assert pids(classes) == before
+
+
+@pytest.fixture
+def second_node(classes: System, tmp_path: Path) -> Iterator[str]:
+    """Another node of the cluster, on this machine; its short name."""
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1"]
+    command += [f"--address={classes.address}", f"--object-store-memory={80 << 20}"]
+    quiet = subprocess.DEVNULL
+    before = set(classes.status().system.nodes)
+    with subprocess.Popen(command, cwd=tmp_path, stdout=quiet, stderr=quiet) as process:
+        yield eventually(
+            lambda: min(set(classes.status().system.nodes) - before, default=""), "a second node"
+        )
+        end_node(process)
+
+
+def end_node(process: subprocess.Popen[bytes]) -> None:
+    """Nobody says goodbye."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for pid in (*map(int, children), process.pid):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_units_move_to_a_node_that_joins(classes: System, second_node: str) -> None:
+    eventually(lambda: not classes.status().waited_for, "gateway and dispatcher of the second node")
+    ray.get(classes.coordinator.move.remote("silver", second_node))
+    eventually(lambda: units(classes)["silver"].node == second_node, "the move")
+    assert shares(classes) == pytest.approx({"gold": 6 / 7, "silver": 1.0, "bronze": 1 / 7})
+    assert eventually(lambda: told(classes, "silver")).original == 1.0
+    eventually(
+        lambda: "stream readings" in ray.get(classes.gateway(second_node).status.remote())["following"]
+    )
+
+
+def test_units_of_a_node_that_is_gone_come_back(classes: System) -> None:
+    eventually(lambda: len(classes.status().system.nodes) == 1, "the end of the second node")
+    assert shares(classes) == pytest.approx({"gold": 0.6, "silver": 0.3, "bronze": 0.1})
+    assert eventually(lambda: told(classes, "silver")).original == pytest.approx(0.3)

@@ -1,0 +1,105 @@
+"""`weir demo` and `weir top` for real: exit code, result, account, and what Ctrl-C leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.dirs import prefix, shared_memory
+from actors.system import System
+from configs.live import LiveClass
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+ROOT = Path(__file__).parents[2]
+WEIR = [sys.executable, "-c", "from services.cli.main import main; main()"]
+READINGS = "CREATE STREAM measured (ts timestamp, sensor int32, WATERMARK FOR ts AS ts)"
+# Of a simulated class, whose results tools read as well.
+CLASS_FIELDS = {
+    *("name", "priority", "delay_target_ms", "offered", "delivered", "shed", "late", "rejected", "failed"),
+    *("queued", "loss_pct", "results", "response_ms", "slowdown", "share", "headroom_last", "target_met_pct"),
+}
+
+
+def weir(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    # A process group of its own, as a shell gives a command: Ctrl-C is for all of it.
+    return subprocess.Popen(
+        [*WEIR, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def systems() -> set[str]:
+    return {found.name for found in shared_memory().glob(f"{prefix()}*")}
+
+
+def test_a_demo_accounts_for_every_tuple_and_its_exit_code_tells_of_its_promises(tmp_path: Path) -> None:
+    arguments = ("--scenario", "sc", "--load", "0.1", "--seconds", "6", "--json", "result.json")
+    done = weir("demo", *arguments, folder=tmp_path)
+    printed, problems = done.communicate()
+    assert (done.returncode in (0, 1), problems) == (True, ""), printed
+    result: dict[str, Any] = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    # Of response times nothing is asserted: other tests use the processors, too.
+    promises = {one["text"]: one["kept"] for one in result["promises"]}
+    assert promises["the ledger closes"]
+    assert done.returncode == (0 if all(promises.values()) else 1)
+    assert (result["scenario"], result["manager"], result["seconds"]) == ("sc", "dilos", 6)
+    assert result["ledger_closed"] is True
+    assert result["calibration"]["tuples_per_s"] > 0
+    for one in result["classes"]:
+        assert one.keys() == CLASS_FIELDS
+        fates = sum(one[fate] for fate in ("delivered", "shed", "late", "rejected", "failed", "queued"))
+        assert one["offered"] == result["offered"][one["name"]]["accepted"] == fates > 0
+        assert one["results"] > 0
+    page = (tmp_path / "weir-demo" / "sc-dilos.html").read_text("utf-8")
+    assert page.count("<svg") == 5
+
+
+def test_ctrl_c_ends_a_demo_and_everything_that_it_has_started(tmp_path: Path) -> None:
+    before = systems()
+    demo = weir("demo", folder=tmp_path)
+    assert demo.stdout is not None
+    assert demo.stdout.readline().startswith("start ")
+    (mine,) = systems() - before
+    os.killpg(demo.pid, signal.SIGINT)
+    printed, problems = demo.communicate()
+    assert (demo.returncode, "Traceback" in problems) == (130, False), printed + problems
+    assert mine not in systems()
+
+
+def test_top_shows_the_classes_of_a_system_as_they_are(system: System, tmp_path: Path) -> None:
+    queries = {"q": "SELECT sensor FROM measured"}
+    settings = {"priority": 2, "delay_target_ms": 100, "streams": [READINGS], "queries": queries}
+    system.apply([LiveClass.model_validate({"name": "watched"} | settings)])
+    try:
+        eventually(lambda: system.status().system.units["watched"].report, "the first report")
+        shown = weir("top", "--json", "--address", system.address, folder=tmp_path)
+        printed, problems = shown.communicate()
+        assert shown.returncode == 0, problems
+        (one,) = [one for one in json.loads(printed)["classes"] if one["name"] == "watched"]
+        assert (one["priority"], one["delay_target_ms"], one["offered"]) == (2, 100, 0)
+        once = weir("top", "--once", "--address", system.address, folder=tmp_path).communicate()[0]
+        assert f"system {system.name}: " in once
+        assert any(line.split()[:1] == ["watched"] for line in once.splitlines())
+    finally:
+        system.remove_class("watched")
+
+
+def test_top_says_where_nothing_runs(tmp_path: Path) -> None:
+    shown = weir("top", "--address", "127.0.0.1:1", folder=tmp_path)
+    _, problems = shown.communicate()
+    assert shown.returncode == 2
+    assert "no Ray cluster answers there" in problems

@@ -1,0 +1,172 @@
+"""The dispatcher as a Ray actor, and what outlives actors: one Ray on this machine for all tests of the module."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+import ray
+
+from actors import state
+from actors.dispatcher import DispatcherSettings, DispatcherStatus, NodeShares, start
+from actors.slices import SliceClient
+from actors.turns import Record
+from scheduler.wrr import Grant, TurnEvent
+
+pytestmark = pytest.mark.live
+
+SHARES = {"gold": 0.75, "silver": 0.25}
+HOSTS = {"gold": "host-gold", "silver": "host-silver"}
+# Not how long anything should take: what never comes fails instead of hanging.
+HUNG_S = 120.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=2, namespace="weir", include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+class Host:
+    """One class in a thread, whose slices do nothing but say so."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        self.quotas: SimpleQueue[float] = SimpleQueue()
+        self.client = SliceClient(path, HOSTS[name], self.run, lambda: None, classes=(name,))
+        self.thread = threading.Thread(target=self.client.serve)
+        self.thread.start()
+
+    def run(self, name: str, quota_s: float) -> tuple[float, bool]:
+        self.quotas.put(quota_s)
+        return 0.0, False
+
+    def slice(self) -> float:
+        """The quota of a slice, asked for now."""
+        self.client.ready(self.name)
+        return self.quotas.get(timeout=HUNG_S)
+
+    def stop(self) -> None:
+        self.client.stop()
+        self.thread.join()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "dispatcher.sock"
+
+
+@pytest.fixture
+def gold(path: Path) -> Iterator[Host]:
+    host = Host(path, "gold")
+    yield host
+    host.stop()
+
+
+def recall() -> NodeShares | None:
+    found: NodeShares | None = state.get("test/shares")
+    return found
+
+
+def fails_once() -> Record:
+    """A record that the first process of the dispatcher cannot write."""
+    first = state.get("test/failed") in (None, os.getpid())
+
+    def record(core: str, event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:
+        if first:
+            state.put("test/failed", os.getpid())
+            raise OSError("no room on this disk")
+
+    return record
+
+
+def started(path: Path, recorder: Callable[[], Record] | None = None) -> Any:
+    node_id = ray.get_runtime_context().get_node_id()
+    return start(
+        "dispatcher-test", node_id, DispatcherSettings(path, round_s=0.01, lanes=1), recall, recorder
+    )
+
+
+@pytest.fixture
+def dispatcher(path: Path) -> Iterator[Any]:
+    actor = started(path)
+    yield actor
+    ray.get(actor.stop.remote(), timeout=HUNG_S)
+    ray.kill(actor)
+    state.delete("test/shares")
+
+
+def status(dispatcher: Any) -> DispatcherStatus:
+    found: DispatcherStatus = ray.get(dispatcher.status.remote(), timeout=HUNG_S)
+    return found
+
+
+def test_classes_get_turns_once_their_shares_are_set(dispatcher: Any, gold: Host) -> None:
+    assert status(dispatcher).recalled == "nothing"
+    ray.get(dispatcher.set_shares.remote(SHARES, HOSTS), timeout=HUNG_S)
+    assert gold.slice() == 0.0075
+    found = status(dispatcher).turns
+    assert found.hosts == {"host-gold": ("gold",)}
+    assert found.not_pinned == "" or os.cpu_count() == 1
+
+
+def test_a_killed_dispatcher_comes_back_with_its_shares_and_hosts(path: Path, gold: Host) -> None:
+    state.put("test/shares", [SHARES, HOSTS])
+    dispatcher = started(path)
+    assert gold.slice() == 0.0075
+    killed = status(dispatcher).pid
+    os.kill(killed, signal.SIGKILL)
+    assert [gold.slice() for _ in range(20)] == [0.0075] * 20
+    again = status(dispatcher)
+    assert again.pid != killed
+    assert again.recalled == "found"
+    assert again.turns.hosts == {"host-gold": ("gold",)}
+    ray.kill(dispatcher)
+    state.delete("test/shares")
+
+
+def test_a_dispatcher_whose_loop_fails_is_started_anew(path: Path, gold: Host) -> None:
+    state.put("test/shares", [SHARES, HOSTS])
+    dispatcher = started(path, fails_once)
+    assert gold.slice() == 0.0075
+    assert status(dispatcher).pid != state.get("test/failed")
+    ray.kill(dispatcher)
+    for name in ("shares", "failed"):
+        state.delete(f"test/{name}")
+
+
+def test_a_dispatcher_that_is_there_is_not_made_twice(dispatcher: Any, path: Path) -> None:
+    pid = ray.get(dispatcher.ping.remote(), timeout=HUNG_S)
+    assert ray.get(started(path).ping.remote(), timeout=HUNG_S) == pid
+    assert ray.get(ray.get_actor("dispatcher-test", namespace="weir").ping.remote(), timeout=HUNG_S) == pid
+
+
+# -- what outlives actors ---------------------------------------------------------------------------
+
+
+class Keeper:
+    def put(self, name: str, value: object) -> int:
+        state.put(name, value)
+        return os.getpid()
+
+
+def test_what_a_killed_process_has_put_is_there_for_others() -> None:
+    keeper: Any = ray.remote(num_cpus=0)(Keeper)
+    pid = ray.get(keeper.remote().put.remote("test/kept", {"a": [1, 2.5, None, "ü"]}), timeout=HUNG_S)
+    os.kill(pid, signal.SIGKILL)
+    assert state.get("test/kept") == {"a": [1, 2.5, None, "ü"]}
+    state.delete("test/kept")
+    state.delete("test/kept")
+    assert state.get("test/kept") is None
+
+
+def test_the_last_value_put_is_the_one_that_is_kept() -> None:
+    for value in ([1], [2]):
+        state.put("test/last", value)
+    assert state.get("test/last") == [2]
+    state.delete("test/last")

@@ -1,0 +1,184 @@
+"""The gateway as a Ray actor: one Ray on this machine, two gateways in it as if on two nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import ray
+from ray.exceptions import RayActorError
+
+from actors.channel import connect
+from actors.dirs import RunDirs
+from actors.frames import batch_of
+from actors.gateway import GatewaySettings, start
+from actors.gateway_messages import Accepted, Grew, Refused, encode
+from actors.producer import Producer
+from actors.segments import Writer
+from actors.subscriber import Subscriber
+
+pytestmark = pytest.mark.live
+
+READINGS = "CREATE STREAM readings (sensor INT, temp DOUBLE)"
+# Not how long anything should take: what never comes fails instead of hanging.
+HUNG_S = 120.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=2, namespace="weir", include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    with TemporaryDirectory() as found:
+        yield Path(found)
+
+
+class Node:
+    """A gateway, killed in the end."""
+
+    def __init__(self, base: Path, name: str) -> None:
+        self.dirs = RunDirs(base, "s", name)
+        self.actor: Any = start(ray.get_runtime_context().get_node_id(), GatewaySettings(self.dirs))
+        self.call("ping")
+
+    def call(self, method: str, *given: Any, **named: Any) -> Any:
+        return ray.get(getattr(self.actor, method).remote(*given, **named), timeout=HUNG_S)
+
+    def crash(self) -> None:
+        """Its process is killed, and Ray has started it anew when this returns."""
+        pid = self.call("ping")
+        os.kill(pid, signal.SIGKILL)
+        while True:
+            try:
+                if self.call("ping") != pid:
+                    return
+            except RayActorError:
+                continue
+
+
+@pytest.fixture
+def nodes(base: Path) -> Iterator[tuple[Node, Node]]:
+    found = Node(base, "n1"), Node(base, "n2")
+    yield found
+    for node in found:
+        ray.kill(node.actor)
+
+
+def table(*sensors: int) -> pa.Table:
+    return pa.table({"temp": [one / 2 for one in sensors], "sensor": pa.array(sensors, pa.int32())})
+
+
+def received(reader: Subscriber, frames: int) -> list[tuple[int, list[int]]]:
+    """So many frames, waited for: their numbers, and the sensors in them."""
+    found: list[tuple[int, list[int]]] = []
+    while True:
+        found += [(number, batch_of(one).columns[0].data.tolist()) for number, one in reader.frames()]
+        if len(found) >= frames:
+            return found
+        assert reader.wait(HUNG_S)
+
+
+def test_published_table_is_read_and_a_wrong_one_is_refused(nodes: tuple[Node, Node]) -> None:
+    node, _ = nodes
+    assert node.call("declare", READINGS) == "readings"
+    reader = Subscriber(node.dirs, "c1", "readings")
+    assert node.call("publish", "readings", table(1, 2)) == [Accepted(0)]
+    with Producer(node.dirs.door_socket) as producer:
+        assert producer.publish("readings", table(3).to_batches()[0]) == Accepted(1)
+    assert received(reader, 2) == [(0, [1, 2]), (1, [3])]
+    with pytest.raises(Exception, match="stream readings, column temp: the column is missing"):
+        node.call("publish", "readings", table(1).drop_columns(["temp"]))
+    assert node.call("status")["streams"][0]["accepted_rows"] == 3
+    reader.close()
+
+
+def test_killed_gateway_comes_back_with_everything(nodes: tuple[Node, Node]) -> None:
+    node, _ = nodes
+    node.call("declare", READINGS)
+    node.call("publish", "readings", table(1))
+    reader = Subscriber(node.dirs, "c1", "readings", 0, lossless=True)
+    node.crash()
+    with pytest.raises(ConnectionError):
+        received(reader, frames=2)
+    assert node.call("publish", "readings", table(2)) == [Accepted(1)]
+    assert received(Subscriber(node.dirs, "c1", "readings", 0, lossless=True), 2) == [(0, [1]), (1, [2])]
+    assert node.call("status")["streams"][0]["readers"].keys() == {"c1"}
+
+
+def test_stream_that_is_followed_has_the_same_frames_also_after_crashes(nodes: tuple[Node, Node]) -> None:
+    origin, copy = nodes
+    origin.call("declare", READINGS)
+    origin.call("publish", "readings", table(1, 2))
+    copy.call("follow", "n1", "readings")
+    reader = Subscriber(copy.dirs, "c1", "readings", 0, lossless=True)
+    assert received(reader, 1) == [(0, [1, 2])]
+    origin.call("publish", "readings", table(3))
+    assert received(reader, 1) == [(1, [3])]
+    assert isinstance(copy.call("publish", "readings", table(9))[0], Refused)
+    origin.crash()
+    origin.call("publish", "readings", table(4))
+    assert received(reader, 1) == [(2, [4])]
+    copy.crash()
+    origin.call("publish", "readings", table(5))
+    again = Subscriber(copy.dirs, "c1", "readings", 2, lossless=True)
+    assert received(again, 2) == [(2, [4]), (3, [5])]
+    copy.call("unfollow", "n1", "readings")
+    assert origin.call("status")["streams"][0]["readers"] == {}
+
+
+def test_copy_that_is_dropped_holds_nothing_back_at_its_origin(nodes: tuple[Node, Node]) -> None:
+    origin, copy = nodes
+    origin.call("declare", READINGS)
+    copy.call("follow", "n1", "readings")
+    assert origin.call("status")["streams"][0]["readers"].keys() == {"node-n2"}
+    told = [copy.actor.drop.remote("readings"), copy.actor.declare.remote(READINGS)]
+    ray.get(told, timeout=HUNG_S)
+    assert copy.call("publish", "readings", table(9)) == [Accepted(0)]
+    while origin.call("status")["streams"][0]["readers"]:
+        pass
+    assert origin.call("publish", "readings", table(1)) == [Accepted(0)]
+
+
+def test_stream_may_be_followed_before_its_origin_knows_it(nodes: tuple[Node, Node]) -> None:
+    origin, copy = nodes
+    followed = copy.actor.follow.remote("n1", "readings")
+    origin.call("declare", READINGS)
+    origin.call("publish", "readings", table(4))
+    ray.get(followed, timeout=HUNG_S)
+    found = copy.call("frames", "readings", 0, wait_s=HUNG_S).frames
+    assert [number for number, _ in found] == [0]
+
+
+def test_log_of_a_class_is_followed_as_it_is(nodes: tuple[Node, Node]) -> None:
+    origin, copy = nodes
+    log = Writer(origin.dirs.class_log("gold"))
+    log.append([b"first"])
+    copy.call("follow_class", "n1", "gold")
+    first = copy.call("class_frames", "gold", 0, wait_s=HUNG_S).frames
+    assert [(number, bytes(payload)) for number, payload in first] == [(0, b"first")]
+    log.append([b"second"])
+    host = connect(origin.dirs.gateway_socket)
+    host.send(encode(Grew("gold", log.next)))
+    second = copy.call("class_frames", "gold", 1, wait_s=HUNG_S).frames
+    assert [(number, bytes(payload)) for number, payload in second] == [(1, b"second")]
+    copy.call("unfollow_class", "gold")
+    host.close()
+
+
+def test_gateway_that_is_stopped_leaves_nothing(nodes: tuple[Node, Node], base: Path) -> None:
+    for node in nodes:
+        node.call("declare", READINGS)
+    nodes[1].call("follow_class", "n1", "none")
+    for node in nodes:
+        node.call("stop", remove=True)
+    assert list(base.iterdir()) == []

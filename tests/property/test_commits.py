@@ -1,0 +1,82 @@
+"""A class reads from its log what it has written there."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.commits import (
+    Snapshot,
+    answers_of,
+    commit_parts,
+    is_snapshot,
+    snapshot_of,
+    snapshot_parts,
+    steps_of,
+)
+from actors.frames import NotAFrame
+from engine.causes import Moment
+from engine.schema import INT64
+from engine.steps import Advanced, Answer, Commit, Evicted, Opened, QueryAdded, QueryRemoved, Step, Took
+from engine.train import Train, Values, same_arrival
+
+NAMES = st.text(min_size=1, max_size=12)
+NUMBERS = st.integers(0, 2**62)
+FRACTIONS = st.floats(0, 1)
+STEPS: st.SearchStrategy[Step] = st.one_of(
+    st.builds(Opened, NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, FRACTIONS, st.none() | st.binary(), NUMBERS),
+    st.builds(Took, NAMES, NUMBERS),
+    st.builds(Evicted, NAMES, NUMBERS),
+    st.builds(Advanced, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
+    st.builds(QueryAdded, NAMES, st.text()),
+    st.builds(QueryRemoved, NAMES),
+)
+
+
+def train(rows: int) -> Train:
+    arrival = same_arrival(1.5, rows) if rows % 2 else np.arange(rows, dtype=float)
+    return Train((Values(INT64, np.arange(rows)),), arrival, 0.5, rows, (Moment(rows, 1.0),))
+
+
+ANSWERS = st.builds(Answer, NAMES, NUMBERS, st.integers(0, 40).map(train))
+COUNTS = st.dictionaries(NAMES, NUMBERS, max_size=4)
+
+
+def joined(parts: list[Any], size: int) -> memoryview:
+    found = b"".join(bytes(part) for part in parts)
+    assert len(found) == size
+    return memoryview(found)
+
+
+@given(st.lists(STEPS, max_size=6).map(tuple), st.lists(ANSWERS, max_size=4).map(tuple), COUNTS)
+def test_commit_is_read_as_it_was_written(
+    steps: tuple[Step, ...], answers: tuple[Answer, ...], answered: dict[str, int]
+) -> None:
+    payload = joined(*commit_parts(Commit(steps, answers, answered)))
+    assert not is_snapshot(payload)
+    assert steps_of(payload) == Commit(steps, (), answered)
+    for query in {one.query for one in answers} | {"another"}:
+        found, expected = answers_of(payload, query), [one for one in answers if one.query == query]
+        assert [one.first for one in found] == [one.first for one in expected]
+        for got, written in zip(found, expected, strict=True):
+            assert got.train.columns[0].data.tolist() == written.train.columns[0].data.tolist()
+            assert got.train.arrival.tolist() == written.train.arrival.tolist()
+            assert (got.train.kept, got.train.watermark) == (written.train.kept, written.train.watermark)
+
+
+@given(NUMBERS, COUNTS, st.binary())
+def test_snapshot_is_read_as_it_was_written(following: int, rows: dict[str, int], state: bytes) -> None:
+    payload = joined(*snapshot_parts(Snapshot(following, rows, pickle.PickleBuffer(state))))
+    assert is_snapshot(payload)
+    found = snapshot_of(payload)
+    assert (found.following, found.rows, bytes(found.state)) == (following, rows, state)
+
+
+def test_another_version_is_a_clear_error() -> None:
+    payload = bytearray(joined(*commit_parts(Commit((), (), {}))))
+    payload[0] = 9
+    with pytest.raises(NotAFrame, match="of this version"):
+        is_snapshot(memoryview(payload))

@@ -1,0 +1,90 @@
+"""Records come back exactly; whatever is run and whatever fails, a recorded run decides the same again."""
+
+import json
+import math
+import random
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadshed.manager import LoadCommand, LoadEvent
+from loadshed.records import KINDS, CoreName
+from scheduler.capacity import CapacityCommand, CapacityEvent
+from scheduler.wrr import Grant, TurnEvent
+from sim.replay import replay
+from tests.sim.recordings import lines_of, recorded_run, write_lines
+from tests.sim.test_faults import random_scenario
+
+SAID: dict[CoreName, tuple[Any, Any]] = {
+    "turns": (TurnEvent, Grant),
+    "load": (LoadEvent, LoadCommand),
+    "capacity": (CapacityEvent, CapacityCommand),
+}
+TYPES = [
+    pytest.param(tagged, kind, id=f"{core}-{kind.__name__}")
+    for core, unions in SAID.items()
+    for tagged, union in zip((KINDS[core].event, KINDS[core].command), unions, strict=True)
+    for kind in get_args(union) or (union,)
+]
+
+
+def as_read(value: Any) -> Any:
+    """Its mappings and sequences as the kinds that come back."""
+    named = {one.name: getattr(value, one.name) for one in fields(value)}
+    mappings = {name: dict(one) for name, one in named.items() if isinstance(one, Mapping)}
+    sequences = {name: tuple(one) for name, one in named.items() if isinstance(one, list)}
+    return replace(value, **mappings, **sequences)
+
+
+@pytest.mark.parametrize(("tagged", "kind"), TYPES)
+@given(data=st.data())
+def test_an_event_or_command_comes_back_exactly(tagged: Any, kind: type, data: st.DataObject) -> None:
+    value = as_read(data.draw(st.from_type(kind)))
+    text = json.dumps(tagged.encode(value), allow_nan=False)
+    assert repr(tagged.decode(json.loads(text))) == repr(value)
+
+
+def numbers_in(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Where numbers stand in nested lists."""
+    if isinstance(value, list):
+        return [found for place, one in enumerate(value) for found in numbers_in(one, (*path, place))]
+    return [path] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def change_number(line: Any, path: tuple[int, ...]) -> None:
+    """To the nearest other one."""
+    for place in path[:-1]:
+        line = line[place]
+    number = line[path[-1]]
+    line[path[-1]] = number + 1 if isinstance(number, int) else math.nextafter(number, math.inf)
+
+
+@given(seed=st.integers(0, 2**32), dice=st.randoms(use_true_random=False))
+@settings(max_examples=8, deadline=None)
+def test_a_run_decides_the_same_again_and_the_last_digit_of_a_decision_counts(
+    seed: int, dice: random.Random
+) -> None:
+    scenario, manager = random_scenario(seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        recorded_run(folder, scenario.model_copy(update={"seconds": 9.0}), manager)
+        report = replay(folder)
+        assert report.agrees
+        assert not any(one.excused for one in report.deliveries)
+
+        log = dice.choice(sorted(folder.iterdir()))
+        lines = lines_of(log)
+        places = [(at, path) for at, line in enumerate(lines[1:], 1) for path in numbers_in(line[2], (2,))]
+        if places:
+            at, path = dice.choice(places)
+            change_number(lines[at], path)
+            write_lines(log, lines)
+            (life,) = (life for core in replay(folder).cores for life in core.lives if life.file == str(log))
+            assert life.first is not None
+            assert (life.disagreements, life.first.line) == (1, at + 1)

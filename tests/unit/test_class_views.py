@@ -1,0 +1,132 @@
+"""The table of `weir top` and of the demonstration, and what it is made of."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from actors.control import SystemStatus, UnitStatus
+from actors.units import Figures, UnitReport
+from configs.live import LiveClass
+from services.cli.class_views import ClassView, as_json, class_views
+from services.cli.live_run import mean_between
+from services.cli.tables import class_view_table, compact
+
+BUSY = Figures(
+    headroom=0.5873,
+    load=1.2345,
+    keep=0.615,
+    queued=1_234_567,
+    results=98_765_432,
+    results_per_s=123_456.7,
+    p50_ms=187.4,
+    p95_ms=391.0,
+    p99_ms=412.6,
+    offered=10_000_000,
+    delivered=6_000_000,
+    shed=3_765_433,
+    within_target_pct=96.0,
+    response_ms={"mean": 190.0, "p95": 391.0},
+)
+
+
+def declared(name: str, **settings: object) -> LiveClass:
+    return LiveClass.model_validate({"name": name, "priority": 1, "delay_target_ms": 400} | settings)
+
+
+def seated(
+    name: str, figures: Figures | None, *, share: float = 0.3, node: str = "n1", asleep: bool = False
+) -> UnitStatus:
+    report = None if figures is None else UnitReport(name, 1.0, 1.0, False, asleep, figures)
+    return UnitStatus(name.partition("#")[0], node, "h1", 0.3, share, None, report)
+
+
+def views_of(
+    *units: tuple[str, UnitStatus], nodes: dict[str, int] | None = None, lending: object = None
+) -> list[ClassView]:
+    names = dict.fromkeys(one.class_name for _, one in units)
+    classes = tuple(declared(name) for name in names)
+    status = SystemStatus(nodes or {"n1": 1}, classes, dict(units), (), {})
+    return class_views(status, lending or {})  # type: ignore[arg-type]
+
+
+def lines(views: list[ClassView], width: int) -> list[str]:
+    console = Console(width=width, color_system=None)
+    with console.capture() as printed:
+        console.print(class_view_table("system 1234", views))
+    return [line.rstrip() for line in printed.get().splitlines() if line.strip()]
+
+
+def test_a_class_in_one_unit_is_shown_as_the_unit_is() -> None:
+    (view,) = views_of(
+        ("gold", seated("gold", BUSY, share=0.4)), lending={"silver": {"gold": 1.25}, "gold": {"silver": 0.5}}
+    )
+    assert (view.figures, view.share, view.original) == (BUSY, 0.4, 0.3)
+    assert (view.lent_s, view.borrowed_s, view.units, view.asleep) == (0.5, 1.25, 1, False)
+
+
+def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() -> None:
+    slow = replace(
+        BUSY,
+        p99_ms=900.0,
+        results=98_765_432 * 3,
+        within_target_pct=48.0,
+        response_ms={"mean": 300, "p95": 1},
+    )
+    (view,) = views_of(
+        ("gold#0", seated("gold#0", BUSY)),
+        ("gold#1", seated("gold#1", slow, share=0.5, node="n2")),
+        nodes={"n1": 1, "n2": 3},
+        lending={"gold#0": {"silver": 1.0}, "gold#1": {"silver": 2.0}},
+    )
+    assert [view.share, view.original] == pytest.approx([(0.3 + 3 * 0.5) / 4, 0.3])
+    found = view.figures
+    assert (found.queued, found.delivered, found.headroom) == (2_469_134, 12_000_000, 2 * 0.5873)
+    assert (found.p50_ms, found.p99_ms, found.keep) == (187.4, 900.0, 0.615)
+    assert found.within_target_pct == pytest.approx((96 + 3 * 48) / 4)
+    assert found.response_ms == {"mean": 300, "p95": 391.0}
+    assert (view.lent_s, view.units) == (3.0, 2)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_figure_is_cut_off_at_eighty_columns(width: int) -> None:
+    busy = ("class1", seated("class1", BUSY, share=0.25))
+    asleep = ("class2", seated("class2", Figures(), asleep=True))
+    lending = {"class1": {"class2": 123.45}, "class2": {"class1": 67.89}}
+    title, head, _, first, second = lines(views_of(busy, asleep, lending=lending), width)
+    assert title == "system 1234"
+    assert " ".join(head.split()) == "class share/own head load p50 p99/target drop queue lent/got res/s"
+    assert " ".join(first.split()) == "class1 0.25/0.30 0.59 1.23 187 413/400 38% 1.23M 123/67.9 123k"
+    assert " ".join(second.split()) == "class2 0.30/0.30 0.00 0.00 0.00 0.00/400 0% 0 67.9/123 0"
+    assert max(map(len, (head, first, second))) <= 80
+
+
+def test_a_class_that_has_not_reported_yet_has_no_figures() -> None:
+    views = views_of(("gold", seated("gold", None)))
+    assert (views[0].units, views[0].asleep) == (0, False)
+    assert lines(views, 80)[-1].split() == ["gold", "0.30/0.30", *["–"] * 8]
+
+
+def test_a_class_is_printed_with_everything_that_is_known_of_it() -> None:
+    (view,) = views_of(("gold", seated("gold", BUSY)))
+    found = as_json(view)
+    assert (found["name"], found["share"]) == ("gold", {"original": 0.3, "now": 0.3})
+    assert (found["shed"], found["p99_ms"], found["response_ms"]) == (3_765_433, 412.6, BUSY.response_ms)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0"), (999, "999"), (999.6, "1k"), (1234, "1.23k"), (123_456, "123k"), (2.5e6, "2.5M"), (3e9, "3G")],
+)
+def test_counts_have_three_figures(count: float, shown: str) -> None:
+    assert compact(count) == shown
+
+
+def test_the_mean_between_two_looks_comes_from_the_means_up_to_each() -> None:
+    def at(results: int, mean_ms: float) -> ClassView:
+        figures = Figures(results=results, response_ms={"mean": mean_ms})
+        return views_of(("gold", seated("gold", figures)))[0]
+
+    assert mean_between(at(100, 10.0), at(150, 20.0)) == pytest.approx((150 * 20 - 100 * 10) / 50)
+    assert mean_between(at(100, 10.0), at(100, 10.0)) is None
+    assert mean_between(None, at(10, 5.0)) == 5.0

@@ -1,0 +1,74 @@
+"""A source takes small trains that have queued up as one: a call costs the same for few tuples as for many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.network import ClassNetwork, Node
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.train import Train, progress, same_arrival, train_from_arrow
+
+SCHEMA = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
+
+
+def source() -> Node:
+    network = ClassNetwork()
+    network.add(plan_query("q", "SELECT x FROM s", Catalog.of(streams=[SCHEMA])))
+    node = network.source("s")
+    assert node is not None
+    return node
+
+
+def train(first: int, size: int, arrival: float = 1.0, kept: float = 1.0) -> Train:
+    numbers = np.arange(first, first + size)
+    batch = pa.record_batch({"ts": numbers, "x": numbers})
+    return train_from_arrow(batch, SCHEMA.schema, arrival, kept)
+
+
+def taken(node: Node, most: int) -> list[Any]:
+    """Numbers, arrivals and the kept fraction of each train that is taken until nothing is left."""
+    found = []
+    while node.queue:
+        one = node.dequeue(most)
+        found.append((one.columns[1].data.tolist(), one.arrival.tolist(), one.kept))
+    assert node.tuples == 0
+    return found
+
+
+def test_small_trains_are_taken_together_and_each_tuple_keeps_its_arrival() -> None:
+    node = source()
+    for first, arrival in ((0, 1.0), (2, 2.0), (4, 3.0)):
+        node.enqueue(train(first, 2, arrival))
+    assert taken(node, 100) == [([0, 1, 2, 3, 4, 5], [1, 1, 2, 2, 3, 3], 1.0)]
+
+
+def test_trains_that_do_not_fit_whole_are_left_for_the_next_call() -> None:
+    node = source()
+    for first, size in ((0, 3), (3, 3), (6, 9), (15, 1)):
+        node.enqueue(train(first, size))
+    assert [len(numbers) for numbers, _, _ in taken(node, 7)] == [6, 7, 3]
+
+
+def test_tuples_that_stand_for_different_numbers_are_not_taken_together() -> None:
+    node = source()
+    for first, kept in ((0, 0.5), (1, 0.5), (2, 0.25)):
+        node.enqueue(train(first, 1, kept=kept))
+    assert taken(node, 100) == [([0, 1], [1, 1], 0.5), ([2], [1], 0.25)]
+
+
+def test_progress_of_event_time_stays_between_what_came_before_and_after() -> None:
+    node = source()
+    node.enqueue(train(0, 1))
+    node.enqueue(progress(7, ()))
+    node.enqueue(train(8, 1))
+    assert [len(node.dequeue(100)) for _ in range(3)] == [1, 0, 1]
+
+
+def test_one_arrival_of_all_is_still_known_as_one() -> None:
+    node = source()
+    for first in (0, 1):
+        node.enqueue(train(first, 1, arrival=5.0))
+    assert node.dequeue(100).arrival.strides == same_arrival(5.0, 2).strides

@@ -1,0 +1,576 @@
+"""A host over real logs, sockets and threads, with a gateway and a dispatcher beside it; no Ray."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from actors.commits import Snapshot, snapshot_parts
+from actors.dirs import RunDirs
+from actors.gateway_messages import Accepted
+from actors.hosting import Host
+from actors.ingress import Gateway
+from actors.producer import Producer
+from actors.results import AnswerReader, units_of
+from actors.segments import Writer
+from actors.turns import TurnLoop
+from actors.unit import UnitStatus
+from actors.units import Unit, UnitReport
+from configs.live import LiveClass, LiveSettings
+from loadshed.ledger import TupleLedger
+
+STREAMS = (
+    "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",
+    "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)",
+)
+QUERIES = {
+    "hot": "SELECT ts, sensor, temp FROM readings WHERE temp > 0",
+    "mean": "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 4 SECONDS SLIDE 2 SECONDS]",
+}
+# Not how long anything should take: what never comes fails instead of hanging.
+HUNG_S = 60.0
+SETTINGS = LiveSettings.model_validate({"load": {"cycle_ms": 20}, "snapshot_s": 0.05, "idle_after_s": None})
+
+
+def declared(**changes: Any) -> LiveClass:
+    given = {"name": "gold", "priority": 6, "delay_target_ms": 300, "streams": STREAMS, "queries": QUERIES}
+    return LiveClass.model_validate(given | changes)
+
+
+def readings(begin: int, rows: int) -> pa.RecordBatch:
+    """Sensors are numbered, a hundred milliseconds from one to the next; every other one is hot."""
+    number = np.arange(begin, begin + rows)
+    return pa.RecordBatch.from_pydict(
+        {
+            "ts": 100 * number,
+            "sensor": pa.array(number, pa.int32()),
+            "temp": np.where(number % 2 == 0, 1.0, -1.0),
+        }
+    )
+
+
+class Node:
+    """What is around a host."""
+
+    def __init__(self, dirs: RunDirs, stack: ExitStack, **gateway: Any) -> None:
+        self.dirs, self._stack = dirs, stack
+        self._start_gateway(**gateway)
+        for sql in STREAMS:
+            self.gateway.streams.declare(sql)
+        self.turns = TurnLoop(dirs.dispatcher_socket, round_s=0.01)
+        thread = threading.Thread(target=self.turns.run)
+        thread.start()
+        for end in (self._stop_gateway, thread.join, self.turns.stop):
+            stack.callback(end)
+
+    def restart_gateway(self) -> None:
+        self._stop_gateway()
+        self._start_gateway()
+
+    def _start_gateway(self, **settings: Any) -> None:
+        self.gateway = Gateway(self.dirs, **settings)
+        self._serving = threading.Thread(target=self.gateway.run)
+        self._serving.start()
+
+    def _stop_gateway(self) -> None:
+        self.gateway.stop()
+        self._serving.join()
+
+    def host(self, *classes: LiveClass, settings: LiveSettings = SETTINGS, turns: bool = True) -> Hosted:
+        found = Hosted(self, settings, [unit(one) for one in classes], turns)
+        self._stack.callback(found.host.stop)
+        return found
+
+    def publish(self, batch: pa.RecordBatch, stream: str = "readings") -> int:
+        with Producer(self.dirs.door_socket) as producer:
+            answer = producer.publish(stream, batch)
+        assert isinstance(answer, Accepted), answer
+        return answer.number
+
+
+def unit(one: LiveClass, shard: int = 0, share: float = 1.0) -> Unit:
+    return Unit(one, shard, original=1.0, share=share)
+
+
+class Hosted:
+    """A host, and what it has said."""
+
+    def __init__(self, node: Node, settings: LiveSettings, units: Sequence[Unit], turns: bool) -> None:
+        self.node = node
+        self.reports: queue.SimpleQueue[UnitReport] = queue.SimpleQueue()
+        self.ends: list[BaseException] = []
+        if turns:
+            self.share(*units)
+        self.host = Host("h1", node.dirs, settings, self.report, self.ends.append)
+        self.host.start(units)
+
+    def share(self, *units: Unit) -> None:
+        names = [one.name for one in units]
+        self.node.turns.set_shares({name: 1 / len(names) for name in names}, dict.fromkeys(names, "h1"))
+
+    def report(self, host: str, reports: Sequence[UnitReport]) -> None:
+        assert host == "h1"
+        for one in reports:
+            self.reports.put(one)
+
+    def wait(self, reached: Callable[[UnitReport], bool]) -> UnitReport:
+        """The next report with which this is so."""
+        while True:
+            found = self.reports.get(timeout=HUNG_S)
+            if reached(found):
+                return found
+
+    def asleep(self) -> UnitReport:
+        return self.wait(lambda one: one.asleep)
+
+    def status(self, name: str = "gold") -> UnitStatus:
+        return self.host.status().units[name]
+
+    def subscribed(self, *readers: str) -> None:
+        """The gateway knows who reads its streams."""
+        while True:
+            found = {
+                reader
+                for stream in self.node.gateway.streams.status()
+                for reader, one in stream["readers"].items()
+                if one["connected"]
+            }
+            if found >= set(readers or ("gold",)):
+                return
+            threading.Event().wait(0.001)
+
+
+@pytest.fixture
+def dirs() -> Iterator[RunDirs]:
+    with TemporaryDirectory() as base:
+        found = RunDirs(Path(base), "s", "n")
+        held = found.hold()
+        yield found
+        os.close(held)
+
+
+@pytest.fixture
+def node(dirs: RunDirs) -> Iterator[Node]:
+    with running(dirs) as found:
+        yield found
+
+
+@contextmanager
+def running(dirs: RunDirs, **gateway: Any) -> Iterator[Node]:
+    with ExitStack() as stack:
+        yield Node(dirs, stack, **gateway)
+
+
+def rows(dirs: RunDirs, query: str, name: str = "gold", after: int = -1) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in AnswerReader(dirs, name).rows(query, after)]
+
+
+def hot(begin: int, end: int) -> list[tuple[Any, ...]]:
+    """What query `hot` answers to readings of these numbers."""
+    numbers = range(begin + begin % 2, end, 2)
+    return [(seq, 100 * number, number, 1.0) for seq, number in enumerate(numbers)]
+
+
+# -- input and answers ------------------------------------------------------------------------------------
+
+
+def test_published_input_is_answered_in_the_log(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    for begin in range(0, 100, 10):
+        node.publish(readings(begin, 10))
+    figures = hosted.wait(lambda one: one.figures.delivered == 100).figures
+    assert (figures.offered, figures.queued, figures.results) == (100, 0, 50 + 4)
+    assert rows(node.dirs, "hot") == hot(0, 100)
+    assert rows(node.dirs, "hot", after=46) == hot(0, 100)[47:]
+    assert [row[-1] for row in rows(node.dirs, "mean")] == [20, 40, 40, 40]
+    assert AnswerReader(node.dirs, "gold").columns("hot") == [
+        ("ts", "int64"),
+        ("sensor", "int32"),
+        ("temp", "float64"),
+    ]
+    assert units_of(node.dirs, "gold") == ["gold"]
+    assert not hosted.ends
+
+
+def test_a_host_begins_with_what_comes_after_its_beginning(node: Node) -> None:
+    node.publish(readings(0, 10))
+    hosted = node.host(declared())
+    hosted.subscribed()
+    node.publish(readings(10, 10))
+    hosted.wait(lambda one: one.figures.delivered == 10)
+    assert rows(node.dirs, "hot") == hot(10, 20)
+
+
+def test_the_gateway_is_told_what_is_not_needed_any_more(node: Node) -> None:
+    hosted = node.host(declared(lossless=True))
+    hosted.subscribed()
+    for begin in range(0, 100, 10):
+        node.publish(readings(begin, 10))
+    hosted.asleep()
+    stream = node.gateway.streams.find("readings")
+    while stream.readers["gold"].released < 10:
+        threading.Event().wait(0.001)
+    assert stream.readers["gold"].lossless
+
+
+def test_a_unit_without_input_sleeps_and_wakes_with_the_next(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    for begin in (0, 10):
+        node.publish(readings(begin, 10))
+        assert hosted.asleep().figures.delivered == begin + 10
+        assert hosted.status().asleep
+        assert hosted.reports.empty()
+
+
+def test_a_stopped_host_goes_on_where_it_was(dirs: RunDirs) -> None:
+    with running(dirs) as node:
+        for begin in range(0, 40, 10):
+            hosted = node.host(declared())
+            hosted.subscribed()
+            node.publish(readings(begin, 10))
+            hosted.wait(lambda one, upto=begin + 10: one.figures.delivered == upto)  # type: ignore[misc]
+            hosted.host.stop()
+            node.publish(readings(begin + 10, 0))
+        assert rows(dirs, "hot") == hot(0, 40)
+        assert [row[-1] for row in rows(dirs, "mean")] == [20]
+
+
+def test_input_that_comes_while_there_is_no_host_is_not_lost(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    hosted.host.stop()
+    node.publish(readings(0, 10))
+    hosted = node.host(declared())
+    node.publish(readings(10, 10))
+    hosted.wait(lambda one: one.figures.delivered == 20)
+    assert rows(node.dirs, "hot") == hot(0, 20)
+
+
+def test_units_of_a_class_share_its_input_by_key(node: Node) -> None:
+    split = declared(shards=2, key="sensor", queries={"hot": QUERIES["hot"]})
+    hosted = node.host()
+    units = [unit(split, shard) for shard in (0, 1)]
+    hosted.share(*units)
+    hosted.host.set_units(units)
+    hosted.subscribed("gold#0", "gold#1")
+    node.publish(readings(0, 100))
+    parts: dict[str, int] = {}
+    while len(parts) < 2:
+        one = hosted.wait(lambda one: one.asleep)
+        parts[one.unit] = one.figures.delivered
+    assert sum(parts.values()) == 100
+    assert all(parts.values())
+    found = [row[1:] for name in units_of(node.dirs, "gold") for row in rows(node.dirs, "hot", name)]
+    assert sorted(found) == [row[1:] for row in hot(0, 100)]
+
+
+# -- queries and declarations -------------------------------------------------------------------------------
+
+
+def test_queries_come_and_go_while_the_class_runs(node: Node) -> None:
+    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
+    hosted.subscribed()
+    node.publish(readings(0, 10))
+    hosted.wait(lambda one: one.figures.delivered == 10)
+    cold = {"cold": "SELECT ts, sensor FROM readings WHERE temp < 0"}
+    hosted.host.set_units([unit(declared(queries=cold))])
+    node.publish(readings(10, 10))
+    hosted.wait(lambda one: one.figures.delivered == 20)
+    assert rows(node.dirs, "hot") == hot(0, 10)
+    assert [row[2] for row in rows(node.dirs, "cold")] == [11, 13, 15, 17, 19]
+
+
+def test_a_stream_is_read_from_when_a_query_asks_for_it(node: Node) -> None:
+    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
+    hosted.subscribed()
+    alerts = pa.RecordBatch.from_pydict(
+        {"ts": [1], "sensor": pa.array([7], pa.int32()), "level": pa.array([3], pa.int32())}
+    )
+    node.publish(alerts, "alerts")
+    both = {"hot": QUERIES["hot"], "level": "SELECT sensor, level FROM alerts"}
+    hosted.host.set_units([unit(declared(queries=both))])
+    stream = node.gateway.streams.find("alerts")
+    while "gold" not in stream.readers:
+        threading.Event().wait(0.001)
+    node.publish(alerts, "alerts")
+    hosted.wait(lambda one: one.figures.delivered == 1)
+    assert rows(node.dirs, "level") == [(0, 7, 3)]
+    hosted.host.set_units([unit(declared(queries={"hot": QUERIES["hot"]}))])
+    while "gold" in stream.readers:
+        threading.Event().wait(0.001)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"delay_target_ms": 200}, {"victim": "newest"}, {"limits": {"groups": 5}}]
+)
+def test_a_class_that_is_declared_otherwise_goes_on(node: Node, changes: dict[str, Any]) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    node.publish(readings(0, 10))
+    hosted.wait(lambda one: one.figures.delivered == 10)
+    hosted.host.set_units([unit(declared(**changes))])
+    node.publish(readings(10, 10))
+    hosted.wait(lambda one: one.figures.delivered == 20)
+    assert rows(node.dirs, "hot") == hot(0, 20)
+
+
+def test_a_unit_that_is_gone_leaves_nothing(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    hosted.host.set_units([])
+    stream = node.gateway.streams.find("readings")
+    while stream.readers:
+        threading.Event().wait(0.001)
+    assert not node.dirs.class_log("gold").exists()
+    hosted.host.set_units([unit(declared())])
+    hosted.subscribed()
+    node.publish(readings(10, 10))
+    hosted.wait(lambda one: one.figures.delivered == 10)
+    assert rows(node.dirs, "hot") == hot(10, 20)
+
+
+def test_a_drained_unit_goes_on_from_its_log_alone(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    node.publish(readings(0, 25))
+    hosted.wait(lambda one: one.figures.delivered == 25)
+    following = hosted.host.drain("gold")
+    folder = node.dirs.class_log("gold")
+    for left in (folder / "snapshots").iterdir():
+        left.unlink()
+    node.publish(readings(25, 25))
+    hosted.host.set_units([unit(declared())])
+    hosted.wait(lambda one: one.figures.delivered == 50)
+    assert rows(node.dirs, "hot") == hot(0, 50)
+    assert [row[-1] for row in rows(node.dirs, "mean")] == [20, 40]
+    assert following > 0
+
+
+# -- the door and its bounds --------------------------------------------------------------------------------
+
+
+def wait_for(event: threading.Event) -> None:
+    event.wait(HUNG_S)
+
+
+def closes(hosted: Hosted, name: str = "gold") -> dict[str, TupleLedger]:
+    found = hosted.host.ledger(name)
+    for ledger, queued in found.values():
+        assert ledger.closes(queued)
+    return {stream: ledger for stream, (ledger, _) in found.items()}
+
+
+def test_what_does_not_fit_is_rejected_and_the_ledger_closes(node: Node) -> None:
+    small = SETTINGS.model_copy(update={"queue_max": 15})
+    hosted = node.host(declared(), settings=small, turns=False)
+    hosted.subscribed()
+    for begin in range(0, 50, 10):
+        node.publish(readings(begin, 10))
+    figures = hosted.wait(lambda one: one.figures.offered == 50).figures
+    assert (figures.queued, figures.rejected) == (15, 35)
+    closes(hosted)
+    hosted.share(unit(declared()))
+    hosted.wait(lambda one: one.figures.delivered == 15)
+    assert closes(hosted)["readings"].rejected == 35
+
+
+def test_a_lossless_unit_holds_its_producers_back(dirs: RunDirs) -> None:
+    with running(dirs, bytes_max=4 << 20, segment_bytes=1 << 16) as node:
+        small = SETTINGS.model_copy(update={"queue_max": 1000})
+        hosted = node.host(declared(lossless=True), settings=small, turns=False)
+        hosted.subscribed()
+        sent = 0
+        with Producer(dirs.door_socket) as producer:
+            while isinstance(producer.publish("readings", readings(sent, 1000)), Accepted):
+                sent += 1000
+        assert hosted.wait(lambda one: one.figures.offered > 0).figures.offered <= 2000
+        hosted.share(unit(declared()))
+        figures = hosted.wait(lambda one: one.figures.delivered == sent).figures
+        assert (figures.rejected, figures.failed) == (0, 0)
+        node.publish(readings(sent, 1000))
+        hosted.wait(lambda one: one.figures.delivered == sent + 1000)
+        assert rows(dirs, "hot") == hot(0, sent + 1000)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_the_gateway_has_forgotten_is_failed_and_the_rest_is_answered(
+    dirs: RunDirs, restart: bool
+) -> None:
+    with running(dirs, bytes_max=1 << 18, segment_bytes=1 << 14) as node:
+        hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
+        hosted.subscribed()
+        node.publish(readings(0, 10))
+        hosted.asleep()
+        hold = threading.Event()
+        if restart:
+            hosted.host.stop()
+        else:
+            ingest = hosted.host._ingest
+            ingest._ask(lambda: wait_for(hold))
+        sent = 10
+        for _ in range(200):
+            node.publish(readings(sent, 100))
+            sent += 100
+        if restart:
+            hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
+        hold.set()
+        figures = hosted.wait(lambda one: one.asleep and one.figures.offered == sent).figures
+        assert figures.failed > 0
+        assert figures.failed + figures.delivered == sent
+        ledger = closes(hosted)["readings"]
+        assert (ledger.offered, ledger.failed) == (sent, figures.failed)
+        found = rows(dirs, "hot")
+        assert [row[0] for row in found] == list(range(len(found)))
+        assert found[-1][2] == sent - 2
+
+
+def test_a_gateway_that_comes_back_is_read_on(dirs: RunDirs) -> None:
+    with running(dirs) as first:
+        hosted = first.host(declared())
+        hosted.subscribed()
+        first.publish(readings(0, 10))
+        hosted.wait(lambda one: one.figures.delivered == 10)
+        first.restart_gateway()
+        first.publish(readings(10, 10))
+        hosted.wait(lambda one: one.figures.delivered == 20)
+    assert rows(dirs, "hot") == hot(0, 20)
+
+
+# -- load management ------------------------------------------------------------------------------------------
+
+
+def test_a_manager_for_all_is_shown_the_cycle_and_its_answer_reaches_the_door(node: Node) -> None:
+    common = SETTINGS.model_copy(update={"manager": "common"})
+    hosted = node.host(declared(), settings=common)
+    hosted.subscribed()
+    node.publish(readings(0, 10))
+    report = hosted.wait(lambda one: one.figures.delivered == 10)
+    assert report.cycle is not None
+    assert {one.stream for one in report.cycle.inputs} == {"readings"}
+    hosted.host.set_keep("gold", 0.5)
+    node.publish(readings(10, 1000))
+    figures = hosted.wait(lambda one: one.figures.offered == 1010).figures
+    assert 0 < figures.shed < 1000
+    assert figures.keep == 0.5
+    ledger = closes(hosted)["readings"]
+    assert ledger.shed == figures.shed
+    hosted.host.set_keep("gold", 1.0)
+    hosted.asleep()
+
+
+def test_decisions_are_recorded_and_explained(node: Node) -> None:
+    recorded: list[Any] = []
+
+    def opened(manager: Any) -> Any:
+        assert manager.name == "gold"
+        return lambda event, now, commands: recorded.append((event, commands))
+
+    hosted = node.host(declared())
+    hosted.subscribed()
+    hosted.host.stop()
+    host = Host("h1", node.dirs, SETTINGS, hosted.report, hosted.ends.append, opened)
+    host.start([unit(declared())])
+    node.publish(readings(0, 10))
+    hosted.asleep()
+    host.scale_headroom("gold", 0.5, 0.5)
+    host.scale_headroom("gold", 0.5, 0.5)  # told of again
+    assert "gold: load" in host.explain("gold", 1)[0]
+    assert host.plan("gold")[0].tuples == 10
+    host.stop()
+    kinds = [type(event).__name__ for event, _ in recorded]
+    assert kinds.count("HeadroomScaled") == 1
+    assert kinds.count("CycleEnded") >= 10
+
+
+def test_event_time_of_an_idle_stream_goes_on_and_closes_its_windows(node: Node) -> None:
+    soon = SETTINGS.model_copy(update={"idle_after_s": 0.05})
+    window = {"n": "SELECT COUNT(*) AS n FROM readings [RANGE 200 MILLISECONDS]"}
+    hosted = node.host(declared(queries=window), settings=soon)
+    hosted.subscribed()
+    node.publish(readings(0, 3))
+    hosted.wait(lambda one: one.figures.results == 1)
+    while not rows(node.dirs, "n")[1:]:
+        threading.Event().wait(0.01)
+    assert [row[-1] for row in rows(node.dirs, "n")] == [2, 1]
+
+
+# -- failures -------------------------------------------------------------------------------------------------
+
+
+def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> None:
+    other = declared(name="silver")
+    hosted = node.host(declared(), other)
+    hosted.subscribed("gold", "silver")
+    node.publish(readings(0, 10))
+
+    def fail() -> None:
+        hosted.host._units["gold"].hosted.runner.network.nodes[0].operator = None  # type: ignore[assignment]
+
+    hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 10)
+    hosted.host.ask(fail)
+    node.publish(readings(10, 10))
+    hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 20)
+    assert rows(node.dirs, "hot") == hot(0, 20)
+    assert hosted.host.status().failures
+    hosted.wait(lambda one: one.unit == "silver" and one.figures.delivered == 20)
+
+
+def test_a_unit_whose_state_cannot_be_read_is_given_up_and_the_others_go_on(node: Node) -> None:
+    snapshots = Writer(node.dirs.class_log("gold") / "snapshots")
+    snapshots.append(*snapshot_parts(Snapshot(0, {}, b"nothing of the kind")))
+    snapshots.close()
+    hosted = node.host(declared(), declared(name="silver"))
+    hosted.subscribed("silver")
+    node.publish(readings(0, 10))
+    hosted.wait(lambda one: one.unit == "silver" and one.figures.delivered == 10)
+    status = hosted.host.status()
+    assert set(status.broken) == {"gold"}
+    assert set(status.units) == {"silver"}
+    node.dirs.class_log("gold").joinpath("snapshots").rename(node.dirs.folder / "away")
+    hosted.host.set_units([unit(declared()), unit(declared(name="silver"))])
+    assert not hosted.host.ask(lambda: hosted.host._broken)
+
+
+def test_an_answer_that_no_log_takes_is_lost_and_counted_and_the_class_goes_on(node: Node) -> None:
+    small = SETTINGS.model_copy(update={"results_bytes": 1 << 20})
+    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}), settings=small)
+    hosted.subscribed()
+    node.publish(readings(0, 100_000))
+    hosted.wait(lambda one: one.figures.delivered == 100_000)
+    lost = hosted.host.ask(lambda: hosted.host._units["gold"].status().lost_answers)
+    assert lost > 0
+    node.publish(readings(100_000, 10))
+    hosted.wait(lambda one: one.figures.delivered == 100_010)
+    assert rows(node.dirs, "hot")[-1] == (50_004, 10_000_800, 100_008, 1.0)
+
+
+def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> None:
+    small = SETTINGS.model_copy(update={"results_bytes": 1 << 20, "snapshot_s": 1000.0})
+    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}), settings=small)
+    hosted.subscribed()
+    for begin in range(0, 200_000, 2000):
+        node.publish(readings(begin, 2000))
+    hosted.wait(lambda one: one.figures.delivered == 200_000)
+    found = [row[0] for row in rows(node.dirs, "hot")]
+    assert found[0] > 0
+    assert found == list(range(found[0], 100_000))
+    assert hosted.status().lost_answers == 0
+
+
+def test_a_host_of_sleeping_units_has_nothing_to_do(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    hosted.asleep()
+    assert hosted.host.ask(lambda: hosted.host._quiet_s()) is None

@@ -1,0 +1,488 @@
+"""The gateway of a node: producers, readers and logs, with real sockets, files and processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from actors.channel import connect
+from actors.dirs import RunDirs, remove_dead
+from actors.door import DoorBounds
+from actors.frames import batch_of, batch_parts
+from actors.gateway_messages import (
+    PUBLISH,
+    Accepted,
+    Denied,
+    Heard,
+    News,
+    Refused,
+    Subscribe,
+    Subscribed,
+    decode,
+    encode,
+    head_bytes,
+)
+from actors.ingress import Gateway
+from actors.producer import Producer
+from actors.segments import FrameForgotten
+from actors.subscriber import Subscriber
+from configs.problems import InvalidInput
+from engine.sql import parse_create_stream
+from engine.train import train_from_arrow
+
+READINGS = "CREATE STREAM readings (sensor INT, temp DOUBLE, place VARCHAR)"
+SCHEMA = parse_create_stream(READINGS).schema
+KIB = 1024
+SERVE = """
+import sys, threading
+from pathlib import Path
+from actors.dirs import RunDirs
+from actors.ingress import Gateway
+dirs = RunDirs(Path(sys.argv[1]), "s", "n")
+held = dirs.hold()
+gateway = Gateway(dirs)
+gateway.streams.declare(sys.argv[2])
+print("open", flush=True)
+gateway.run()
+"""
+
+
+def batch(rows: int, begin: int = 0) -> pa.RecordBatch:
+    sensors = np.arange(begin, begin + rows, dtype=np.int32)
+    texts = pa.array([f"place {number % 7}" for number in range(rows)])
+    return pa.RecordBatch.from_arrays([pa.array(sensors), pa.array(sensors / 2), texts], schema=SCHEMA.arrow)
+
+
+@pytest.fixture
+def dirs() -> Iterator[RunDirs]:
+    with TemporaryDirectory() as base:
+        found = RunDirs(Path(base), "s", "n")
+        held = found.hold()
+        yield found
+        os.close(held)
+
+
+@contextmanager
+def running(dirs: RunDirs, **settings: Any) -> Iterator[Gateway]:
+    gateway = Gateway(dirs, **settings)
+    thread = threading.Thread(target=gateway.run)
+    thread.start()
+    try:
+        yield gateway
+    finally:
+        gateway.stop()
+        thread.join()
+
+
+def sensors(subscriber: Subscriber) -> list[tuple[int, list[int]]]:
+    """What has come to the reader: frame numbers and the sensors in them."""
+    return [(number, batch_of(payload).columns[0].data.tolist()) for number, payload in subscriber.frames()]
+
+
+def settle(dirs: RunDirs) -> None:
+    """What readers have said before is done: a newcomer is let in after that."""
+    newcomer = Subscriber(dirs, "newcomer", "readings")
+    newcomer.unsubscribe()
+    newcomer.close()
+
+
+def accepted(answer: Accepted | Refused) -> int:
+    assert isinstance(answer, Accepted), answer
+    return answer.number
+
+
+def refused(answer: Accepted | Refused) -> Refused:
+    assert isinstance(answer, Refused), answer
+    return answer
+
+
+def test_batch_goes_from_producer_to_reader(dirs: RunDirs) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings")
+        with Producer(dirs.door_socket) as producer:
+            assert accepted(producer.publish("readings", batch(3))) == 0
+            assert reader.wait()
+            assert sensors(reader) == [(0, [0, 1, 2])]
+            assert accepted(producer.publish("readings", batch(0))) == 1
+            assert accepted(producer.publish("readings", batch(2, begin=7))) == 2
+            assert reader.wait()
+            assert sensors(reader) == [(1, []), (2, [7, 8])]
+        reader.close()
+
+
+def test_reader_that_does_not_ask_gets_one_news_for_all(dirs: RunDirs) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings")
+        assert not reader.wait(0)
+        for number in range(500):
+            assert accepted(producer.publish("readings", batch(1))) == number
+        assert reader.wait()
+        assert len(sensors(reader)) == 500
+        assert not reader.wait(0)
+        reader.close()
+
+
+def test_columns_may_come_in_any_order(dirs: RunDirs) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings")
+        accepted(producer.publish("readings", batch(2).select(["place", "sensor", "temp"])))
+        assert sensors(reader) == [(0, [0, 1])]
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (
+            batch(1).drop_columns(["temp"]),
+            "stream readings, column temp: the column is missing; expected float64",
+        ),
+        (
+            batch(1).append_column("x", pa.array([1])),
+            "stream readings, column x: the stream has no such column",
+        ),
+        (
+            batch(1).set_column(1, "temp", pa.array([1])),
+            "stream readings, column temp: int64 where float64 (double) is expected",
+        ),
+    ],
+    ids=["missing", "unknown", "another type"],
+)
+def test_wrong_columns_are_refused_by_name(dirs: RunDirs, given: pa.RecordBatch, what: str) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        answer = refused(producer.publish("readings", given))
+        assert what in answer.reason
+        assert answer.retry_after_s is None
+        assert accepted(producer.publish("readings", batch(1))) == 0
+
+
+def test_names_of_streams_are_without_regard_to_case(dirs: RunDirs) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS.replace("readings", "Readings"))
+        reader = Subscriber(dirs, "c1", "READINGS")
+        accepted(producer.publish("readings", batch(1)))
+        assert reader.wait()
+        assert sensors(reader) == [(0, [0])]
+        reader.close()
+
+
+def test_unknown_stream_is_refused_with_the_nearest_name(dirs: RunDirs) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        assert "did you mean readings?" in refused(producer.publish("reading", batch(1))).reason
+        with pytest.raises(InvalidInput, match="did you mean readings"):
+            Subscriber(dirs, "c1", "reading")
+
+
+def test_stream_declared_otherwise_is_refused(dirs: RunDirs) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        gateway.streams.declare(READINGS)
+        with pytest.raises(InvalidInput, match="declared otherwise"):
+            gateway.streams.declare("CREATE STREAM readings (sensor INT)")
+
+
+def raw(dirs: RunDirs) -> socket.socket:
+    connected = socket.socket(socket.AF_UNIX)
+    connected.connect(str(dirs.door_socket))
+    return connected
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n",
+        head_bytes(PUBLISH, "readings", 1, 100) + bytes(100),
+        head_bytes(PUBLISH, "readings", 1, 1 << 60) + bytes(1 << 16),
+        head_bytes(PUBLISH, "../../etc", 1, 4),
+        head_bytes(PUBLISH, "readings", 1, 1000) + b"and then no more",
+    ],
+    ids=["another protocol", "nothing described", "endless", "no name", "half a batch"],
+)
+def test_bad_producer_harms_no_other(dirs: RunDirs, sent: bytes) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer, raw(dirs) as bad:
+        gateway.streams.declare(READINGS)
+        bad.sendall(sent)
+        assert accepted(producer.publish("readings", batch(1))) == 0
+        bad.close()
+        assert accepted(producer.publish("readings", batch(1))) == 1
+        assert not gateway.failures
+
+
+def altered(message: bytes) -> list[bytes]:
+    """A sound message with each of its 32-bit words put to other numbers."""
+    return [
+        message[:place] + struct.pack("<I", value) + message[place + 4 :]
+        for place in range(0, len(message) - 4, 4)
+        for value in (0, 1, 0x7FFFFFFF, 0xFFFFFFFF, 64)
+    ]
+
+
+def test_damaged_batches_are_refused_or_can_be_read(dirs: RunDirs) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings")
+        for message in altered(batch(3).serialize().to_pybytes()):
+            gateway.streams.append("readings", message, 3)
+        for _, payload in reader.frames():
+            train = batch_of(payload)
+            assert [len(column.data) for column in train.columns] == [3, 3, 3]
+            train.columns[2].data.to_pylist()
+        reader.close()
+
+
+def test_compressed_batch_is_refused(dirs: RunDirs) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA.arrow, options=options) as writer:
+            writer.write_batch(batch(1000))
+        messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
+        messages.read_next_message()
+        compressed = messages.read_next_message().serialize()
+        assert "compressed" in refused(gateway.streams.append("readings", compressed, 1000)).reason
+
+
+def test_lossless_reader_holds_input_back_until_it_releases(dirs: RunDirs) -> None:
+    with running(dirs, bytes_max=256 * KIB) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings", lossless=True)
+        answers = [producer.publish("readings", batch(500)) for _ in range(40)]
+        first_refused = next(place for place, one in enumerate(answers) if isinstance(one, Refused))
+        assert all(isinstance(one, Accepted) for one in answers[:first_refused])
+        assert refused(answers[-1]).retry_after_s is not None
+        taken = sensors(reader)
+        assert [number for number, _ in taken] == list(range(first_refused))
+        reader.release(reader.next)
+        settle(dirs)
+        assert accepted(producer.publish("readings", batch(500))) == first_refused
+        reader.close()
+
+
+def test_other_reader_loses_its_oldest_frames_and_learns_of_it(dirs: RunDirs) -> None:
+    with running(dirs, bytes_max=256 * KIB) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings")
+        for number in range(100):
+            assert accepted(producer.publish("readings", batch(500))) == number
+        with pytest.raises(FrameForgotten, match="the next one is"):
+            sensors(reader)
+        reader.close()
+
+
+def test_frames_go_when_every_reader_has_released_them(dirs: RunDirs) -> None:
+    with running(dirs, segment_bytes=32 * KIB) as gateway, Producer(dirs.door_socket) as producer:
+        stream = gateway.streams.declare(READINGS)
+        fast, slow = (
+            Subscriber(dirs, name, "readings", lossless=name == "slow") for name in ("fast", "slow")
+        )
+        for _ in range(20):
+            accepted(producer.publish("readings", batch(500)))
+        fast.release(20)
+        settle(dirs)
+        assert stream.log.first == 0
+        slow.release(10)
+        settle(dirs)
+        assert 0 < stream.log.first <= 10
+        slow.unsubscribe()
+        with pytest.raises(InvalidInput, match="not subscribed"):
+            slow.wait()
+        assert stream.log.first > 10
+        fast.close()
+        slow.close()
+
+
+def test_restarted_gateway_has_streams_frames_and_readers_again(dirs: RunDirs) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings", lossless=True)
+        accepted(producer.publish("readings", batch(2)))
+        reader.release(1)
+        settle(dirs)
+    with pytest.raises(ConnectionError):
+        reader.wait()
+    assert sensors(reader) == [(0, [0, 1])]
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        (status,) = gateway.streams.status()
+        assert (status["next"], status["readers"]["c1"]["lossless"]) == (1, True)
+        assert not status["readers"]["c1"]["connected"]
+        reader = Subscriber(dirs, "c1", "readings", reader.next, lossless=True)
+        assert accepted(producer.publish("readings", batch(1))) == 1
+        assert sensors(reader) == [(1, [0])]
+
+
+def test_reader_that_comes_back_further_on_has_released_nothing_by_that(dirs: RunDirs) -> None:
+    with running(dirs, segment_bytes=32 * KIB) as gateway, Producer(dirs.door_socket) as producer:
+        stream = gateway.streams.declare(READINGS)
+        Subscriber(dirs, "c1", "readings", lossless=True).close()
+        for _ in range(20):
+            accepted(producer.publish("readings", batch(500)))
+        again = Subscriber(dirs, "c1", "readings", 15, lossless=True)
+        assert stream.log.first == 0
+        assert [number for number, _ in sensors(again)] == [15, 16, 17, 18, 19]
+        again.close()
+
+
+def test_reader_of_a_copy_may_wait_for_what_is_yet_to_come(dirs: RunDirs) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        with pytest.raises(InvalidInput, match="beyond the end"):
+            Subscriber(dirs, "c1", "readings", 2)
+        gateway.streams.drop("readings")
+        gateway.streams.declare(READINGS, origin="n2")
+        reader = Subscriber(dirs, "c1", "readings", 2)
+        for number in (0, 2, 2, 3):
+            frame = batch_parts(1.0, train_from_arrow(batch(1, begin=number), SCHEMA, 1.0))
+            gateway.streams.append_copy("readings", number, *frame)
+        assert reader.wait()
+        assert sensors(reader) == [(2, [2]), (3, [3])]
+        reader.close()
+
+
+def test_killed_gateway_loses_nothing_that_it_accepted(dirs: RunDirs) -> None:
+    last = -1
+    for _ in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", SERVE, dirs.base, READINGS],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        assert child.stdout is not None
+        with child, child.stdout as said:
+            assert said.readline() == b"open\n"
+            with Producer(dirs.door_socket) as producer:
+                reader = Subscriber(dirs, "c1", "readings", 0, lossless=True)
+                for _ in range(20):
+                    last = accepted(producer.publish("readings", batch(1, begin=last + 1)))
+                child.send_signal(signal.SIGKILL)
+                assert sensors(reader) == [(number, [number]) for number in range(last + 1)]
+                reader.close()
+    assert last == 59
+
+
+def test_too_much_at_once_is_refused_for_a_while_or_for_good(dirs: RunDirs) -> None:
+    bounds = DoorBounds(message_bytes=64 * KIB, receiving_bytes=100 * KIB, connections=3)
+    with running(dirs, bounds=bounds) as gateway, Producer(dirs.door_socket) as producer, raw(dirs) as slow:
+        gateway.streams.declare(READINGS)
+        answer = refused(producer.publish("readings", batch(10_000)))
+        assert "send smaller batches" in answer.reason
+        assert answer.retry_after_s is None
+        accepted(producer.publish("readings", batch(1)))
+        describe = head_bytes(0, "readings", 0, 90 * KIB)
+        slow.sendall(describe + bytes(50 * KIB))
+        settle(dirs)
+        answer = refused(producer.publish("readings", batch(1000)))
+        assert answer.retry_after_s is not None
+        slow.close()
+        settle(dirs)
+        accepted(producer.publish("readings", batch(1000)))
+        with raw(dirs), raw(dirs), raw(dirs) as too_many:
+            assert too_many.recv(1) == b""
+
+
+def test_batch_that_no_log_has_room_for_is_refused_for_good(dirs: RunDirs) -> None:
+    with running(dirs, bytes_max=256 * KIB) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        answer = refused(producer.publish("readings", batch(20_000)))
+        assert "send smaller batches" in answer.reason
+        assert answer.retry_after_s is None
+
+
+def test_producers_at_the_same_time_each_keep_their_order(dirs: RunDirs) -> None:
+    def publish(begin: int) -> None:
+        with Producer(dirs.door_socket) as producer:
+            for number in range(50):
+                accepted(producer.publish("readings", batch(1, begin=begin + number)))
+
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        reader = Subscriber(dirs, "c1", "readings")
+        producers = [threading.Thread(target=publish, args=(1000 * one,)) for one in range(4)]
+        for one in producers:
+            one.start()
+        for one in producers:
+            one.join()
+        found = sensors(reader)
+        assert [number for number, _ in found] == list(range(200))
+        came = [sensor for _, (sensor,) in found]
+        assert sorted(came, key=lambda sensor: sensor // 1000) == [
+            1000 * one + number for one in range(4) for number in range(50)
+        ]
+        reader.close()
+
+
+def test_two_gateways_do_not_serve_one_node(dirs: RunDirs) -> None:
+    with running(dirs), pytest.raises(InvalidInput, match="another process listens there"):
+        Gateway(dirs)
+
+
+def test_folders_of_dead_systems_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    dead, alive = (RunDirs(tmp_path, name, "n") for name in ("dead", "alive"))
+    os.close(dead.hold())
+    held = alive.hold()
+    assert remove_dead(tmp_path) == [dead.root]
+    assert not dead.root.exists()
+    assert alive.streams.is_dir()
+    os.close(held)
+
+
+def test_clean_stop_leaves_nothing(tmp_path: Path) -> None:
+    one, two = RunDirs(tmp_path, "s", "n1"), RunDirs(tmp_path, "s", "n2")
+    held = [one.hold(), two.hold()]
+    one.remove()
+    assert two.streams.is_dir()
+    two.remove()
+    assert list(tmp_path.iterdir()) == []
+    for file in held:
+        os.close(file)
+
+
+def test_thousand_readers_on_one_connection_are_all_told(dirs: RunDirs) -> None:
+    names = [f"c#{number}" for number in range(1000)]
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        host = connect(dirs.gateway_socket)
+        blocking = socket.socket(fileno=os.dup(host.fileno()))
+        blocking.setblocking(True)
+        for name in names:
+            blocking.send(encode(Subscribe(name, "readings", 0, False)))
+            blocking.send(encode(Heard(name, "readings", 0)))
+        answers = [decode(blocking.recv(KIB)) for _ in names]
+        accepted(producer.publish("readings", batch(1)))
+        news = [decode(blocking.recv(KIB)) for _ in names]
+        assert answers == [Subscribed(name, "readings", 0, 0) for name in names]
+        assert sorted(news, key=str) == sorted([News(name, "readings", 1) for name in names], key=str)
+        blocking.close()
+        host.close()
+
+
+def test_packet_of_another_protocol_is_answered_and_the_connection_ends(dirs: RunDirs) -> None:
+    with running(dirs):
+        host = connect(dirs.gateway_socket)
+        blocking = socket.socket(fileno=os.dup(host.fileno()))
+        blocking.setblocking(True)
+        blocking.send(b"what is this?")
+        answer = decode(blocking.recv(KIB))
+        assert isinstance(answer, Denied)
+        assert blocking.recv(KIB) == b""
+        blocking.close()
+        host.close()

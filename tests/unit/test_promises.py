@@ -1,0 +1,121 @@
+"""When a promise counts as kept, on results written by hand."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.capacity import ShareMove
+from sim.outcome import Outcome
+from sim.promises import Promise, check_overload, check_promises
+from sim.series import ClassSeries
+
+SHARES = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
+PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
+
+
+def class_result(name: str, **changed: Any) -> dict[str, Any]:
+    one = {
+        "name": name,
+        "priority": PRIORITIES[name],
+        "delay_target_ms": 300,
+        "offered": 1000,
+        "shed": 0,
+        "late": 0,
+        "rejected": 0,
+        "failed": 0,
+        "loss_pct": 0.0,
+        "response_ms": {"p95": 100.0, "p99": 200.0},
+        "share": {"original": SHARES[name]},
+    }
+    return one | changed
+
+
+def outcome(
+    *,
+    loads: dict[str, list[float | None]] | None = None,
+    moves: tuple[ShareMove, ...] = (),
+    closed: bool = True,
+    **changed: Any,
+) -> Outcome:
+    """By class, what differs from a run in which all is well."""
+    classes = [class_result(name, **changed.get(name, {})) for name in SHARES]
+    asked = loads or {}
+    series = {name: ClassSeries(load=asked.get(name, [2.0])) for name in SHARES}
+    return Outcome({"classes": classes, "ledger_closed": closed}, "", 1, series, moves)
+
+
+def verdicts(promises: list[Promise]) -> dict[str, bool]:
+    return {one.text: one.kept for one in promises}
+
+
+def overload(useful_per_s: float = 98.0, **changed: Any) -> dict[str, bool]:
+    return verdicts(check_overload(outcome(**changed), "gold", useful_per_s, 100.0))
+
+
+def test_a_target_is_met_if_95_of_100_answers_are_in_time() -> None:
+    late = {"response_ms": {"p95": 300.1, "p99": 300.2}}
+    assert verdicts(check_promises(outcome(silver=late))) == {
+        "gold meets its delay target": True,
+        "silver meets its delay target": False,
+        "bronze meets its delay target": True,
+        "the ledger closes": True,
+    }
+
+
+def test_a_class_within_its_share_must_lose_nothing_and_any_other_may() -> None:
+    lost = {"shed": 7}
+    found = verdicts(
+        check_promises(
+            outcome(
+                loads={"gold": [0.5, None, 0.62], "silver": [0.1, 0.32], "bronze": []},
+                gold=lost,
+                silver=lost,
+                bronze=lost,
+            )
+        )
+    )
+    assert found["gold stays within its share and loses nothing"] is False
+    assert [text for text in found if "within its share" in text] == [
+        "gold stays within its share and loses nothing"
+    ]
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.6, True), (0.599_999_9, True), (0.59, False)])
+def test_an_owner_has_its_share_back_when_it_has_asked(share: float, kept: bool) -> None:
+    moved = ShareMove(1.0, "reclaim by gold", {"gold": 0.4}, {"gold": share}, {})
+    other = ShareMove(2.0, "redistribution", {"gold": 0.6}, {"gold": 0.2}, {})
+    found = verdicts(check_promises(outcome(moves=(moved, other))))
+    assert found["gold gets lent capacity back at once"] is kept
+
+
+def test_a_ledger_that_does_not_close_breaks_a_promise() -> None:
+    assert verdicts(check_promises(outcome(closed=False)))["the ledger closes"] is False
+
+
+def test_under_overload_everything_holds_for_a_run_as_it_should_be() -> None:
+    found = overload(silver={"loss_pct": 40.0}, bronze={"loss_pct": 60.0})
+    assert len(found) == 4
+    assert all(found.values())
+
+
+@pytest.mark.parametrize("fate", ["shed", "late", "rejected", "failed"])
+def test_who_asks_for_less_than_its_share_loses_nothing_in_any_way(fate: str) -> None:
+    assert overload(gold={fate: 1})["gold loses nothing"] is False
+
+
+def test_the_entitled_class_stays_below_its_target_with_99_of_100_answers() -> None:
+    assert (
+        overload(gold={"response_ms": {"p95": 100.0, "p99": 300.0}})["gold has its p99 below the target"]
+        is False
+    )
+
+
+def test_losses_follow_priorities() -> None:
+    text = "losses follow priorities"
+    assert overload(silver={"loss_pct": 50.0}, bronze={"loss_pct": 50.0})[text] is True
+    assert overload(silver={"loss_pct": 50.1}, bronze={"loss_pct": 50.0})[text] is False
+
+
+@pytest.mark.parametrize(("useful_per_s", "kept"), [(95.0, True), (94.9, False), (120.0, True)])
+def test_useful_throughput_is_compared_with_the_calibrated_one(useful_per_s: float, kept: bool) -> None:
+    assert overload(useful_per_s)["useful throughput is near the calibrated"] is kept

@@ -1,0 +1,154 @@
+"""What is written into an event log, and what is refused when it is read."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from configs.load import LoadSettings
+from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
+from loadshed.manager import LoadManager, ReportUsage, RequestReclaim, SetKeep
+from loadshed.records import (
+    KINDS,
+    NotARecord,
+    Tagged,
+    codec_of,
+    commands_line,
+    cut_from,
+    cut_line,
+    decision_from,
+    decision_line,
+    header_from,
+    header_line,
+    header_of,
+)
+from scheduler.capacity import CapacityCore, UsageReported
+from scheduler.redistribution import ClassAccount
+from scheduler.wrr import ClassReady, Grant, RoundRobin, SharesSet, SliceEnded
+
+TURNS, LOAD = KINDS["turns"], KINDS["load"]
+
+
+def test_a_decision_is_one_short_list() -> None:
+    line = decision_line(TURNS, 1.5, SliceEnded("gold", 0, 0.1, False), (Grant("silver", 0, 0.003),))
+    assert line == [1.5, ["SliceEnded", "gold", 0, 0.1, False], [["Grant", "silver", 0, 0.003]]]
+    assert decision_from(TURNS, line) == (1.5, SliceEnded("gold", 0, 0.1, False), line[2])
+
+
+def test_shares_keep_their_order_because_it_is_that_of_the_round() -> None:
+    line = TURNS.event.encode(SharesSet({"silver": 0.25, "gold": 0.75}))
+    assert line == ["SharesSet", [["silver", 0.25], ["gold", 0.75]]]
+    assert list(TURNS.event.decode(line).shares) == ["silver", "gold"]
+
+
+def test_what_lies_inside_an_event_is_read_by_its_type() -> None:
+    cycle = CycleEnded(0.15, (InputCycle("s", 3, 1e-4),), (OutputCycle("Q", 0.3, 2, 0.01, 0.2),), 0.0)
+    line = json.loads(json.dumps(LOAD.event.encode(cycle)))
+    assert line == ["CycleEnded", 0.15, [["s", 3, 1e-4, 0.0]], [["Q", 0.3, 2, 0.01, 0.2]], 0.0]
+    assert LOAD.event.decode(line) == cycle
+
+
+def test_numbers_that_json_does_not_know_are_written_as_text() -> None:
+    line = commands_line(
+        LOAD, (ReportUsage(float("inf"), float("nan")), SetKeep(float("-inf")), RequestReclaim())
+    )
+    assert line == [["ReportUsage", "inf", "nan"], ["SetKeep", "-inf"], ["RequestReclaim"]]
+    assert repr(LOAD.command.decode(line[0])) == "ReportUsage(usage=inf, load=nan)"
+
+
+TOLD = {
+    "turns": ClassReady("gold"),
+    "load": CycleEnded(0.15, (), (), 0.0),
+    "capacity": UsageReported("gold", 0.5, 0.5),
+}
+
+
+def test_a_core_is_made_again_from_its_header() -> None:
+    account = ClassAccount("gold", 3, 0.75, 0.75, None, borrow_limit=0.5)
+    cores = {
+        "turns": RoundRobin({"gold": 0.75, "bronze": 0.25}, 0.01, 2),
+        "load": LoadManager("gold", LoadSettings(step="signed"), 0.3, 0.75, 0.5, headroom_max=2.0),
+        "capacity": CapacityCore([account], 2, scale_headroom=False),
+    }
+    for kind, core in cores.items():
+        line = json.loads(json.dumps(header_line(header_of(kind, "n#1", "virtual", core))))  # type: ignore[arg-type]
+        header = header_from(line)
+        assert header[:3] == (kind, "n#1", "virtual")
+        made = KINDS[header.core].core_of(header.settings)
+        assert KINDS[header.core].settings_of(made) == header.settings
+        made.handle(TOLD[kind], 0.0)
+
+
+def test_a_field_that_came_to_a_type_later_may_be_missing_if_it_has_a_default() -> None:
+    accounts = codec_of(ClassAccount)
+    assert accounts.decode(["gold", 3, 0.75, 0.5, None]) == ClassAccount("gold", 3, 0.75, 0.5, None)
+    with pytest.raises(NotARecord, match="4 values instead of "):
+        accounts.decode(["gold", 3, 0.75, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ([1.0, ["ClassReady", "gold"]], r"a decision is \[now, event, commands\]"),
+        ([None, ["ClassReady", "gold"], []], "None is no number"),
+        ([10**400, ["ClassReady", "gold"], []], "is no number"),
+        ([1.0, "ClassReady", []], "'ClassReady' is neither event nor command"),
+        ([1.0, [], []], r"\[\] is neither event nor command"),
+        ([1.0, ["Grant", "gold", 0, 1.0], []], "'Grant' is none of ClassReady, SliceEnded"),
+        ([1.0, ["ClassReady"], []], "0 values instead of 1"),
+        ([1.0, ["ClassReady", 7], []], "7 is no str"),
+        ([1.0, ["SliceEnded", "gold", True, 0.1, False], []], "True is no int"),
+        ([1.0, ["SliceEnded", "gold", 0, "soon", False], []], "'soon' is no number"),
+        ([1.0, ["SharesSet", {"gold": 1.0}], []], "is no list"),
+        ([1.0, ["SharesSet", [["gold", 1.0], ["gold", 0.5]]], []], "a key is there twice"),
+        ([1.0, ["ClassReady", "gold"], {}], "{} is no list"),
+    ],
+)
+def test_a_line_that_is_no_decision_is_refused(line: Any, why: str) -> None:
+    with pytest.raises(NotARecord, match=why):
+        decision_from(TURNS, line)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"weir_events": 99}, "no header of version 1"),
+        ({"core": "gateway"}, "'gateway' is none of turns, load, capacity"),
+        ({"name": None}, "a header has a name"),
+        ({"settings": []}, "a header has a name, a clock and settings"),
+    ],
+)
+def test_a_line_that_is_no_header_is_refused(change: dict[str, Any], why: str) -> None:
+    header = header_line(header_of("turns", "node", "virtual", RoundRobin({}, 0.01)))
+    with pytest.raises(NotARecord, match=why):
+        header_from(header | change)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"shares": [], "round_s": 0.01, "colour": 1}, "no RoundRobin is made from that: 'colour'"),
+        ({"shares": []}, "no RoundRobin is made from that: .*missing 1 required"),
+        ({"shares": [], "round_s": "slow"}, "no RoundRobin is made from that: 'slow' is no number"),
+    ],
+)
+def test_settings_that_make_no_core_are_refused(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(NotARecord, match=why):
+        TURNS.core_of(settings)
+
+
+def test_a_cut_says_why() -> None:
+    assert cut_from(cut_line("the disk is full")) == "the disk is full"
+    assert cut_from({"cut": "x", "core": "turns"}) is None
+
+
+def test_a_type_that_could_not_be_read_again_is_refused_at_once() -> None:
+    @dataclass(frozen=True)
+    class Ambiguous:
+        value: int | str
+
+    with pytest.raises(TypeError, match="nothing would tell which"):
+        Tagged(ClassReady | Ambiguous)
+    with pytest.raises(TypeError, match="cannot be recorded"):
+        codec_of(bytes)

@@ -1,0 +1,233 @@
+"""A log of frames that outlives its writer."""
+
+import pickle
+import random
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actors.segments import KEEP_NONE, FrameForgotten, LogFull, LogMissing, LogTaken, Reader, Writer
+
+KIB = 1024
+
+# Appends frames that tell their number and length, and says each number once it is published.
+ENDLESS = """
+import os, sys
+from pathlib import Path
+from actors.segments import Writer
+log = Writer(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
+os.write(1, b"open\\n")
+while True:
+    number = log.next
+    log.append([b"%d " % number, bytes([number % 251]) * (number * 7919 % 9000)])
+    os.write(1, b"%d\\n" % number)
+"""
+
+
+def expected(number: int) -> bytes:
+    return b"%d " % number + bytes([number % 251]) * (number * 7919 % 9000)
+
+
+def read(reader: Reader, start: int = 0) -> list[tuple[int, bytes]]:
+    return [(number, bytes(payload)) for number, payload in reader.frames(start)]
+
+
+def fill(log: Writer) -> None:
+    while True:
+        log.append([bytes(3000)])
+
+
+def test_reader_gets_every_frame_as_it_was_appended(tmp_path: Path) -> None:
+    log = Writer(tmp_path)
+    reader = Reader(tmp_path)
+    assert read(reader) == []
+    assert [log.append([b"one"]), log.append([b"tw", b"o"]), log.append([])] == [0, 1, 2]
+    assert read(reader) == [(0, b"one"), (1, b"two"), (2, b"")]
+    assert (reader.first, reader.next) == (0, 3)
+    assert read(reader, 3) == []
+    log.append([b"four"])
+    assert read(reader, 3) == [(3, b"four")]
+    assert read(reader, 1) == [(1, b"two"), (2, b""), (3, b"four")]
+
+
+def test_payloads_are_aligned(tmp_path: Path) -> None:
+    log = Writer(tmp_path)
+    for size in range(130):
+        log.append([bytes(size + 1)])
+    places = [
+        np.frombuffer(payload, np.uint8).__array_interface__["data"][0] % 64
+        for _, payload in Reader(tmp_path).frames(0)
+    ]
+    assert places == [0] * 130
+
+
+def test_log_goes_on_over_segments_and_large_frames_get_one_of_their_own(tmp_path: Path) -> None:
+    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    sizes = [100, 40 * KIB, 5000, 9000, 3000, 200 * KIB, 1]
+    for place, size in enumerate(sizes):
+        log.append([bytes([place]) * size])
+    found = read(Reader(tmp_path))
+    assert found == [(place, bytes([place]) * size) for place, size in enumerate(sizes)]
+    assert len(list(tmp_path.glob("*.segment"))) == 6
+
+
+def test_more_parts_than_one_call_of_the_system_takes(tmp_path: Path) -> None:
+    log = Writer(tmp_path)
+    log.append([b"%d," % number for number in range(5000)])
+    assert read(Reader(tmp_path)) == [(0, b"".join(b"%d," % number for number in range(5000)))]
+
+
+def test_reopened_log_goes_on_after_the_last_frame(tmp_path: Path) -> None:
+    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    reader = Reader(tmp_path)
+    for number in range(20):
+        log.append([bytes([number]) * 3000])
+        log.close()
+        log = Writer(tmp_path, segment_bytes=16 * KIB)
+        assert log.next == number + 1
+    assert read(reader) == [(number, bytes([number]) * 3000) for number in range(20)]
+
+
+def test_only_one_process_may_write(tmp_path: Path) -> None:
+    first = Writer(tmp_path)
+    with pytest.raises(LogTaken):
+        Writer(tmp_path)
+    first.close()
+    Writer(tmp_path).close()
+
+
+def test_folder_without_a_log_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(LogMissing):
+        Reader(tmp_path / "none")
+
+
+def test_forgotten_frame_is_an_error_and_what_was_read_stays(tmp_path: Path) -> None:
+    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    for number in range(40):
+        log.append([bytes([number]) * 3000])
+    reader = Reader(tmp_path)
+    held = [payload for _, payload in islice(reader.frames(0), 5)]
+    log.forget(below=22)
+    assert [payload[0] for payload in held] == [0, 1, 2, 3, 4]
+    assert log.first == Reader(tmp_path).first == 20
+    with pytest.raises(FrameForgotten, match="the next one is 20") as caught:
+        read(reader, 7)
+    assert pickle.loads(pickle.dumps(caught.value)).next == 20
+    assert [number for number, _ in reader.frames(20)] == list(range(20, 40))
+    assert [log.append([b"x"]), log.next] == [40, 41]
+
+
+def test_full_log_refuses_and_takes_again_once_something_is_forgotten(tmp_path: Path) -> None:
+    log = Writer(tmp_path, bytes_max=64 * KIB)
+    with pytest.raises(LogFull, match="does not fit"):
+        fill(log)
+    before = log.next
+    assert log.bytes <= 64 * KIB
+    with pytest.raises(LogFull):
+        log.append([bytes(3000)])
+    log.forget(below=before)
+    assert log.append([bytes(3000)]) == before
+
+
+def test_full_log_forgets_its_oldest_frames_if_it_is_told_to(tmp_path: Path) -> None:
+    log = Writer(tmp_path, bytes_max=64 * KIB, keep_from=KEEP_NONE)
+    for number in range(1000):
+        log.append([b"%d" % number, bytes(number * 31 % 7000)])
+        assert log.bytes <= 64 * KIB
+    log.append([b"large", bytes(50 * KIB)])
+    assert (log.first, log.next) == (1000, 1001)
+    with pytest.raises(LogFull):
+        log.append([bytes(64 * KIB)])
+    assert [number for number, _ in Reader(tmp_path).frames(1000)] == [1000]
+
+
+def test_skipped_numbers_are_as_if_forgotten(tmp_path: Path) -> None:
+    log = Writer(tmp_path, first=7)
+    reader = Reader(tmp_path)
+    log.append([b"seven"])
+    log.skip_to(12)
+    log.append([b"twelve"])
+    assert (reader.first, reader.next) == (7, 13)
+    with pytest.raises(FrameForgotten, match="the next one is 12"):
+        read(reader, 7)
+    assert read(reader, 12) == [(12, b"twelve")]
+
+
+def test_reader_follows_an_empty_segment_that_makes_way_for_a_larger_one(tmp_path: Path) -> None:
+    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    reader = Reader(tmp_path)
+    assert (read(reader), reader.next) == ([], 0)
+    log.append([bytes(100 * KIB)])
+    assert (read(reader), reader.next) == ([(0, bytes(100 * KIB))], 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_writer_leaves_exactly_the_frames_it_published(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    following = None
+    for _ in range(5):
+        child = subprocess.Popen(
+            [sys.executable, "-c", ENDLESS, tmp_path], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+        )
+        assert child.stdout is not None
+        with child, child.stdout as said:
+            assert said.readline() == b"open\n"
+            last = -1
+            following = following or Reader(tmp_path)
+            for line in islice(said, rng.randrange(400)):
+                last = int(line)
+            child.kill()
+            last = max(
+                [last, *(int(line) for line in said.read().splitlines(keepends=True) if line.endswith(b"\n"))]
+            )
+        found = read(Reader(tmp_path))
+        assert found == [(number, expected(number)) for number in range(len(found))]
+        assert last < len(found) <= max(last, 0) + 2 or last == -1
+        assert following.next == len(found)
+
+
+def test_full_log_keeps_the_frames_it_was_told_to_keep(tmp_path: Path) -> None:
+    log = Writer(tmp_path, bytes_max=64 * KIB, keep_from=10)
+    with pytest.raises(LogFull):
+        fill(log)
+    kept = log.first
+    assert kept <= 10
+    log.keep_from = log.next
+    fill_until = log.next + 10
+    while log.next < fill_until:
+        log.append([bytes(3000)])
+    assert log.first > 10
+
+
+WITHOUT_MEMORY = """
+import sys
+from pathlib import Path
+from actors.segments import LogFull, Reader, Writer
+log = Writer(Path(sys.argv[1]) / "log")
+try:
+    while True:
+        log.append([bytes([log.next % 251]) * 50_000])
+except LogFull as full:
+    assert "memory for the log has run out" in str(full), full
+next = log.next
+found = [bytes(payload) for _, payload in Reader(log.folder).frames(0)]
+assert found == [bytes([number % 251]) * 50_000 for number in range(next)], next
+log.append([b"small"])
+assert log.next == next + 1 > 10
+"""
+MOUNTED = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+MOUNT = 'mount -t tmpfs -o size=2m none "$1"'
+
+
+def test_memory_that_runs_out_is_an_error_and_the_log_stays_whole(tmp_path: Path) -> None:
+    if subprocess.run([*MOUNTED, MOUNT, "sh", tmp_path], check=False, capture_output=True).returncode:
+        pytest.skip("no small file system can be mounted here")
+    subprocess.run(
+        [*MOUNTED, f'{MOUNT} && exec "$2" -c "$3" "$1"', "sh", tmp_path, sys.executable, WITHOUT_MEMORY],
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
