@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-all check format bench lock clean
+.PHONY: help setup demo test test-live test-all check format bench soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -45,6 +45,9 @@ format: $(READY) ## format the code and apply the safe fixes
 
 bench: $(READY) ## measure the figures README quotes
 	@$(BIN)/python -m bench $(ARGS)
+
+soak: $(READY) ## 20 minutes of changing load and random kills (ARGS="--minutes 2" for fewer)
+	@$(BIN)/python -m bench.soak $(ARGS)
 
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)

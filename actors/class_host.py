@@ -132,8 +132,8 @@ class ClassHost:
         self._host.set_units(units)
 
     @ray.method(concurrency_group="control")
-    def scale_headroom(self, unit: str, factor: float, share: float) -> None:
-        self._host.scale_headroom(unit, factor, share)
+    def scale_headroom(self, unit: str, factor: float, share: float, original: float) -> None:
+        self._host.scale_headroom(unit, factor, share, original)
 
     @ray.method(concurrency_group="control")
     def set_keep(self, unit: str, keep: float) -> None:

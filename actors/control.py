@@ -74,7 +74,7 @@ class Effects(Protocol):
 
     def set_units(self, host: str, units: Sequence[Unit]) -> None: ...
 
-    def scale_headroom(self, host: str, unit: str, factor: float, share: float) -> None: ...
+    def scale_headroom(self, host: str, unit: str, factor: float, share: float, original: float) -> None: ...
 
     def set_keep(self, host: str, unit: str, keep: float) -> None: ...
 
@@ -291,8 +291,8 @@ class ControlPlane:
             self._records[node](event, now, commands)
         for command in commands:
             match command:
-                case HeadroomScaled(unit, factor, share):
-                    self.effects.scale_headroom(self._seats[unit].host, unit, factor, share)
+                case HeadroomScaled(unit, factor, share, original):
+                    self.effects.scale_headroom(self._seats[unit].host, unit, factor, share, original)
                 case SharesChanged():
                     self._save_shares(now)
                     self._tell_dispatcher(node)

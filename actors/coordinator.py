@@ -39,7 +39,7 @@ from actors.control import ControlPlane, OpenRecord, Part, Stream, SystemStatus
 from actors.dirs import RunDirs
 from actors.dispatcher import DispatcherSettings, NodeShares
 from actors.eventlog import LogWriter, machine_clock
-from actors.gateway import GatewaySettings
+from actors.gateway import GatewaySettings, copies_reader
 from actors.lanes import Cores
 from actors.names import (
     COORDINATOR,
@@ -371,8 +371,8 @@ class Calls:
         state.put(host_key(host), units_to_json(units))
         self._call(host_name(host), "set_units", list(units))
 
-    def scale_headroom(self, host: str, unit: str, factor: float, share: float) -> None:
-        self._call(host_name(host), "scale_headroom", unit, factor, share)
+    def scale_headroom(self, host: str, unit: str, factor: float, share: float, original: float) -> None:
+        self._call(host_name(host), "scale_headroom", unit, factor, share, original)
 
     def set_keep(self, host: str, unit: str, keep: float) -> None:
         self._call(host_name(host), "set_keep", unit, keep)
@@ -452,6 +452,9 @@ class Calls:
         names = [gateway_name(node), dispatcher_name(node)]
         for name in names:
             self._peers.pop(name, None)
+        # Its copies of streams would hold their producers back for ever.
+        for other in self._node_ids:
+            self._call(gateway_name(other), "forget_reader", copies_reader(node))
         threading.Thread(target=kill, args=(names,), daemon=True).start()
 
     def _ping(self, name: str, peer: Peer) -> None:

@@ -203,8 +203,7 @@ class GatewayActor:
 
     @property
     def _reader(self) -> str:
-        """The name under which this node follows others."""
-        return f"node-{self._dirs.node}"
+        return copies_reader(self._dirs.node)
 
     def _read(self, log: Log, from_number: int, most_bytes: int) -> Frames:
         # One reader a follower, which goes on where it was; calls of one follower do not overlap.
@@ -279,6 +278,11 @@ class Pull:
     def _look_again_after_failure(self, future: Future[Any]) -> None:
         if future.exception() is not None:
             self._actor = None
+
+
+def copies_reader(node: str) -> str:
+    """The name under which a node follows others."""
+    return f"node-{node}"
 
 
 def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:

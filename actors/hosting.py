@@ -123,8 +123,8 @@ class Host:
         """These units and no others; what is gone from the list leaves nothing. May be repeated."""
         self.ask(lambda: self._set_units(units))
 
-    def scale_headroom(self, unit: str, factor: float, share: float) -> None:
-        self.ask(lambda: self._known(unit).scale_headroom(factor, share))
+    def scale_headroom(self, unit: str, factor: float, share: float, original: float) -> None:
+        self.ask(lambda: self._known(unit).scale_headroom(factor, share, original))
 
     def set_keep(self, unit: str, keep: float) -> None:
         self.ask(lambda: self._known(unit).set_keep(keep))

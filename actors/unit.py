@@ -43,7 +43,7 @@ from engine.train import Train
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
-from loadshed.manager import LoadManager, ReportUsage, RequestReclaim
+from loadshed.manager import LoadManager, ReportUsage, RequestReclaim, TrimQueue
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from scheduler.capacity import HeadroomScaled
@@ -198,21 +198,22 @@ class HostedUnit:
             unit.share,
             unit.original,
         ):
-            self._scale(unit.share / self.manager.share, unit.share)
+            self._scale(unit.share / self.manager.share, unit.share, unit.original)
 
-    def scale_headroom(self, factor: float, share: float) -> None:
-        """The share has moved to this one; told of twice, it is done once."""
-        if self.manager is not None and self.manager.share != share:
-            self._scale(factor, share)
+    def scale_headroom(self, factor: float, share: float, original: float) -> None:
+        """The share has moved to this one, perhaps with what it was at first; told of twice, it is done once."""
+        manager = self.manager
+        if manager is not None and (manager.share, manager.original_share) != (share, original):
+            self._scale(factor, share, original)
 
     def set_keep(self, keep: float) -> None:
         """What a manager for all has decided."""
         self._keep = keep
         self._tell_doors()
 
-    def _scale(self, factor: float, share: float) -> None:
+    def _scale(self, factor: float, share: float, original: float) -> None:
         assert self.manager is not None
-        event, now = HeadroomScaled(self.name, factor, share, self.unit.original), time.monotonic()
+        event, now = HeadroomScaled(self.name, factor, share, original), time.monotonic()
         self._record(event, now, self.manager.handle(event, now))
 
     def _set_manager(self) -> None:
@@ -449,6 +450,9 @@ class HostedUnit:
                     pass
                 case RequestReclaim():
                     reclaim = True
+                case TrimQueue(part) if not self.unit.declared.lossless:
+                    self.hosted.trim(part)
+                    self._account(now)
         self._keep = self.manager.control.keep
         self._tell_doors()
         return usage, load, reclaim

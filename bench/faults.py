@@ -41,7 +41,10 @@ BACK_S = 60.0
 
 
 def figures() -> list[Figure]:
-    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder, system(Path(folder)) as (running, feeder):
+    with (
+        tempfile.TemporaryDirectory(prefix="weir-bench-") as folder,
+        system(Path(folder)) as (running, feeder),
+    ):
         asked = [lend_and_reclaim(running, feeder) for _ in range(TRIES)]
         offer(feeder, gold=MUCH / 20, bronze=MUCH)
         host = running.status().system.units["gold"].host
@@ -55,7 +58,9 @@ def figures() -> list[Figure]:
         events = Path(folder) / "events" / running.name
         reclaimed_ms = [1e3 * reclaim_s(events, at) for at in asked]
     return [
-        Figure("emergency reclaim: first overloaded cycle to full share, worst", max(reclaimed_ms), "ms", 200.0),
+        Figure(
+            "emergency reclaim: first overloaded cycle to full share, worst", max(reclaimed_ms), "ms", 200.0
+        ),
         Figure("emergency reclaim: best", min(reclaimed_ms), "ms"),
         Figure("killed class host: until its class answers again", without_s["host"], "s"),
         Figure("killed dispatcher: until a class answers again", without_s["dispatcher"], "s"),
@@ -135,7 +140,8 @@ def reclaim_s(events: Path, at: float) -> float:
     overloaded = next(
         now
         for now, event, commands in decisions(events, "load-gold-")
-        if now > at and any(one == "RequestReclaim" or (one[0] == "ReportUsage" and one[1] > 1) for one in commands)
+        if now > at
+        and any(one == "RequestReclaim" or (one[0] == "ReportUsage" and one[1] > 1) for one in commands)
     )
     original = PRIORITIES["gold"] / sum(PRIORITIES.values())
     full = next(

@@ -42,7 +42,9 @@ def figures() -> list[Figure]:
         time.sleep(1.0)
         per_s = {pid: (count - wakes[pid]) for pid, count in wake_ups(hosts).items()}
         return [
-            Figure(f"{TENANTS} idle tenants: Weir's processes", total(part, weir.values()), "% of a core", 2.0),
+            Figure(
+                f"{TENANTS} idle tenants: Weir's processes", total(part, weir.values()), "% of a core", 2.0
+            ),
             Figure("of it hosts", total(part, hosts), "% of a core"),
             Figure("of it an idle host wakes up, most", max(per_s.values()), "times/s"),
             Figure("Ray's own processes", total(part, others), "% of a core"),

@@ -66,9 +66,9 @@ def table(folder: Path, name: str) -> pa.Table:
     raise InvalidInput("no such file", "--data", str(arrow), "write it with the workload's generator")
 
 
-def generated(seconds: int) -> Data:
+def generated(seconds: int, readings: int = 10_000, alerts: int = 500) -> Data:
     """The workload's input for so many seconds of event time, as its generator draws it; without an oracle."""
-    base, rates = 1_700_000_000_000, {"readings": 10_000, "alerts": 500}
+    base, rates = 1_700_000_000_000, {"readings": readings, "alerts": alerts}
     drawn: dict[str, list[dict[str, Array]]] = {"readings": [], "alerts": []}
     for name, seed in (("readings", 7), ("alerts", 8)):
         rng, rate = np.random.Generator(np.random.PCG64(seed)), rates[name]

@@ -345,6 +345,12 @@ class HostedClass:
         self._cycle_began = now
         return CycleEnded(cycle_s, tuple(inputs), tuple(outputs), queued_work_s)
 
+    def trim(self, part: float) -> None:
+        """Drop this part of what no operator has taken, the oldest first."""
+        if not self._repeating:
+            for stream, entrance in self._entrances.items():
+                self._evict(stream, int(part * entrance.tuples))
+
     def wake(self, now: float) -> None:
         """The first cycle after sleep begins."""
         self._cycle_began = now

@@ -23,12 +23,15 @@ class WorkCheck:
     _believed_s: float = field(init=False, default=0.0)
 
     def observe(self, used_s: float, believed_s: float) -> None:
-        """One cycle: processor time used, and what its tuples were believed to cost."""
+        """One cycle: processor time used, and what its tuples were believed to cost; without tuples it tells nothing."""
+        if believed_s <= 0:
+            return
         self._used_s += ALPHA * (used_s - self._used_s)
         self._believed_s += ALPHA * (believed_s - self._believed_s)
 
     @property
     def factor(self) -> float:
-        if self._believed_s <= 0 or self._used_s <= 0:
-            return 1.0
+        """0 as long as nothing is known: a first guess of costs is no reason to shed."""
+        if self._believed_s <= 0:
+            return 0.0
         return min(max(self._used_s / self._believed_s, FACTOR_LEAST), FACTOR_MOST)

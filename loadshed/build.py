@@ -52,7 +52,8 @@ def common_manager(classes: Sequence[PriorityClass], settings: LoadSettings, lan
     """One load manager for all classes: it must satisfy the most demanding of them."""
     target_s = min(one.delay_target_ms for one in classes) / 1e3
     max_drop = min(one.max_drop for one in classes)
-    return LoadManager(EVERYBODY, settings, target_s, 1.0, 1.0, max_drop, lanes, float(lanes))
+    # It knows nothing of whose queue it is.
+    return LoadManager(EVERYBODY, settings, target_s, 1.0, 1.0, max_drop, lanes, float(lanes), trims=False)
 
 
 def load_managers(

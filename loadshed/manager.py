@@ -1,7 +1,7 @@
 """The load manager of a class: at the end of every load cycle, how much of the input to keep.
 
     event             what follows
-    CycleEnded        SetKeep (if the kept fraction moved), ReportUsage, perhaps RequestReclaim; one Explanation
+    CycleEnded        SetKeep (if the kept fraction moved), ReportUsage, perhaps TrimQueue, RequestReclaim; one Explanation
     HeadroomScaled    the headroom follows the share at once (DILoS eq. 2)
 
 One core serves one class; the `common` manager of the simulator gives one core the inputs and outputs of all.
@@ -62,7 +62,16 @@ class RequestReclaim:
 
 
 LoadEvent = CycleEnded | HeadroomScaled
-LoadCommand = SetKeep | ReportUsage | RequestReclaim
+
+
+@dataclass(frozen=True, slots=True)
+class TrimQueue:
+    """To the shedder: drop this part of what is queued, the oldest first; it would be answered too late."""
+
+    part: float
+
+
+LoadCommand = SetKeep | ReportUsage | RequestReclaim | TrimQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class Explanation:
     after: Control
     queue_limited: bool
     at_max_drop: bool
+    trimmed: float = 0.0
 
     def sentence(self) -> str:
         """The decision in words: what was seen → what follows."""
@@ -102,6 +112,8 @@ class Explanation:
             follows.append(f"drop stays at {drop}")
         if self.at_max_drop:
             follows.append("no more may be dropped")
+        if self.trimmed:
+            follows.append(f"drop {self.trimmed:.0%} of the queue, which would be late")
         return (
             f"{self.at:.2f} s {self.name}: load {self.load:.3g} {side} headroom {old_headroom}, {response}, "
             f"{self.queued_work_s * 1e3:.0f} ms of work queued → " + "; ".join(follows)
@@ -120,6 +132,7 @@ class LoadManager:
     max_drop: float = 0.95
     lanes: int = 1
     headroom_max: float = 1.0
+    trims: bool = True
     explanations: deque[Explanation] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
     control: Control = field(init=False)
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
@@ -164,11 +177,14 @@ class LoadManager:
                 now, self.name, offered, load, verdict, cycle.queued_work_s, before, self.control,
                 queue_limited=keep < after.keep,
                 at_max_drop=keep <= floor and (after.branch is Branch.DROP_MORE or min(after.keep, limit) < 1),
+                trimmed=(part := 0.0 if reclaim else self._part_too_much(cycle)),
             )
         )  # fmt: skip
         commands: list[LoadCommand] = [ReportUsage(offered / before.headroom, offered)]
         if keep != before.keep:
             commands.append(SetKeep(keep))
+        if part > 0:
+            commands.append(TrimQueue(part))
         if reclaim:
             commands.append(RequestReclaim())
         return tuple(commands)
@@ -184,6 +200,21 @@ class LoadManager:
     def _queue_limit(self, headroom: float, offered: float, cycle: CycleEnded) -> float:
         allowance_s = self.settings.queue_fraction * self.target_s
         return queue_limit(headroom, offered, cycle.queued_work_s, cycle.cycle_s, allowance_s)
+
+    def _part_too_much(self, cycle: CycleEnded) -> float:
+        """Of a queue that cannot be worked off in time any more, what is beyond what may queue.
+
+        The kept fraction bounds a queue as it grows. When a share is taken back, what was let in for the larger one is
+        there already, and it would make everything behind it late, too.
+        """
+        if not self.trims:
+            return 0.0
+        allowed = self.settings.queue_fraction
+        in_time_s = (1 + allowed) / 2 * self.target_s * self.control.headroom
+        if cycle.queued_work_s <= in_time_s:
+            return 0.0
+        excess = 1 - allowed * self.target_s * self.control.headroom / cycle.queued_work_s
+        return min(excess, self._max_drop())
 
     def _max_drop(self) -> float:
         return min(self.max_drop, self.settings.max_drop)

@@ -13,6 +13,9 @@ Messages of a class that is not here (it was on its way when the class went) are
 synergy between scheduler and shedder. The lending ledger is in processor-seconds: share lent × lanes × time; it
 keeps classes that are gone.
 
+An owner's load is a mean over a redistribution cycle; a share that fits the mean is too small half of the time. The
+core learns from that: whoever reclaims keeps more than it had for a while.
+
 `state()` is all that a coordinator that starts again needs (`restored`): from there it decides as this one would.
 The record of moves is not part of it.
 """
@@ -36,6 +39,11 @@ from scheduler.redistribution import (
 )
 
 EXPLANATIONS_KEPT = 1000
+# An owner that had to ask for its capacity back had lent too much: it keeps so many times what it had, or what it needed,
+# and forgets it by this factor a redistribution. Without, it would lend as much again at the next one, to those who then
+# fill their queues in the belief that it is theirs. Each time it has to ask before it has forgotten down to this part,
+# it will forget half as fast, up to so many times slower.
+MARGIN, FORGETTING, FORGOTTEN, PATIENCE_MAX = 1.15, 0.85, 0.3, 64
 # A longer time between two events is a clock that jumped, or a node that slept, and nobody had the time.
 CYCLES_ACCRUED_MAX = 10
 # With more pairs of lender and borrower than this, classes that are gone are accounted for together, under this name.
@@ -118,6 +126,15 @@ class ShareMove:
         return f"{self.reason}: " + (", ".join(moved) if moved else "nothing moved")
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What an owner keeps, since less has proved to be too little."""
+
+    share: float
+    proved: float  # the same when it was proved
+    patience: int
+
+
 CapacityEvent = UsageReported | ClassAsleep | RedistributionDue | ReclaimRequested | ClassesSet
 CapacityCommand = SharesChanged | HeadroomScaled
 
@@ -135,6 +152,10 @@ class CapacityCore:
     _accounts: dict[str, ClassAccount] = field(init=False)
     _usage: dict[str, tuple[float, float, int]] = field(init=False, default_factory=dict)
     _asleep: set[str] = field(init=False, default_factory=set)
+    _loads: dict[str, float] = field(
+        init=False, default_factory=dict
+    )  # last reported, as a share of the lanes
+    _needs: dict[str, Need] = field(init=False, default_factory=dict)
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
     _loans: list[tuple[str, str, float]] = field(init=False)
     _accrued_to: float | None = field(init=False, default=None)
@@ -149,6 +170,7 @@ class CapacityCore:
             case RedistributionDue():
                 measured = [self._measured(account) for account in self.accounts]
                 self._usage.clear()
+                self._forget()
                 return self._move("redistribution", measured, redistribute(measured), now)
             case UsageReported(name) | ClassAsleep(name) | ReclaimRequested(name) if (
                 name not in self._accounts
@@ -159,12 +181,15 @@ class CapacityCore:
                 self._asleep.discard(name)
                 total, work, count = self._usage.get(name, (0.0, 0.0, 0))
                 self._usage[name] = (total + usage, work + load, count + 1)
+                self._loads[name] = load / self.lanes
                 return ()
             case ClassAsleep(name):
                 self._asleep.add(name)
+                self._needs.pop(name, None)
                 return ()
             case ReclaimRequested(name):
                 self._asleep.discard(name)
+                self._remember(self._accounts[name])
                 return self._move(f"reclaim by {name}", self.accounts, reclaim(self.accounts, name), now)
 
     def state(self) -> dict[str, Any]:
@@ -177,6 +202,8 @@ class CapacityCore:
             "accounts": [asdict(account) for account in self.accounts],
             "usage": {name: list(usage) for name, usage in self._usage.items()},
             "asleep": sorted(self._asleep),
+            "loads": self._loads,
+            "needs": {name: asdict(need) for name, need in self._needs.items()},
             "lent_s": [[lender, borrower, seconds] for (lender, borrower), seconds in self._lent_s.items()],
             "accrued_to": self._accrued_to,
         }
@@ -188,6 +215,8 @@ class CapacityCore:
         core.ignored = state["ignored"]
         core._usage = {name: (total, work, count) for name, (total, work, count) in state["usage"].items()}
         core._asleep = set(state["asleep"])
+        core._loads = dict(state["loads"])
+        core._needs = {name: Need(**need) for name, need in state["needs"].items()}
         core._lent_s = {(lender, borrower): seconds for lender, borrower, seconds in state["lent_s"]}
         core._accrued_to = state["accrued_to"]
         return core
@@ -205,13 +234,32 @@ class CapacityCore:
         return table
 
     def _measured(self, account: ClassAccount) -> ClassAccount:
-        """The account with the means of what was reported since the last move."""
+        """The account with the means of what was reported since the last move, and what it had better keep."""
+        need = self._needs.get(account.name)
+        if need is not None and need.share > account.min_share:
+            account = replace(account, min_share=min(need.share, account.original))
         if account.name in self._asleep:
             return replace(account, usage=0.0, load=0.0)
         usage, load, count = self._usage.get(account.name, (0.0, 0.0, 0))
         if not count:
             return replace(account, usage=None, load=None)
         return replace(account, usage=usage / count, load=load / count / self.lanes)
+
+    def _remember(self, account: ClassAccount) -> None:
+        """What an owner had left was too little: a mean over cycles hides that it needs more now and then."""
+        if account.share >= account.original - LEAST_MOVE:
+            return
+        share = max(MARGIN * account.share, self._loads.get(account.name, 0.0))
+        before = self._needs.get(account.name)
+        patience = 1 if before is None else min(2 * before.patience, PATIENCE_MAX)
+        self._needs[account.name] = Need(share, share, patience)
+
+    def _forget(self) -> None:
+        fading = {
+            name: replace(need, share=need.share * FORGETTING ** (1 / need.patience))
+            for name, need in self._needs.items()
+        }
+        self._needs = {name: need for name, need in fading.items() if need.share > FORGOTTEN * need.proved}
 
     def _move(
         self, reason: str, accounts: Sequence[ClassAccount], after: Mapping[str, float], now: float
@@ -236,6 +284,8 @@ class CapacityCore:
         self._hold([replace(one, share=after[one.name]) for one in accounts])
         self._usage.clear()
         self._asleep &= self._accounts.keys()
+        self._loads = {name: load for name, load in self._loads.items() if name in self._accounts}
+        self._needs = {name: need for name, need in self._needs.items() if name in self._accounts}
         self._fold_ledger()
         shares_before = {name: account.share for name, account in before.items()}
         self.moves.append(ShareMove(now, "classes set", shares_before, after, {}))

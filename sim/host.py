@@ -220,6 +220,13 @@ class SimulatedHost:
         for entry in self.entries:
             entry.shedder.keep = keep
 
+    def trim(self, part: float) -> None:
+        """Drop this part of what is queued, the oldest first."""
+        for entry in self.entries:
+            entry.ledger.shed += self._evict(entry, int(part * self.queued(entry)))
+            for number in entry.operators:
+                self._announce(number)
+
     def begin_cycle(self) -> None:
         for entry in self.entries:
             entry.shedder.end_cycle()

@@ -13,7 +13,15 @@ from configs.managers import known_manager, moves_shares, scales_headroom
 from configs.scenario import Scenario
 from loadshed.build import EVERYBODY, class_account, load_managers, merged
 from loadshed.cycle import CycleEnded
-from loadshed.manager import LoadCommand, LoadEvent, LoadManager, ReportUsage, RequestReclaim, SetKeep
+from loadshed.manager import (
+    LoadCommand,
+    LoadEvent,
+    LoadManager,
+    ReportUsage,
+    RequestReclaim,
+    SetKeep,
+    TrimQueue,
+)
 from loadshed.records import Core, CoreName
 from scheduler.capacity import (
     CapacityCommand,
@@ -55,6 +63,10 @@ def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Co
     return handle_and_tell
 
 
+# To the shedder of a class.
+Order = tuple[str, SetKeep | TrimQueue]
+
+
 @dataclass
 class ControlRing:
     """Lanes, load managers and coordinator of one run."""
@@ -82,16 +94,16 @@ class ControlRing:
 
     def end_cycle(
         self, cycles: Mapping[str, CycleEnded], now: float, transport: Transport
-    ) -> tuple[dict[str, float], list[Grant]]:
-        """Decide on a load cycle: kept fractions that changed, and grants if shares moved."""
+    ) -> tuple[list[Order], list[Grant]]:
+        """Decide on a load cycle: what shedders are to do, and grants if shares moved."""
         self.cycles += 1
-        keeps: dict[str, float] = {}
+        orders: list[Order] = []
         messages: list[UsageReported | ReclaimRequested] = []
         for name, decide in self._decide.items():
             for command in decide(self._seen_by(name, cycles), now):
                 match command:
-                    case SetKeep(keep):
-                        keeps.update(dict.fromkeys(cycles if name == EVERYBODY else [name], keep))
+                    case SetKeep() | TrimQueue():
+                        orders += [(one, command) for one in (cycles if name == EVERYBODY else [name])]
                     case ReportUsage(usage, load):
                         messages.append(UsageReported(name, usage, load))
                     case RequestReclaim():
@@ -103,7 +115,7 @@ class ControlRing:
                     grants += self.tell_coordinator(message, now)
             if self.cycles % self.redistribute_every == 0:
                 grants += self.tell_coordinator(RedistributionDue(), now)
-        return keeps, grants
+        return orders, grants
 
     def tell_coordinator(self, event: CapacityEvent, now: float) -> list[Grant]:
         """Hand a message to the coordinator and carry what it says to lanes and load managers."""

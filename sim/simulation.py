@@ -13,10 +13,11 @@ from math import inf
 
 from configs.scenario import ClockJumps, Fault, HostDies, ReportsLate, ReportsLost, Scenario
 from loadshed.cycle import CycleEnded
+from loadshed.manager import SetKeep, TrimQueue
 from scheduler.capacity import CapacityEvent
 from scheduler.wrr import ClassReady, Grant, SliceEnded
 from sim.host import SimulatedHost
-from sim.ring import ControlRing, OpenRecord, build_ring
+from sim.ring import ControlRing, OpenRecord, Order, build_ring
 from sim.series import ClassSeries, Series
 
 
@@ -121,8 +122,8 @@ class Simulation:
         while self._heap and self._heap[0][0] <= self._end:
             self.now, _, happening = heappop(self._heap)
             for event in self._observe(happening):
-                keeps, grants = self._decide(event)
-                self._enact(keeps, grants)
+                orders, grants = self._decide(event)
+                self._enact(orders, grants)
                 self._record(event)
         self.now = self.now if self.scenario.drain else self._end
         for host in self.hosts.values():
@@ -145,20 +146,24 @@ class Simulation:
             case HostReturns(fault):
                 return self._return(fault)
 
-    def _decide(self, event: CoreEvent) -> tuple[dict[str, float], list[Grant]]:
-        """Let the cores decide; kept fractions and grants are all that leaves the ring."""
+    def _decide(self, event: CoreEvent) -> tuple[list[Order], list[Grant]]:
+        """Let the cores decide; orders to shedders and grants are all that leaves the ring."""
         now = self.now + self.clock_offset
         match event:
             case dict():
                 return self.ring.end_cycle(event, now, self._transport)
             case ClassReady() | SliceEnded():
-                return {}, list(self.ring.turn(event, now))
+                return [], list(self.ring.turn(event, now))
             case _:
-                return {}, self.ring.tell_coordinator(event, now)
+                return [], self.ring.tell_coordinator(event, now)
 
-    def _enact(self, keeps: dict[str, float], grants: list[Grant]) -> None:
-        for name, keep in keeps.items():
-            self.hosts[name].set_keep(keep)
+    def _enact(self, orders: list[Order], grants: list[Grant]) -> None:
+        for name, order in orders:
+            match order:
+                case SetKeep(keep):
+                    self.hosts[name].set_keep(keep)
+                case TrimQueue(part):
+                    self.hosts[name].trim(part)
         for grant in grants:
             lane = self.lanes[grant.lane]
             lane.host, lane.quota_s = self.hosts[grant.name], grant.quota_s

@@ -143,6 +143,46 @@ def test_a_lender_gets_its_share_back_at_once() -> None:
     }
 
 
+def lend(capacity: CapacityCore, times: int = 1) -> float:
+    """Gold has little to do, bronze much, for so many redistributions; gold's share then."""
+    for _ in range(times):
+        redistribute(capacity, BRONZE_IN_NEED)
+    return capacity.shares["gold"]
+
+
+def test_an_owner_that_had_lent_too_much_lends_less_and_forgets_it_in_time() -> None:
+    capacity = core()
+    first = lend(capacity)
+    capacity.handle(ReclaimRequested("gold"), 0.0)
+    assert first < lend(capacity) < ORIGINALS["gold"]
+    assert lend(capacity, times=20) <= first
+
+
+def test_an_owner_that_has_to_ask_again_and_again_forgets_more_slowly() -> None:
+    kept = []
+    for times in (1, 2, 3):
+        capacity = core()
+        for _ in range(times):
+            lend(capacity)
+            capacity.handle(ReclaimRequested("gold"), 0.0)
+        kept.append(lend(capacity, times=6))
+    assert kept[0] < kept[1] < kept[2]
+
+
+def test_an_owner_that_falls_asleep_lends_as_if_it_had_never_asked() -> None:
+    capacity = core()
+    lend(capacity)
+    capacity.handle(ReclaimRequested("gold"), 0.0)
+    report(capacity, {"silver": 0.5, "bronze": 5.0})
+    capacity.handle(ClassAsleep("gold"), 0.0)
+    capacity.handle(RedistributionDue(), 0.0)
+    never = core()
+    report(never, {"silver": 0.5, "bronze": 5.0})
+    never.handle(ClassAsleep("gold"), 0.0)
+    never.handle(RedistributionDue(), 0.0)
+    assert capacity.shares["gold"] <= never.shares["gold"]
+
+
 # -- classes that sleep, come, go and change -------------------------------------------------------------
 
 

@@ -50,7 +50,7 @@ class World:
         assert host in self.hosts
         self.units[host] = list(units)
 
-    def scale_headroom(self, host: str, unit: str, factor: float, share: float) -> None:
+    def scale_headroom(self, host: str, unit: str, factor: float, share: float, original: float) -> None:
         self.story.append(("scale", host, unit, round(factor, 6), round(share, 6)))
 
     def set_keep(self, host: str, unit: str, keep: float) -> None:

@@ -28,6 +28,7 @@ from actors.unit import UnitStatus
 from actors.units import Unit, UnitReport
 from configs.live import LiveClass, LiveSettings
 from loadshed.ledger import TupleLedger
+from scheduler.capacity import HeadroomScaled
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",
@@ -484,13 +485,15 @@ def test_decisions_are_recorded_and_explained(node: Node) -> None:
     host.start([unit(declared())])
     node.publish(readings(0, 10))
     hosted.asleep()
-    host.scale_headroom("gold", 0.5, 0.5)
-    host.scale_headroom("gold", 0.5, 0.5)  # told of again
+    host.scale_headroom("gold", 0.5, 0.5, 0.8)
+    host.scale_headroom("gold", 0.5, 0.5, 0.8)  # told of again
     assert "gold: load" in host.explain("gold", 1)[0]
     assert host.plan("gold")[0].tuples == 10
     host.stop()
     kinds = [type(event).__name__ for event, _ in recorded]
-    assert kinds.count("HeadroomScaled") == 1
+    assert [event for event, _ in recorded if isinstance(event, HeadroomScaled)] == [
+        HeadroomScaled("gold", 0.5, 0.5, 0.8)
+    ]
     assert kinds.count("CycleEnded") >= 10
 
 

@@ -5,7 +5,14 @@ import pytest
 from configs.load import LoadSettings
 from loadshed.aloma import LEAST_HEADROOM, Branch, Control
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
-from loadshed.manager import EXPLANATIONS_KEPT, LoadManager, ReportUsage, RequestReclaim, SetKeep
+from loadshed.manager import (
+    EXPLANATIONS_KEPT,
+    LoadManager,
+    ReportUsage,
+    RequestReclaim,
+    SetKeep,
+    TrimQueue,
+)
 from scheduler.capacity import HeadroomScaled
 
 CYCLE_S = 0.15
@@ -84,10 +91,12 @@ def test_the_drop_rate_moves_by_the_load_that_was_admitted() -> None:
 
 def test_a_queue_is_kept_to_what_can_be_worked_off_in_time_whatever_the_table_says() -> None:
     gold = manager(Control(0.5, 0.5))
-    _, told = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
-    # 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s of work may come, a fifth of the 0.15 s that would.
+    _, told, trim = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
+    # Of the queue itself 0.7·0.3·0.5 = 0.105 s may stay. 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s of work may come, a fifth of the 0.15 s that would.
     assert isinstance(told, SetKeep)
     assert told.keep == pytest.approx(0.2)
+    assert isinstance(trim, TrimQueue)
+    assert trim.part == pytest.approx(1 - 0.105 / 0.15)
 
 
 def test_an_idle_class_sheds_no_more() -> None:
@@ -205,13 +214,14 @@ LENDING = Control(0.2, 0.9)
             manager(),
             [cycle(2.0, 2.0, 0.15)],
             "load 2 above headroom 0.5, response 200% of target (critical), 150 ms of work queued "
-            "→ overloaded; let in no more than the queue allows; drop 0.0% → 90.0%",
+            "→ overloaded; let in no more than the queue allows; drop 0.0% → 90.0%"
+            "; drop 30% of the queue, which would be late",
         ),
         (
             manager(max_drop=0.3),
             [cycle(2.0, 2.0, 0.15)],
             "load 2 above headroom 0.5, response 200% of target (critical), 150 ms of work queued "
-            "→ overloaded; drop 0.0% → 30.0%; no more may be dropped",
+            "→ overloaded; drop 0.0% → 30.0%; no more may be dropped; drop 30% of the queue, which would be late",
         ),
         (
             manager(max_drop=0.0),
@@ -247,13 +257,15 @@ LENDING = Control(0.2, 0.9)
             manager(WITHIN_SHARE),
             [cycle(0.9, 0.7, 0.17)],
             "load 0.45 within headroom 0.5, response 70% of target (normal), 170 ms of work queued "
-            "→ there is room; let in no more than the queue allows; drop 50.0% → 92.6%",
+            "→ there is room; let in no more than the queue allows; drop 50.0% → 92.6%"
+            "; drop 38% of the queue, which would be late",
         ),
         (
             manager(),
             [cycle(0.4, 0.9, 0.17)],
             "load 0.4 within headroom 0.5, response 90% of target (normal), 170 ms of work queued "
-            "→ let in no more than the queue allows; drop 0.0% → 83.3%",
+            "→ let in no more than the queue allows; drop 0.0% → 83.3%"
+            "; drop 38% of the queue, which would be late",
         ),
         (
             manager(LENDING, share=0.2),
@@ -283,3 +295,20 @@ def test_every_decision_is_explained_and_the_last_thousand_kept() -> None:
     assert [one.at for one in gold.explanations] == [
         float(second) for second in range(5, EXPLANATIONS_KEPT + 5)
     ]
+
+
+def test_what_was_let_in_for_a_larger_share_and_would_be_late_is_dropped_from_the_queue() -> None:
+    gold = LoadManager("gold", LoadSettings(), target_s=0.4, share=0.6, original_share=0.3)
+    in_time = CycleEnded(0.15, (InputCycle("s", 100, 1e-3),), (), queued_work_s=0.6 * 0.4 * 0.8)
+    assert not [one for one in gold.handle(in_time, 0.15) if isinstance(one, TrimQueue)]
+    gold.handle(HeadroomScaled("gold", 0.5, 0.3, 0.3), 0.2)
+    (trim,) = [one for one in gold.handle(in_time, 0.3) if isinstance(one, TrimQueue)]
+    allowed = LoadSettings().queue_fraction * 0.4 * gold.control.headroom
+    assert (1 - trim.part) * in_time.queued_work_s == pytest.approx(allowed)
+    assert "of the queue, which would be late" in gold.explanations[-1].sentence()
+
+
+def test_no_more_of_a_queue_is_dropped_than_of_the_input_may_be() -> None:
+    gold = LoadManager("gold", LoadSettings(), 0.4, 0.6, 0.6, max_drop=0.1)
+    full = CycleEnded(0.15, (InputCycle("s", 100, 1e-3),), (), queued_work_s=50.0)
+    assert TrimQueue(0.1) in gold.handle(full, 0.15)

@@ -1,0 +1,294 @@
+"""A live system with real hosts, finite input for it, and what comes out: what tests of faults are made of."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import ray
+
+from actors import control
+from actors.dirs import RunDirs, shared_memory
+from actors.gateway_messages import Accepted, Refused
+from actors.hosting import HostStatus
+from actors.names import find, host_name
+from actors.producer import Producer
+from actors.results import AnswerReader
+from actors.segments import Reader
+from actors.system import System, call, start
+from actors.unit import UnitStatus
+from actors.units import Figures
+from bench import w11 as workload
+from configs import w11
+from configs.live import LiveClass, LiveSettings
+from engine.explain import Line
+from engine.train import values_to_arrow
+from services.cli.class_views import together
+from tests.live.waiting import eventually
+
+Batch = tuple[str, pa.RecordBatch]
+
+
+# -- the system ----------------------------------------------------------------------------------------------------
+
+
+def started(settings: LiveSettings, data: Path, pinned: bool = False) -> System:
+    """Real hosts, and the decisions of all cores in the folder."""
+    return start(settings, [], data_folder=data, pinned=pinned)
+
+
+def node_of(system: System) -> str:
+    (node,) = system.status().system.nodes
+    return node
+
+
+def units(system: System) -> Mapping[str, control.UnitStatus]:
+    return system.status().system.units
+
+
+def folders(system: System, node: str) -> RunDirs:
+    return RunDirs(shared_memory(), system.name, node)
+
+
+def host(system: System, classes: Sequence[LiveClass]) -> None:
+    """Have these classes, and wait until they read their streams."""
+    system.apply(classes)
+    system.wait_ready()
+    homes = system.status().system.homes
+    wanted = {name for one in classes for name in reads(one)}
+    eventually(
+        lambda: all(name in system.read_streams(homes[name]) for name in wanted), "a reader of every stream"
+    )
+
+
+def reads(declared: LiveClass) -> set[str]:
+    """Names of the streams that are declared, all of which some query of these tests reads."""
+    return {sql.split()[2] for sql in declared.streams}
+
+
+def remove(system: System, classes: Iterable[LiveClass]) -> None:
+    for one in classes:
+        system.remove_class(one.name)
+    eventually(lambda: not units(system), "the end of all classes")
+
+
+__all__ = ["call"]
+
+
+def pid_of(name: str) -> int:
+    return int(eventually(lambda: ray.get(find(name).ping.remote(), timeout=5), f"an answer of {name}"))
+
+
+def kill(name: str) -> int:
+    """SIGKILL; the process that is no more."""
+    pid = pid_of(name)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def kill_host(system: System, class_name: str) -> int:
+    return kill(host_name(units(system)[class_name].host))
+
+
+# -- its input -----------------------------------------------------------------------------------------------------
+
+
+def classes() -> list[LiveClass]:
+    """Three classes of W11's queries; gold and silver read the same streams."""
+    shared, own = w11.queries(), w11.queries("b_")
+    over = {
+        "warm": "SELECT ts, region, temp FROM readings WHERE temp > 25",
+        "warm_regions": "SELECT window_end AS wend, region, COUNT(*) AS n, SUM(temp) AS v"
+        " FROM warm [RANGE 6 SECONDS SLIDE 3 SECONDS] GROUP BY region",
+    }
+    some = {name: own[name] for name in ("S1", "A1", "A5", "J2")}
+    return [
+        declared("gold", 6, w11.streams(), shared),
+        declared("silver", 3, w11.streams(), {name: shared[name] for name in ("S2", "A2", "J1")} | over),
+        declared("bronze", 1, w11.streams("b_"), some),
+    ]
+
+
+def declared(
+    name: str, priority: float, streams: Sequence[str], queries: Mapping[str, str], **more: Any
+) -> LiveClass:
+    return LiveClass(
+        name=name,
+        priority=priority,
+        delay_target_ms=1000.0,
+        streams=tuple(streams),
+        queries=queries,
+        lossless=more.pop("lossless", True),
+        **more,
+    )
+
+
+def batches(seconds: int, a_batch: int, prefixes: Sequence[str] = ("", "b_")) -> list[Batch]:
+    """W11's input in event order, for the streams of each prefix."""
+    data = generated(seconds)
+    return [
+        (f"{prefix}{stream}", rows.combine_chunks().to_batches()[0])
+        for stream, rows in workload.turns(data, a_batch)
+        for prefix in prefixes
+    ]
+
+
+def tables(seconds: int, prefix: str) -> dict[str, pa.Table]:
+    """The same by stream."""
+    data = generated(seconds)
+    return {f"{prefix}readings": data.readings, f"{prefix}alerts": data.alerts}
+
+
+def generated(seconds: int) -> workload.Data:
+    """Values are whole quarters, so that sums in any order are the same."""
+    data = workload.generated(seconds)
+    return replace(data, readings=in_quarters(data.readings), alerts=in_quarters(data.alerts))
+
+
+def in_quarters(table: pa.Table) -> pa.Table:
+    columns = {
+        name: np.round(4 * column.to_numpy()) / 4 if pa.types.is_floating(column.type) else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    return pa.table(columns)
+
+
+def parts(given: Sequence[Batch], count: int) -> Iterator[Sequence[Batch]]:
+    for number in range(count):
+        yield given[number * len(given) // count : (number + 1) * len(given) // count]
+
+
+@dataclass
+class Publisher:
+    """A producer that knows what was accepted, and comes back when its gateway does."""
+
+    dirs: RunDirs
+    refused: int = 0
+    lost: int = 0
+    """Connections that ended before the answer."""
+    accepted: Counter[str] = field(default_factory=Counter)
+    """Rows by stream."""
+    batches: Counter[str] = field(default_factory=Counter)
+    _producer: Producer | None = None
+
+    def publish(self, given: Iterable[Batch]) -> None:
+        for one in given:
+            if not self.offer(*one):
+                eventually(partial(self.offer, *one), f"room in stream {one[0]}")
+
+    def offer(self, stream: str, batch: pa.RecordBatch) -> bool:
+        """Whether it was accepted."""
+        accepted = self._is_accepted(stream, batch)
+        if accepted:
+            self.accepted[stream] += batch.num_rows
+            self.batches[stream] += 1
+        return accepted
+
+    def _is_accepted(self, stream: str, batch: pa.RecordBatch) -> bool:
+        try:
+            self._producer = self._producer or Producer(self.dirs.door_socket)
+            answer = self._producer.publish(stream, batch)
+        except OSError:
+            self.lost += self._producer is not None
+            self._producer = None
+            # Whether it was accepted is what the log says.
+            return Reader(self.dirs.stream(stream)).next > self.batches[stream]
+        if isinstance(answer, Refused):
+            assert answer.retry_after_s is not None, answer.reason
+            self.refused += 1
+        return isinstance(answer, Accepted)
+
+
+# -- what comes out --------------------------------------------------------------------------------------------------
+
+
+def offered(given: Iterable[LiveClass], accepted: Mapping[str, int]) -> dict[str, int]:
+    """By class, the rows of all streams that it reads."""
+    return {one.name: sum(accepted[stream] for stream in reads(one)) for one in given}
+
+
+def worked_off(system: System, offered: Mapping[str, int]) -> dict[str, Figures]:
+    """Wait until all that classes were offered has met its fate and all answers of it are there; what became of it."""
+    found = {}
+    for name, count in offered.items():
+        look = partial(at_rest, system, name, count)
+        (found[name],) = eventually(look, f"rest of class {name} after {count} tuples")
+    return found
+
+
+def at_rest(system: System, name: str, offered: int) -> list[Figures]:
+    """The figures of a class for which nothing is left to do; of another, nothing."""
+    found = [status_of(system, unit) for unit, one in units(system).items() if one.class_name == name]
+    figures = together([status.figures for status in found])
+    assert not any(status.mismatches for status in found), found
+    assert figures.offered <= offered, figures
+    if figures.offered < offered or not all(one.asleep and not one.repeating for one in found):
+        return []
+    fates = figures.delivered + figures.shed + figures.late + figures.rejected + figures.failed
+    assert (fates, figures.queued) == (offered, 0), figures
+    return [figures]
+
+
+def queries_of(system: System, unit: str) -> set[str]:
+    """Those that its host runs."""
+    lines: list[Line] = ray.get(system.host(units(system)[unit].host).plan.remote(unit), timeout=5)
+    return {query for line in lines for query in line.queries}
+
+
+def status_of(system: System, unit: str) -> UnitStatus:
+    """As its host tells it: the coordinator may not have heard of it yet."""
+    found: HostStatus = ray.get(system.host(units(system)[unit].host).status.remote(), timeout=5)
+    assert not found.broken, found.broken
+    if unit not in found.units:
+        raise ValueError(f"its host does not have {unit} yet")
+    return found.units[unit]
+
+
+Answers = dict[str, pa.Table]
+"""By class and query, in an order of their own."""
+
+
+def answers(system: System, given: Sequence[LiveClass]) -> Answers:
+    """All answers; their numbers run from 0 on without gap or repetition."""
+    found: Answers = {}
+    for one in given:
+        logs = [
+            AnswerReader(RunDirs(shared_memory(), system.name, unit.node), name)
+            for name, unit in units(system).items()
+            if unit.class_name == one.name
+        ]
+        for query in one.queries:
+            trains = [train for log in logs for train in numbered(log, query)]
+            found[f"{one.name}.{query}"] = ordered(pa.concat_tables(trains)) if trains else pa.table({})
+    return found
+
+
+def numbered(log: AnswerReader, query: str) -> list[pa.Table]:
+    names, seq = [name for name, _ in log.columns(query)], 0
+    trains: list[pa.Table] = []
+    for answer in log.answers(query):
+        assert answer.first == seq, f"{query}: {answer.first} where {seq} comes next"
+        seq += len(answer.train)
+        columns = [pa.array(values_to_arrow(one)) for one in answer.train.columns]
+        trains.append(pa.table(columns, names=names))
+    return trains
+
+
+def ordered(table: pa.Table) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()
+
+
+def assert_same(found: Answers, expected: Answers) -> None:
+    """Tuple for tuple."""
+    assert found.keys() == expected.keys()
+    for name, table in expected.items():
+        assert len(found[name]) == len(table), f"{name}: {len(found[name])} answers, {len(table)} expected"
+        assert found[name].equals(table), f"{name}: other answers"
