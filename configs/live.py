@@ -60,7 +60,9 @@ class LiveSettings(Settings):
     round_ms: Positive = 10.0
     """Processor time of one round of the weighted round robin."""
 
-    load: LoadSettings = LoadSettings()
+    load: LoadSettings = LoadSettings(queue_fraction=0.55)
+    """Loads are measured, not known: work may queue for less of the target than in virtual time."""
+
     train_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Most tuples one operator call takes; keeps a step, and so an overrun, small."""
 

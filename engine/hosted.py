@@ -343,7 +343,7 @@ class HostedClass:
         )
         cycle_s = 0.0 if self._cycle_began is None else max(0.0, now - self._cycle_began)
         self._cycle_began = now
-        return CycleEnded(cycle_s, tuple(inputs), tuple(outputs), queued_work_s)
+        return CycleEnded(cycle_s, tuple(inputs), tuple(outputs), queued_work_s, used_s)
 
     def trim(self, part: float) -> None:
         """Drop this part of what no operator has taken, the oldest first."""

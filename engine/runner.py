@@ -129,12 +129,12 @@ class ClassRunner:
             node = nodes[number]
             if node.source:
                 self.settle(now())
-                number = self._oldest(number)
-                node = nodes[number]
-                if self._current() is not scheduler or len(self._nodes) != known:
-                    # Queries have come or gone at the settle point.
+                if self._current() is not scheduler or len(self._nodes) != known or not node.queue:
+                    # Queries have come or gone at the settle point, and with them what was queued.
                     scheduler, nodes, known = self._scheduled()
                     continue
+                number = self._oldest(number)
+                node = nodes[number]
             tuples, answers = self._step(scheduler, number, node, self.train_max, now)
             # One reading ends this step and begins the next: what lies between belongs to somebody.
             done = cpu()

@@ -92,4 +92,5 @@ def merged(cycles: Mapping[str, CycleEnded]) -> CycleEnded:
             for one in cycle.outputs
         ),
         queued_work_s=sum(cycle.queued_work_s for cycle in cycles.values()),
+        worked_s=sum(cycle.worked_s or 0.0 for cycle in cycles.values()),
     )

@@ -34,3 +34,4 @@ class CycleEnded:
     inputs: tuple[InputCycle, ...]
     outputs: tuple[OutputCycle, ...]
     queued_work_s: float  # processor-seconds queued in the class
+    worked_s: float | None = None  # processor-seconds that the class has had; None if nobody has measured

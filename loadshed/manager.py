@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from configs.load import LoadSettings
-from loadshed.aloma import Branch, Control, Limits, bounded, decide, queue_limit
+from loadshed.aloma import LEAST_HEADROOM, Branch, Control, Limits, bounded, decide, queue_limit
 from loadshed.cycle import CycleEnded
-from loadshed.monitors import LoadMonitor, ResponseMonitor, Verdict
+from loadshed.monitors import LEAST_CYCLE_S, RATE_ALPHA, LoadMonitor, ResponseMonitor, Verdict
 from scheduler.capacity import HeadroomScaled
 
 EXPLANATIONS_KEPT = 1000
@@ -138,6 +138,8 @@ class LoadManager:
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
     _reclaiming: bool = field(init=False, default=False)
+    _had_queue: bool = field(init=False, default=False)
+    _served: float | None = field(init=False, default=None)  # what the class had while a queue stood
 
     def __post_init__(self) -> None:
         headroom = self.settings.headroom_start * self.share * self.lanes
@@ -150,12 +152,15 @@ class LoadManager:
                 return self._cycle(event, now)
             case HeadroomScaled(_, factor, share, original):
                 self.share, self.original_share = share, original
+                if self._served is not None:
+                    self._served *= factor
                 headroom = self.control.headroom * factor
                 self.control = replace(self.control, headroom=bounded(headroom, self.headroom_max))
                 return ()
 
     def _cycle(self, cycle: CycleEnded, now: float) -> tuple[LoadCommand, ...]:
         before = self.control
+        self._measure(cycle)
         offered = self._loads.offered_load(cycle.inputs, cycle.cycle_s)
         load = offered * before.keep
         verdict = self._responses.verdict(cycle.outputs, cycle.queued_work_s / before.headroom)
@@ -197,9 +202,23 @@ class LoadManager:
         beyond_doubt = offered > OVERLOAD_MARGIN * max(headroom, self.share * self.lanes)
         return verdict.over_target or beyond_doubt or (offered > headroom and queue_shows)
 
+    def _measure(self, cycle: CycleEnded) -> None:
+        """A class that had something to do all the time has had all that it could get."""
+        has_queue = cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
+        if cycle.worked_s is not None and has_queue and self._had_queue and cycle.cycle_s > LEAST_CYCLE_S:
+            had = cycle.worked_s / cycle.cycle_s
+            self._served = had if self._served is None else self._served + RATE_ALPHA * (had - self._served)
+        elif not has_queue:
+            self._served = None
+        self._had_queue = has_queue
+
+    def _capacity(self, headroom: float) -> float:
+        """For what may queue: headroom learned in quiet times is not what a full queue is worked off with."""
+        return headroom if self._served is None else max(min(headroom, self._served), LEAST_HEADROOM)
+
     def _queue_limit(self, headroom: float, offered: float, cycle: CycleEnded) -> float:
         allowance_s = self.settings.queue_fraction * self.target_s
-        return queue_limit(headroom, offered, cycle.queued_work_s, cycle.cycle_s, allowance_s)
+        return queue_limit(self._capacity(headroom), offered, cycle.queued_work_s, cycle.cycle_s, allowance_s)
 
     def _part_too_much(self, cycle: CycleEnded) -> float:
         """Of a queue that cannot be worked off in time any more, what is beyond what may queue.
@@ -210,10 +229,11 @@ class LoadManager:
         if not self.trims:
             return 0.0
         allowed = self.settings.queue_fraction
-        in_time_s = (1 + allowed) / 2 * self.target_s * self.control.headroom
+        worked_off_s = self.target_s * self._capacity(self.control.headroom)
+        in_time_s = (1 + allowed) / 2 * worked_off_s
         if cycle.queued_work_s <= in_time_s:
             return 0.0
-        excess = 1 - allowed * self.target_s * self.control.headroom / cycle.queued_work_s
+        excess = 1 - allowed * worked_off_s / cycle.queued_work_s
         return min(excess, self._max_drop())
 
     def _max_drop(self) -> float:

@@ -95,7 +95,7 @@ class SimulatedHost:
         self.clock_offset = 0.0
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
-        self.processed_s = 0.0
+        self.processed_s = self._processed_at_cycle = 0.0
 
         size = len(self.plan.boxes)
         self._queue_max, self._train_max = scenario.queue_max, scenario.train_max
@@ -209,7 +209,9 @@ class SimulatedHost:
                 for root, streams in self.plan.readers.items()
             ),
             queued_work_s=self.queued_work_s(believed),
+            worked_s=self.processed_s - self._processed_at_cycle,
         )
+        self._processed_at_cycle = self.processed_s
         self._cycle_sum = [0.0] * len(self._cycle_sum)
         self._cycle_results = [0] * len(self._cycle_results)
         for entry in self.entries:

@@ -44,6 +44,7 @@ class Calibration:
     """What the machine can do when all classes have more input than that."""
 
     tuples_per_s: float
+    """With lanes that have always something to do; what was seen, over the part of their time that they had."""
     tuples_per_lane_s: float
     """The same a processor-second of slices."""
     lane_part: float
@@ -122,7 +123,8 @@ def calibrated(watched: Watched, classes: Sequence[LiveClass], lanes: int) -> Ca
     at, delivered_at, used_at = np.array(looks).T
     per_s = float(np.polyfit(at - at[0], delivered_at, 1)[0])
     lanes_used = float(np.polyfit(at - at[0], used_at, 1)[0])
-    return Calibration(per_s, per_s / lanes_used, lanes_used / lanes, CALIBRATE_S)
+    per_lane_s = per_s / lanes_used
+    return Calibration(per_lane_s * lanes, per_lane_s, lanes_used / lanes, CALIBRATE_S)
 
 
 @dataclass

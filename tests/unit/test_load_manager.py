@@ -1,5 +1,7 @@
 """The load manager of a class: what it commands at the end of a load cycle, and how it explains itself."""
 
+from dataclasses import replace
+
 import pytest
 
 from configs.load import LoadSettings
@@ -312,3 +314,23 @@ def test_no_more_of_a_queue_is_dropped_than_of_the_input_may_be() -> None:
     gold = LoadManager("gold", LoadSettings(), 0.4, 0.6, 0.6, max_drop=0.1)
     full = CycleEnded(0.15, (InputCycle("s", 100, 1e-3),), (), queued_work_s=50.0)
     assert TrimQueue(0.1) in gold.handle(full, 0.15)
+
+
+def test_what_may_queue_goes_by_what_a_full_queue_was_really_worked_off_with() -> None:
+    told = []
+    for worked_s in (None, 0.5 * CYCLE_S, 0.25 * CYCLE_S):
+        gold = manager(Control(0.5, 1.0))
+        seen = replace(cycle(0.6, queued_work_s=0.08), worked_s=worked_s)
+        for at in range(1, 4):
+            gold.handle(seen, at * CYCLE_S)
+        told.append(gold.control.keep)
+    assert told[0] == pytest.approx(told[1])
+    assert told[2] < told[1]
+
+
+def test_a_class_without_a_queue_has_had_no_chance_to_show_its_capacity() -> None:
+    gold = manager(Control(0.5, 1.0))
+    for at in range(1, 20):
+        gold.handle(replace(cycle(0.1, queued_work_s=0.0), worked_s=0.1 * CYCLE_S), at * CYCLE_S)
+    gold.handle(replace(cycle(0.6, queued_work_s=0.0), worked_s=0.1 * CYCLE_S), 3.0)
+    assert gold.control.keep == 1.0

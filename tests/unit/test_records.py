@@ -45,7 +45,7 @@ def test_shares_keep_their_order_because_it_is_that_of_the_round() -> None:
 def test_what_lies_inside_an_event_is_read_by_its_type() -> None:
     cycle = CycleEnded(0.15, (InputCycle("s", 3, 1e-4),), (OutputCycle("Q", 0.3, 2, 0.01, 0.2),), 0.0)
     line = json.loads(json.dumps(LOAD.event.encode(cycle)))
-    assert line == ["CycleEnded", 0.15, [["s", 3, 1e-4, 0.0]], [["Q", 0.3, 2, 0.01, 0.2]], 0.0]
+    assert line == ["CycleEnded", 0.15, [["s", 3, 1e-4, 0.0]], [["Q", 0.3, 2, 0.01, 0.2]], 0.0, None]
     assert LOAD.event.decode(line) == cycle
 
 
