@@ -45,7 +45,9 @@ def main() -> int:
             json.dumps({area: [as_dict(one) for one in found] for area, found in measured.items()}, indent=2)
         )
     else:
-        Console().print(table(measured))
+        # A pipe has no width of its own.
+        console = Console() if sys.stdout.isatty() else Console(width=120)
+        console.print(table(measured))
     return 0 if all(one.met for found in measured.values() for one in found) else 1
 
 
