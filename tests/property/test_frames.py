@@ -93,7 +93,7 @@ def plain(train: Train) -> tuple[Any, ...]:
             column.data.to_pylist()
             if column.type is STRING or column.type == STRING
             else column.data.tobytes(),
-            None if column.valid is None else column.valid.tobytes(),
+            None if column.valid is None or not len(column) else column.valid.tobytes(),
         )
         for column in train.columns
     ]
