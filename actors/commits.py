@@ -6,14 +6,13 @@ commits after it has the same class and the same answers.
     commit     header: version, kind, steps, answers, queries, bytes of what follows; steps; how many answers each query
                has given; for each answer its query, first number and place; then their trains (`actors.frames`), each
                at a multiple of 64 bytes
-    snapshot   header; rows by stream; the state at a multiple of 64 bytes
+    snapshot   header; the state at a multiple of 64 bytes
 
 Trains of answers do not say what brought event time forward (`Train.causes`): nobody who reads them asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -22,7 +21,7 @@ from actors.frames import NotAFrame, aligned, in_a_row, train_of, train_parts
 from actors.segments import Part
 from engine.steps import Advanced, Answer, Commit, Evicted, Opened, QueryAdded, QueryRemoved, Step, Took
 
-VERSION = 1
+VERSION = 2
 COMMIT, SNAPSHOT = 3, 4
 
 
@@ -32,15 +31,13 @@ class Snapshot:
 
     following: int
     """The first frame of the class's log that the state does not know of."""
-    rows: Mapping[str, int]
-    """How many rows each stream had before the first batch that is needed again."""
     state: Part
 
 
 _COMMIT = Struct("=BBxxIIII")  # version, kind, steps, answers, queries, bytes of the head
-_SNAPSHOT = Struct("=BBxxIIQQ")  # version, kind, streams, bytes of the head, following, bytes of the state
+_SNAPSHOT = Struct("=BB6xQQ")  # version, kind, following, bytes of the state
 _STEP = Struct("=BxxxIq")  # kind, bytes of the name, a number
-_OPENED = Struct("=qqqqdi")  # offered, shed, rejected, failed, kept, bytes of the mask
+_OPENED = Struct("=qqqqqdi")  # offered, shed, rejected, failed, rows up to it, kept, bytes of the mask
 _NOW = Struct("=d")
 _COUNTED = Struct("=Iq")  # bytes of the name, a number
 _ANSWER = Struct(
@@ -73,10 +70,8 @@ def commit_parts(commit: Commit) -> tuple[list[Part], int]:
 
 
 def snapshot_parts(snapshot: Snapshot) -> tuple[list[Part], int]:
-    body = b"".join([counted_bytes(stream, rows) for stream, rows in snapshot.rows.items()])
     state = memoryview(snapshot.state).cast("B")
-    header = _SNAPSHOT.pack(VERSION, SNAPSHOT, len(snapshot.rows), len(body), snapshot.following, len(state))
-    return in_a_row([header + body, state])
+    return in_a_row([_SNAPSHOT.pack(VERSION, SNAPSHOT, snapshot.following, len(state)), state])
 
 
 def is_snapshot(payload: memoryview) -> bool:
@@ -115,20 +110,18 @@ def _head_of(payload: memoryview) -> tuple[Head, int, int, int]:
 
 
 def snapshot_of(payload: memoryview) -> Snapshot:
-    _, _, streams, size, following, length = _SNAPSHOT.unpack_from(payload)
-    head = Head(payload[_SNAPSHOT.size : _SNAPSHOT.size + size])
-    begin = aligned(_SNAPSHOT.size + size)
-    rows = dict(head.counted() for _ in range(streams))
-    return Snapshot(following, rows, payload[begin : begin + length])
+    _, _, following, length = _SNAPSHOT.unpack_from(payload)
+    begin = aligned(_SNAPSHOT.size)
+    return Snapshot(following, payload[begin : begin + length])
 
 
 def step_bytes(step: Step) -> bytes:
     match step:
         case Took(stream, tuples):
             return named_bytes(_TOOK, stream, tuples)
-        case Opened(stream, batch, offered, shed, rejected, kept, mask, failed):
+        case Opened(stream, batch, offered, shed, rejected, kept, mask, failed, upto):
             length = NO_MASK if mask is None else len(mask)
-            fates = _OPENED.pack(offered, shed, rejected, failed, kept, length)
+            fates = _OPENED.pack(offered, shed, rejected, failed, upto, kept, length)
             return named_bytes(_OPEN, stream, batch) + fates + (mask or b"")
         case Evicted(stream, tuples):
             return named_bytes(_EVICTED, stream, tuples)
@@ -194,6 +187,6 @@ class Head:
         return QueryRemoved(name)
 
     def _opened(self, stream: str, batch: int) -> Opened:
-        offered, shed, rejected, failed, kept, length = self.take(_OPENED)
+        offered, shed, rejected, failed, upto, kept, length = self.take(_OPENED)
         mask = None if length == NO_MASK else bytes(self.bytes(length))
-        return Opened(stream, batch, offered, shed, rejected, kept, mask, failed)
+        return Opened(stream, batch, offered, shed, rejected, kept, mask, failed, upto)

@@ -2,7 +2,7 @@
 
     what happens              what follows
     apply, remove_class, …    refused with a reason, or in force: units placed, hosts started, shares set
-    nodes_changed             units of a lost node are placed anew; a new node is there for units to come
+    nodes_changed             units of a lost node go on at their homes; a new node is there for units to come
     report                    what a unit uses goes to its node's core; under `common` also to the one load manager
     redistribute              each node's core moves shares
     …_restarted               whoever began anew is told again what it is to know
@@ -25,11 +25,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from actors.units import Unit, UnitReport, class_of
+from actors.units import Copy, Unit, UnitReport, class_of
 from configs.live import LiveClass, LiveSettings
 from configs.managers import moves_shares, scales_headroom, sheds
 from configs.problems import InvalidInput, UnknownName, WeirError, nearest
-from engine.admission import CheckedClass, check_change, check_together, checked
+from engine.admission import CheckedClass, check_change, check_together, checked, sources
+from engine.plan import Scan
 from loadshed.aloma import Branch, Control
 from loadshed.build import class_account, common_manager, merged
 from loadshed.cycle import CycleEnded
@@ -82,8 +83,11 @@ class Effects(Protocol):
 
     def set_streams(self, node: str, streams: Mapping[str, Stream]) -> None: ...
 
+    def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
+        """These units that run elsewhere have their home at the node."""
+
     def forget(self, node: str, unit: str) -> None:
-        """The unit reads nothing at the node any more."""
+        """Nothing of the unit is needed at the node any more."""
 
     def move(self, unit: str, host: str, origin: str, node: str) -> None:
         """Bring the unit to rest and its log to the node; the answer is `moved` or `stayed`."""
@@ -199,7 +203,11 @@ class ControlPlane:
         if dict(lanes) == self._nodes:
             return
         self._nodes = dict(lanes)
-        self._moving = {unit: node for unit, node in self._moving.items() if node in lanes}
+        self._moving = {
+            unit: node
+            for unit, node in self._moving.items()
+            if node in lanes and unit in self._seats and self._seats[unit].node in lanes
+        }
         self._arrange(now)
 
     def host_restarted(self, host: str) -> None:
@@ -213,6 +221,7 @@ class ControlPlane:
 
     def gateway_restarted(self, node: str) -> None:
         self._told.streams.pop(node, None)
+        self._told.copies.pop(node, None)
         self._tell()
 
     # -- the control loop -----------------------------------------------------------------------------
@@ -277,11 +286,13 @@ class ControlPlane:
             origin = self._seats[unit].node
             self._seat_on(unit, node)
             self._settle(now)
-            self.effects.forget(origin, unit)
+            if origin != self._home_of(unit):
+                self.effects.forget(origin, unit)
 
     def stayed(self, unit: str) -> None:
         """The unit could not be moved: it goes on where it is."""
         if self._moving.pop(unit, None) is not None and unit in self._seats:
+            self._told.copies.clear()
             self.host_restarted(self._seats[unit].host)
 
     def _hear(self, node: str, event: CapacityEvent, now: float) -> bool:
@@ -355,12 +366,22 @@ class ControlPlane:
         return [Node(name, lanes) for name, lanes in self._nodes.items()]
 
     def _seat(self) -> None:
-        shards, before = self._shards(), self._seats
+        before = self._seats
+        self._go_home()
+        shards = self._shards()
         found = place(self._placing(), list(shards.values()), self.settings.classes_per_host)
         self._take_seats({name: found[one.name] for name, one in shards.items() if one.name in found})
         for unit, seat in before.items():
-            if unit not in shards and seat.node in self._nodes:
-                self._gone.append((seat.node, unit))
+            if unit not in shards:
+                copied = {node for node, copies in self._told.copies.items() if unit in copies}
+                self._gone += [(node, unit) for node in {seat.node, *copied} & self._nodes.keys()]
+
+    def _go_home(self) -> None:
+        """Units of lost nodes, to where copies of their logs are."""
+        for unit in self._units():
+            seat, home = self._seats.get(unit), self._home_of(unit)
+            if seat is not None and seat.node not in self._nodes and home in self._nodes:
+                self._seat_on(unit, home)
 
     def _seat_on(self, unit: str, node: str) -> None:
         """Bring one unit to a node, in one of its hosts."""
@@ -393,9 +414,14 @@ class ControlPlane:
                 self._homes[stream] = min(readers[stream] or self._nodes)
 
     def _nodes_reading(self, stream: str) -> set[str]:
-        return {
-            seat.node for unit, seat in self._seats.items() if stream in self._classes[class_of(unit)].streams
-        }
+        """Where units that may read it run or have their home."""
+        units = [unit for unit in self._seats if stream in self._classes[class_of(unit)].streams]
+        homes = {home for unit in units if (home := self._home_of(unit)) is not None}
+        return homes | {self._seats[unit].node for unit in units}
+
+    def _home_of(self, unit: str) -> str | None:
+        """The node of a unit's input; there its answers are read, wherever it runs."""
+        return self._homes.get(next(iter(self._classes[class_of(unit)].streams), ""))
 
     def _set_accounts(self, now: float) -> None:
         for node in [node for node in self._cores if node not in self._nodes]:
@@ -467,6 +493,7 @@ class ControlPlane:
     def _tell(self) -> None:
         """Tell everybody what has changed since it was told last."""
         self._tell_gateways()
+        self._tell_copies()
         self._tell_hosts()
         self._tell_dispatchers()
         self._tell_keeps()
@@ -488,6 +515,20 @@ class ControlPlane:
             if told.get(node) != streams:
                 told[node] = streams
                 self.effects.set_streams(node, streams)
+
+    def _tell_copies(self) -> None:
+        wanted: dict[str, dict[str, Copy]] = {node: {} for node in self._nodes}
+        for unit, seat in self._seats.items():
+            one, home = self._classes[class_of(unit)], self._home_of(unit)
+            if home is not None and home != seat.node:
+                wanted[home][unit] = Copy(seat.node, streams_read(one), one.declared.lossless)
+        told = self._told.copies
+        for node in [node for node in told if node not in wanted]:
+            del told[node]
+        for node, copies in wanted.items():
+            if told.get(node) != copies:
+                told[node] = copies
+                self.effects.set_copies(node, copies)
 
     def _tell_hosts(self) -> None:
         told, nodes = self._told.units, self.hosts
@@ -631,6 +672,7 @@ class ControlPlane:
                 self._cores[seat.node].shares[unit],
                 self._moving.get(unit),
                 self._reports.get(unit),
+                self._home_of(unit) or seat.node,
             )
             for unit, seat in self._seats.items()
         }
@@ -649,6 +691,8 @@ class UnitStatus:
     share: float
     moving_to: str | None
     report: UnitReport | None
+    home: str
+    """The node where its answers are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -671,6 +715,7 @@ class Told:
     keeps: dict[str, dict[str, float]] = field(default_factory=dict)
     shares: dict[str, tuple[dict[str, float], dict[str, str]]] = field(default_factory=dict)
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)
+    copies: dict[str, dict[str, Copy]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -687,6 +732,13 @@ def planning() -> Iterator[None]:
             value=repr(problem),
             hint="this is a mistake of Weir's; simplify the query",
         ) from problem
+
+
+def streams_read(one: CheckedClass) -> tuple[str, ...]:
+    """Those that queries of the class read, by name in small letters."""
+    plans = [query.plan for query in one.queries.values()]
+    found = {scan.stream.name.lower() for plan in plans for scan in sources(plan) if isinstance(scan, Scan)}
+    return tuple(sorted(found))
 
 
 def weight(unit: Unit) -> float:

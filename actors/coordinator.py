@@ -54,7 +54,7 @@ from actors.names import (
     shares_key,
 )
 from actors.turns import Record as TurnRecord
-from actors.units import Unit, UnitReport, units_to_json
+from actors.units import Copy, Unit, UnitReport, units_to_json
 from configs.live import LiveClass, LiveSettings
 from configs.problems import WeirError
 from loadshed.records import Core, CoreName, header_of
@@ -394,8 +394,11 @@ class Calls:
                 self._call(name, "follow", one.home, stream)
         self._streams[node] = streams
 
+    def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
+        self._call(gateway_name(node), "set_copies", dict(copies))
+
     def forget(self, node: str, unit: str) -> None:
-        self._call(gateway_name(node), "forget_reader", unit)
+        self._call(gateway_name(node), "forget_unit", unit)
 
     def move(self, unit: str, host: str, origin: str, node: str) -> None:
         threading.Thread(
@@ -434,7 +437,7 @@ class Calls:
         settings = self.settings
         dirs, node_id = settings.dirs(node), self._node_ids[node]
         live, lanes = settings.live, self._lanes[node]
-        made = gateway.start(node_id, GatewaySettings(dirs, live.retained_bytes))
+        made = gateway.start(node_id, GatewaySettings(dirs, live.retained_bytes, live.results_bytes))
         self._meet(gateway_name(node), made)
         turns = DispatcherSettings(dirs.dispatcher_socket, live.round_ms / 1e3, lanes, cores=settings.cores)
         recall = partial(recall_shares, node)
@@ -544,7 +547,7 @@ class Calls:
     # -- moving and ending --------------------------------------------------------------------------------
 
     def _bring(self, unit: str, host: str, origin: str, node: str) -> None:
-        """In a thread of its own: bring the unit to rest, and its log to the node."""
+        """In a thread of its own: bring the unit to rest, and its logs to the node."""
         plane, there = self.plane, gateway_name(node)
         try:
             following = ray.get(find(host_name(host)).drain.remote(unit), timeout=MOVE_S)

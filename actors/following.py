@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from actors.commits import snapshot_of
 from actors.frames import later_parts
 from actors.segments import KEEP_NONE, Part, Writer
 from actors.streams import Streams
+from actors.unit_log import (
+    SNAPSHOT_BYTES,
+    SNAPSHOT_SEGMENT_BYTES,
+    SNAPSHOTS,
+    SNAPSHOTS_KEPT,
+    describe_as,
+)
 
 # Clocks of two machines drift by some ten microseconds a second at most.
 STAMPS_KEPT = 64
@@ -30,6 +39,27 @@ class Frames:
 
     now: float
     frames: Sequence[tuple[int, Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlace:
+    """How far a copy of a unit's logs has come."""
+
+    commits: int
+    snapshots: int
+    released: Mapping[str, int]
+    """By stream, the first batch that the unit still needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFrames(Frames):
+    """What a unit's logs hold from some place on."""
+
+    snapshots: Sequence[tuple[int, Part]]
+    released: Mapping[str, int]
+    """As far as these snapshots, or earlier ones, allow it."""
+    queries: bytes
+    """Their description, which is at least as new as the frames."""
 
 
 class ClockDistance:
@@ -54,37 +84,75 @@ class StreamCopy:
         self._streams, self._name = streams, name
 
     @property
-    def next(self) -> int:
+    def place(self) -> int:
         with self._streams.lock:
             return self._streams.find(self._name).log.next
 
-    def take(self, number: int, payload: Part, ahead_s: float) -> None:
-        parts = later_parts(memoryview(payload), ahead_s)
-        self._streams.append_copy(self._name, number, parts, sum(len(part) for part in parts))
+    def take(self, found: Frames, ahead_s: float) -> None:
+        for number, payload in found.frames:
+            parts = later_parts(memoryview(payload), ahead_s)
+            self._streams.append_copy(self._name, number, parts, sum(len(part) for part in parts))
 
     def close(self) -> None:
         """The stream stays declared."""
 
 
 class ClassCopy:
-    """Where the frames of a class go, as they are; the oldest are forgotten when there is no room."""
+    """Where the logs of a unit go, as they are; the oldest commits are forgotten when there is no room.
 
-    def __init__(self, log: Writer, tell: Callable[[int], None]) -> None:
-        self._log, self._tell = log, tell
-        log.keep_from = KEEP_NONE
+    A snapshot is there when all commits before it are, so that who goes on from it gives no answer a wrong number.
+    Only then the input before it is released.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bytes_max: int,
+        tell: Callable[[int], None],
+        release: Callable[[Mapping[str, int]], None],
+    ) -> None:
+        self._folder, self._tell, self._release = folder, tell, release
+        self._commits = Writer(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
+        try:
+            self._snapshots = Writer(
+                folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
+            )
+        except BaseException:
+            self._commits.close()
+            raise
+        self._released: Mapping[str, int] = {}
+        self._queries = b""
 
     @property
-    def next(self) -> int:
-        return self._log.next
+    def place(self) -> UnitPlace:
+        return UnitPlace(self._commits.next, self._snapshots.next, self._released)
 
-    def take(self, number: int, payload: Part, ahead_s: float) -> None:
-        if number >= self._log.next:
-            self._log.skip_to(number)
-            self._log.append([payload], len(payload))
-            self._tell(self._log.next)
+    def take(self, found: UnitFrames, ahead_s: float) -> None:
+        if found.queries != self._queries:
+            describe_as(self._folder, found.queries)
+            self._queries = found.queries
+        for number, payload in found.frames:
+            append_at(self._commits, number, payload)
+        if found.frames:
+            self._tell(self._commits.next)
+        for number, payload in found.snapshots:
+            if snapshot_of(memoryview(payload)).following > self._commits.next:
+                return
+            append_at(self._snapshots, number, payload)
+            self._snapshots.forget(number - SNAPSHOTS_KEPT + 1)
+        self._release(found.released)
+        self._released = found.released
 
     def close(self) -> None:
-        self._log.close()
+        self._commits.close()
+        self._snapshots.close()
+
+
+def append_at(log: Writer, number: int, payload: Part) -> None:
+    """Under the same number; one that is there already stays."""
+    if number >= log.next:
+        log.skip_to(number)
+        log.append([payload], len(payload))
 
 
 Result = Callable[[Future[Any]], Any]
@@ -101,7 +169,7 @@ class Follower:
     def __init__(
         self,
         make: Callable[[Result], StreamCopy | ClassCopy],
-        pull: Callable[[int], Future[Any]],
+        pull: Callable[[Any], Future[Any]],
         clock: Callable[[], float],
     ) -> None:
         self.distance = ClockDistance()
@@ -141,10 +209,8 @@ class Follower:
             copy.close()
 
     def _take_some(self, copy: StreamCopy | ClassCopy) -> None:
-        found = self._result(self._pull(copy.next))
-        ahead_s = self.distance.hear(found.now, self._clock())
-        for number, payload in found.frames:
-            copy.take(number, payload, ahead_s)
+        found = self._result(self._pull(copy.place))
+        copy.take(found, self.distance.hear(found.now, self._clock()))
 
     def _result(self, future: Future[Any]) -> Any:
         future.add_done_callback(lambda _: self._wake.set())

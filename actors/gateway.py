@@ -7,6 +7,7 @@ Guarantees:
    All other calls may.
 3. A stream that is followed holds the same frames under the same numbers as at its origin; the origin keeps what the
    copy does not have yet. Copies of streams are followed again after a restart.
+   Of a unit that runs elsewhere (`set_copies`), input is kept until a snapshot that covers it has come here.
 4. Declaring, dropping, following and their opposites are done in the order in which they were asked for.
 5. `ping` and `status` answer whatever the other calls do.
 """
@@ -14,13 +15,15 @@ Guarantees:
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,11 +34,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.dirs import RunDirs, remove_dead
 from actors.door import DoorBounds
-from actors.following import ClassCopy, Follower, Frames, Result, StreamCopy
+from actors.following import ClassCopy, Follower, Frames, Result, StreamCopy, UnitFrames, UnitPlace
 from actors.gateway_messages import Accepted, Refused
 from actors.ingress import Gateway
 from actors.names import NAMESPACE, find, gateway_name
-from actors.segments import LOG_BYTES, FrameForgotten, Reader, Writer
+from actors.segments import LOCK, LOG_BYTES, FrameForgotten, LogMissing, LogTaken, Reader, locked
+from actors.unit_log import QUERIES, SNAPSHOTS
+from actors.units import Copy
 from configs.problems import InvalidInput
 
 # Of one answer to a follower.
@@ -55,6 +60,7 @@ MADE_S = 5.0
 class GatewaySettings:
     dirs: RunDirs
     bytes_max: int = LOG_BYTES
+    results_bytes: int = LOG_BYTES
     bounds: DoorBounds = field(default_factory=DoorBounds)
 
 
@@ -65,12 +71,13 @@ class GatewayActor:
         self._dirs = dirs = settings.dirs
         self._held = dirs.hold()
         remove_dead(dirs.base)
-        self._bytes_max = settings.bytes_max
+        self._results_bytes = settings.results_bytes
         self._gateway = Gateway(dirs, bytes_max=settings.bytes_max, bounds=settings.bounds)
         self._streams = self._gateway.streams
         self._followers: dict[tuple[str, str], Follower] = {}
         self._following = threading.Lock()
         self._readers: dict[Log, Reader] = {}
+        self._copies: dict[str, Copy] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._serve, name="ingress", daemon=True)
         self._thread.start()
@@ -109,6 +116,20 @@ class GatewayActor:
     def forget_reader(self, reader: str) -> None:
         """Nothing needs to be kept for it any more."""
         self._streams.forget_reader(reader)
+
+    def forget_unit(self, unit: str) -> None:
+        """Neither its input nor its logs are needed here any more; what somebody writes is his to remove."""
+        self._streams.forget_reader(unit)
+        folder = self._dirs.class_log(unit)
+        self._readers = {
+            log: reader
+            for log, reader in self._readers.items()
+            if folder not in (log.folder, log.folder.parent)
+        }
+        with suppress(FileNotFoundError, LogTaken):
+            lock = locked(folder / LOCK)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
     @ray.method(concurrency_group="publish")
     def publish(self, stream: str, table: pa.Table | pa.RecordBatch) -> list[Accepted | Refused]:
@@ -157,6 +178,31 @@ class GatewayActor:
             self._streams.wait_grown(lambda: self._stopping or log.next > from_number, min(left_s, most_s))
         return self._read(Log(self._dirs.class_log(name), reader), from_number, most_bytes)
 
+    @ray.method(concurrency_group="pulls")
+    def unit_frames(
+        self, name: str, place: UnitPlace, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
+    ) -> UnitFrames:
+        """What both logs of a unit have beyond the place, and what it has released with its snapshots."""
+        folder = self._dirs.class_log(name)
+        log, saved = Reader(folder), Reader(folder / SNAPSHOTS)
+
+        def has_more() -> bool:
+            grown = log.next > place.commits or saved.next > place.snapshots
+            return self._stopping or grown or self._streams.released_by(name) != place.released
+
+        self._streams.wait_grown(has_more, wait_s)
+        # In this order: what is released a snapshot covers, and commits up to the snapshot are there.
+        with self._streams.lock:
+            released = self._streams.released_by(name)
+        last = max(place.snapshots, saved.next - 1)
+        snapshots = self._read(Log(folder / SNAPSHOTS, reader), last, most_bytes).frames
+        found = self._read(Log(folder, reader), place.commits, most_bytes).frames
+        try:
+            queries = (folder / QUERIES).read_bytes()
+        except FileNotFoundError:
+            raise LogMissing("the unit is about to begin", file=str(folder)) from None
+        return UnitFrames(time.monotonic(), found, snapshots, released, queries)
+
     def follow(self, origin: str, stream: str) -> None:
         """Have what the stream has at the gateway of another node, now or as soon as it is there."""
         if origin == self._dirs.node:
@@ -164,15 +210,29 @@ class GatewayActor:
         self._follow_stream(origin, stream).made.wait(MADE_S)
 
     def follow_class(self, origin: str, name: str) -> None:
-        """The same of a class's log."""
+        """The same of a unit's logs."""
         folder = self._dirs.class_log(name)
 
         def make(_: Result) -> ClassCopy:
-            log = Writer(folder, bytes_max=self._bytes_max)
-            return ClassCopy(log, lambda number: self._streams.hear_grown(name, number))
+            return ClassCopy(
+                folder,
+                self._results_bytes,
+                partial(self._streams.hear_grown, name),
+                partial(self._streams.release_for, name),
+            )
 
-        pull = Pull(origin, "class_frames", name, self._reader)
+        pull = Pull(origin, "unit_frames", name, self._reader)
         self._follow("class", name, pull, make).made.wait(MADE_S)
+
+    def set_copies(self, copies: Mapping[str, Copy]) -> None:
+        """Have copies of the logs of these units, and of no others that were named before; those stay as they are."""
+        for name, one in self._copies.items():
+            if name not in copies or copies[name].origin != one.origin:
+                self.unfollow_class(name)
+        self._copies = dict(copies)
+        for name, one in copies.items():
+            self._streams.keep_for(name, one.streams, one.lossless)
+            self.follow_class(one.origin, name)
 
     def unfollow(self, origin: str, stream: str) -> None:
         """What has come stays; the origin keeps nothing for this node any more."""
@@ -265,13 +325,11 @@ class Pull:
         self._node, self._method, self._name, self._reader = node, method, name, reader
         self._actor: Any = None
 
-    def __call__(self, from_number: int) -> Future[Any]:
+    def __call__(self, place: Any) -> Future[Any]:
         if self._actor is None:
             self._actor = find(gateway_name(self._node))
         method = getattr(self._actor, self._method)
-        future: Future[Any] = method.remote(
-            self._name, from_number, PULL_BYTES, self._reader, PULL_WAIT_S
-        ).future()
+        future: Future[Any] = method.remote(self._name, place, PULL_BYTES, self._reader, PULL_WAIT_S).future()
         future.add_done_callback(self._look_again_after_failure)
         return future
 

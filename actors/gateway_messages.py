@@ -4,7 +4,7 @@ Readers, as packets (`actors.channel`):
 
     reader → gateway    Subscribe(reader, stream, next, lossless)  Heard(reader, stream, next)
                         Released(reader, stream, below)  Unsubscribe(reader, stream)  Grew(name, next)
-    gateway → reader    Subscribed(reader, stream, first, next)  News(reader, stream, next)  Denied(reader, stream, reason)
+    gateway → reader    Subscribed(reader, stream, first, next, rows)  News(reader, stream, next)  Denied(reader, stream, reason)
 
 Who subscribes from now on and has been here before goes on where it has released up to: `next` of Subscribed tells.
 After Subscribed or News the reader reads up to `next` from the stream's log and says Heard with the number it wants to
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from actors.channel import MESSAGE_MAX
 from actors.turn_messages import NotUnderstood
 
-VERSION = 1
+VERSION = 2
 # Of Subscribe: begin with what comes from now on.
 FROM_NOW = -1
 NAME_MAX = 80  # a unit's: a class, with the shard behind a #
@@ -86,6 +86,8 @@ class Subscribed:
     stream: str
     first: int
     next: int
+    rows: int | None = None
+    """Who begins with `next`: how many the stream has had before; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class Denied:
 Message = Subscribe | Heard | Released | Unsubscribe | Grew | Subscribed | News | Denied
 
 SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED = range(8)
-_FIXED = struct.Struct("<BBqq")  # version, kind, two numbers
+_FIXED = struct.Struct("<BBqqq")  # version, kind, three numbers
+_UNKNOWN = -1
 
 
 def encode(message: Message) -> bytes:
@@ -124,23 +127,24 @@ def encode(message: Message) -> bytes:
             return _packet(UNSUBSCRIBE, 0, 0, reader, stream)
         case Grew(name, number):
             return _packet(GREW, number, 0, name)
-        case Subscribed(reader, stream, first, number):
-            return _packet(SUBSCRIBED, first, number, reader, stream)
+        case Subscribed(reader, stream, first, number, rows):
+            known = _UNKNOWN if rows is None else rows
+            return _packet(SUBSCRIBED, first, number, reader, stream, third=known)
         case News(reader, stream, number):
             return _packet(NEWS, number, 0, reader, stream)
         case Denied(reader, stream, reason):
             return _packet(DENIED, 0, 0, reader, stream, reason)[:MESSAGE_MAX]
 
 
-def _packet(kind: int, first: int, second: int, *texts: str) -> bytes:
-    return _FIXED.pack(VERSION, kind, first, second) + _SEPARATOR.join(texts).encode()
+def _packet(kind: int, first: int, second: int, *texts: str, third: int = 0) -> bytes:
+    return _FIXED.pack(VERSION, kind, first, second, third) + _SEPARATOR.join(texts).encode()
 
 
 def decode(packet: bytes) -> Message:
     """The message of a packet from anybody; NotUnderstood if it is none."""
     if not _FIXED.size <= len(packet) <= MESSAGE_MAX:
         raise NotUnderstood(f"no message has {len(packet)} bytes")
-    version, kind, first, second = _FIXED.unpack_from(packet)
+    version, kind, *numbers = _FIXED.unpack_from(packet)
     if version != VERSION:
         raise NotUnderstood(f"version {version} of the gateway messages, not {VERSION}")
     texts = packet[_FIXED.size :].decode(errors="replace").split(_SEPARATOR, 2)
@@ -149,13 +153,13 @@ def decode(packet: bytes) -> Message:
     names = [_checked(text) for text in texts]
     match kind, names:
         case _, [reader, stream]:
-            return _of_two(kind, reader, stream, first, second)
+            return _of_two(kind, reader, stream, *numbers)
         case _, [name] if kind == GREW:
-            return Grew(name, first)
+            return Grew(name, numbers[0])
     raise NotUnderstood(f"no message has kind {kind} and {len(names)} names")
 
 
-def _of_two(kind: int, reader: str, stream: str, first: int, second: int) -> Message:
+def _of_two(kind: int, reader: str, stream: str, first: int, second: int, third: int) -> Message:
     if kind == HEARD:
         return Heard(reader, stream, first)
     if kind == NEWS:
@@ -165,7 +169,7 @@ def _of_two(kind: int, reader: str, stream: str, first: int, second: int) -> Mes
     if kind == SUBSCRIBE:
         return Subscribe(reader, stream, first, bool(second))
     if kind == SUBSCRIBED:
-        return Subscribed(reader, stream, first, second)
+        return Subscribed(reader, stream, first, second, None if third == _UNKNOWN else third)
     if kind == UNSUBSCRIBE:
         return Unsubscribe(reader, stream)
     raise NotUnderstood(f"no message has kind {kind}")

@@ -28,6 +28,7 @@ from actors.dirs import RunDirs
 from actors.gateway_messages import Grew, Released
 from actors.ingest import Ingest
 from actors.lanes import Cores
+from actors.segments import LogTaken
 from actors.slices import SliceClient
 from actors.unit import NEVER, HostedUnit, OpenRecord, UnitStatus, not_recorded
 from actors.units import Unit, UnitReport
@@ -46,6 +47,7 @@ ANSWER_S = 30.0
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
 STOP_S = 5.0
+TAKEN_AGAIN_S = 0.05
 
 Answer = TypeVar("Answer")
 # Not waited for.
@@ -89,6 +91,8 @@ class Host:
     cores: Cores | None = None
     _units: dict[str, HostedUnit] = field(init=False, default_factory=dict)
     _broken: dict[str, str] = field(init=False, default_factory=dict)
+    # Units whose logs somebody else still writes: who copied them here is about to end.
+    _taken: dict[str, Unit] = field(init=False, default_factory=dict)
     _failures: dict[str, Failures] = field(init=False, default_factory=dict)
     _told: deque[str] = field(init=False, default_factory=lambda: deque(maxlen=FAILURES_KEPT))
     _grown: dict[str, int] = field(init=False, default_factory=dict)  # what the gateway was told of logs
@@ -266,6 +270,9 @@ class Host:
     def _do_due(self, now: float) -> None:
         """Load cycles of units that are awake, and the time for those that sleep."""
         reports = []
+        taken, self._taken = self._taken, {}
+        for one in taken.values():
+            self._open(one)
         for unit in list(self._units.values()):
             if now >= unit.next_advance:
                 unit.ask_advance()
@@ -310,6 +317,8 @@ class Host:
         self._due = min((unit.next_advance for unit in units if unit.asleep), default=NEVER)
         if any(not unit.asleep for unit in units):
             self._due = min(self._due, self._next_cycle)
+        if self._taken:
+            self._due = min(self._due, time.monotonic() + TAKEN_AGAIN_S)
         self._status = HostStatus(
             self.name,
             {unit.name: unit.status() for unit in units},
@@ -331,6 +340,7 @@ class Host:
 
     def _set_units(self, units: Sequence[Unit]) -> None:
         wanted = {unit.name: unit for unit in units}
+        self._taken.clear()
         for name in [name for name in self._units if name not in wanted]:
             self._let_go(name, remove=True)
         for name in [name for name in self._broken if name not in wanted]:
@@ -353,6 +363,9 @@ class Host:
     def _open(self, unit: Unit) -> None:
         try:
             hosted = HostedUnit(unit, self.settings, self.dirs, self.open_record)
+        except LogTaken:
+            self._taken[unit.name] = unit
+            return
         except Exception as problem:
             self._give_up(unit.name, problem)
             return

@@ -26,7 +26,8 @@ class Inbox:
 
     # By the ingest thread.
     arrived: deque[Arrived] = field(default_factory=deque)
-    begun: deque[tuple[str, int]] = field(default_factory=deque)  # streams, and the batch they begin with
+    # Streams, the batch they begin with, and how many rows came before, if that is known.
+    begun: deque[tuple[str, int, int | None]] = field(default_factory=deque)
     let_in: Counter[str] = field(default_factory=Counter)  # tuples by stream
     pieces_in: int = 0
     bytes_in: int = 0

@@ -260,8 +260,8 @@ class Ingest:
         feed.subscribed, feed.pause_s = True, BACKOFF_LEAST_S
         feed.intake.inbox.problems.pop(feed.name, None)
         if feed.next == FROM_NOW:
-            feed.next = found.next
-            feed.intake.inbox.begun.append((feed.name, found.next))
+            feed.next, feed.upto = found.next, found.rows
+            feed.intake.inbox.begun.append((feed.name, found.next, found.rows))
         try:
             feed.log = feed.log or Reader(feed.folder)
         except LogMissing:
@@ -405,17 +405,4 @@ def is_full(feed: Feed) -> bool:
     return feed.intake.lossless and inbox.queued(feed.name) >= feed.door.queue_max
 
 
-def rows_before(folder: Path, number: int) -> int | None:
-    """How many rows a stream has had before a batch; None if that cannot be told any more."""
-    if number <= 0:
-        return 0 if number == 0 else None
-    try:
-        for _, payload in Reader(folder).frames(number - 1):
-            rows, _, before = batch_head(payload)
-            return before + rows
-    except (FrameForgotten, LogMissing):
-        pass
-    return None
-
-
-__all__ = ["Feed", "Ingest", "Intake", "Released", "rows_before"]
+__all__ = ["Feed", "Ingest", "Intake", "Released"]

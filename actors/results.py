@@ -4,6 +4,8 @@
     for answer in reader.answers("hot", after=41):     # trains, from row 42 on
     for row in reader.rows("hot"):                     # dicts, with _seq
 
+They are read at the unit's home, the node where its input comes in; if the unit runs elsewhere, there is a copy.
+
 Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
 oldest answers are no longer kept. A class of several shards has a log for each, with numbers of its own.
 """
@@ -26,7 +28,7 @@ from engine.train import values_to_arrow
 
 
 def units_of(dirs: RunDirs, class_name: str) -> list[str]:
-    """The units of a class that have a log on this node."""
+    """The units of a class that have a log on this node: at their home, all."""
     names = sorted(folder.name for folder in dirs.classes.iterdir()) if dirs.classes.is_dir() else []
     return [name for name in names if class_of(name) == class_name]
 

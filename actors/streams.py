@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ from engine.sql import parse_create_stream
 from engine.train import Train, train_from_arrow
 
 RECORD = "stream.json"
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 # Readers of a stream release its frames every few seconds, with their snapshots.
 RETRY_AFTER_S = 0.2
 READERS_MAX = 4096
@@ -61,6 +61,7 @@ class Reading:
     released: int
     lossless: bool
     peer: Peer | None = None
+    rows: int | None = None  # of the stream before what was released; None if that is not known
 
 
 class Stream:
@@ -109,12 +110,15 @@ class Stream:
             )
         # Who comes back may read on from anywhere; what it may need again it has not released by that.
         released = begin if known is None else known.released
-        self.readers[asked.reader] = Reading(released, asked.lossless, peer)
+        rows = known.rows if known is not None else self._rows_before(begin)
+        self.readers[asked.reader] = Reading(released, asked.lossless, peer, rows)
         self.armed.discard(asked.reader)
         self.retain()
         self.save()
-        upto = begin if asked.next == FROM_NOW else self.log.next
-        peer.send(Subscribed(asked.reader, asked.stream, self.log.first, upto))
+        if asked.next == FROM_NOW:
+            peer.send(Subscribed(asked.reader, asked.stream, self.log.first, begin, rows))
+        else:
+            peer.send(Subscribed(asked.reader, asked.stream, self.log.first, self.log.next))
 
     def heard(self, asked: Heard, peer: Peer) -> None:
         """One News now or as soon as there is more."""
@@ -127,7 +131,7 @@ class Stream:
     def release(self, asked: Released, peer: Peer) -> None:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
-            reading.released = min(asked.below, self.log.next)
+            reading.released, reading.rows = min(asked.below, self.log.next), None
             self.retain()
 
     def unsubscribe(self, reader: str) -> None:
@@ -145,7 +149,7 @@ class Stream:
 
     def save(self) -> None:
         readers = {
-            name: {"released": reading.released, "lossless": reading.lossless}
+            name: {"released": reading.released, "lossless": reading.lossless, "rows": reading.rows}
             for name, reading in self.readers.items()
         }
         record = {
@@ -188,6 +192,11 @@ class Stream:
         self.log.forget(min((one.released for one in self.readers.values()), default=self.log.next))
         if self.log.first != first:
             self.save()
+
+    def _rows_before(self, number: int) -> int | None:
+        """A copy does not know before its first frame."""
+        is_known = number == self.log.next and (self.origin is None or number > 0)
+        return self.rows if is_known else None
 
     def _reading(self, reader: str, peer: Peer) -> Reading | None:
         """The reader, if this is its connection; it is told if it is not subscribed."""
@@ -292,8 +301,10 @@ class Streams:
         with self.lock:
             stream = self.find(name)
             if number >= stream.log.next:
+                rows, _, before = batch_head(memoryview(parts[0]))
                 stream.log.skip_to(number)
                 stream.append(parts, size)
+                stream.rows = before + rows
                 self.grown.notify_all()
 
     def hear(self, message: Message, peer: Peer) -> None:
@@ -310,6 +321,7 @@ class Streams:
                         stream.heard(message, peer)
                     case Released():
                         stream.release(message, peer)
+                        self.grown.notify_all()
                     case Unsubscribe(reader, _):
                         stream.unsubscribe(reader)
             except InvalidInput as problem:
@@ -368,6 +380,35 @@ class Streams:
                 stream.readers[reader].released = min(number, stream.log.next)
                 stream.retain()
 
+    def keep_for(self, reader: str, names: Iterable[str], lossless: bool) -> None:
+        """Of these streams and no others, keep for the reader what there is until it is released for it."""
+        wanted = {name.lower() for name in names}
+        with self.lock:
+            for name, stream in self._streams.items():
+                if name not in wanted:
+                    stream.unsubscribe(reader)
+                elif reader not in stream.readers:
+                    stream.readers[reader] = Reading(stream.log.first, lossless)
+                    stream.retain()
+                    stream.save()
+
+    def release_for(self, reader: str, released: Mapping[str, int]) -> None:
+        """By stream, the first frame that a reader on another node still needs."""
+        with self.lock:
+            for name, stream in self._streams.items():
+                reading = stream.readers.get(reader)
+                if reading is not None and released.get(name, 0) > reading.released:
+                    reading.released = min(released[name], stream.log.next)
+                    stream.retain()
+
+    def released_by(self, reader: str) -> dict[str, int]:
+        """The same as it is here; the lock is held by who asks."""
+        return {
+            name: stream.readers[reader].released
+            for name, stream in self._streams.items()
+            if reader in stream.readers
+        }
+
     def unfollowed(self, name: str, reader: str) -> None:
         with self.lock:
             self.find(name).unsubscribe(reader)
@@ -401,7 +442,7 @@ class Streams:
         stream.origin = record["origin"]
         stream.rows = rows_of(folder, record["rows"])
         for name, one in record["readers"].items():
-            stream.readers[name] = Reading(one["released"], one["lossless"])
+            stream.readers[name] = Reading(one["released"], one["lossless"], rows=one["rows"])
         stream.retain()
         self._streams[stream.name.lower()] = stream
 

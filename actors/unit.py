@@ -17,7 +17,6 @@ Guarantees:
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,17 +25,16 @@ import numpy as np
 
 from actors.dirs import RunDirs
 from actors.frames import batch_of
-from actors.gateway_messages import FROM_NOW
 from actors.inbox import Inbox
-from actors.ingest import Feed, Intake, rows_before
+from actors.ingest import Feed, Intake
 from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
-from actors.unit_log import UnitLog
+from actors.unit_log import Steered, UnitLog
 from actors.units import Figures, Unit, UnitReport
 from configs.live import LiveSettings
 from configs.managers import sheds
 from engine.door import Door
 from engine.explain import Line, explain
-from engine.hosted import HostedClass
+from engine.hosted import Following, HostedClass
 from engine.schema import StreamSchema
 from engine.steps import Commit, QueryAdded, QueryRemoved
 from engine.train import Train
@@ -136,7 +134,6 @@ class HostedUnit:
         self._readers: dict[str, Reader] = {}
         self._unwritten: Commit | None = None
         self._problem = ""
-        self._upto: dict[str, deque[tuple[int, int]]] = {}  # by stream, batches and rows up to them
         self._taken: dict[str, int] = {}  # tuples by stream that have come out of the inbox
         self._idle: dict[str, Idle] = {}
         self._quiet = 0
@@ -150,16 +147,12 @@ class HostedUnit:
         if is_new:
             state = self.hosted.state()
             assert state is not None
-            self._log.save({}, state)
+            self._log.save(state)
         else:
             snapshot = found.snapshot
             self.hosted.recover(
                 None if snapshot is None else bytes(snapshot.state), found.commits, self.fetch
             )
-            for stream, rows in ({} if snapshot is None else snapshot.rows).items():
-                position = self.hosted.positions().get(stream, FROM_NOW)
-                if position != FROM_NOW:
-                    self._upto[stream] = deque([(position - 1, rows)])
             self.hosted.set_queries(declared.queries)
         self._log.describe(self.hosted.queries)
         self._set_manager()
@@ -170,6 +163,7 @@ class HostedUnit:
         more, _ = self.streams_changed() or ((), ())
         self.intake.feeds.update((feed.name, feed) for feed in more)
         self._account(now)
+        self._tell_doors()
         self.hosted.wake(now)
 
     # -- what is declared -----------------------------------------------------------------------------
@@ -217,12 +211,18 @@ class HostedUnit:
         self._record(event, now, self.manager.handle(event, now))
 
     def _set_manager(self) -> None:
-        if sheds(self.settings.manager) != "each":
+        """It goes on from what the last one has come to, perhaps in another process with another share."""
+        steered, shedding, unit = self._log.steered, sheds(self.settings.manager), self.unit
+        if shedding == "everybody" and steered is not None:
+            self._keep = steered.keep
+        if shedding != "each":
             return
-        unit = self.unit
         named = unit.declared.model_copy(update={"name": unit.name})
         lanes = self.settings.lanes
         self.manager = load_manager(named, self.settings.load, unit.share, unit.original, lanes)
+        if steered is not None and steered.headroom > 0:
+            self.manager.resume(steered.headroom * unit.share / steered.share, steered.keep)
+        self._keep = self.manager.control.keep
         self._record = self.open_record(self.manager)
 
     # -- input ------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class HostedUnit:
         if reads == self._reading:
             return None
         before, self._reading = self._reading, reads
-        following = self.hosted.next_batches()
+        following = self.hosted.following()
         more = [
             self._feed(schema, following[name])
             for schema in self.hosted.streams()
@@ -242,16 +242,13 @@ class HostedUnit:
         ]
         return more, sorted(before - reads)
 
-    def _feed(self, schema: StreamSchema, start: int) -> Feed:
+    def _feed(self, schema: StreamSchema, start: Following) -> Feed:
         declared, stream = self.unit.declared, schema.name.lower()
         shedder = Shedder(declared.victim, np.random.default_rng())
         key = None if declared.key is None else schema.schema.index(declared.key)
         shard = (self.unit.shard, declared.shards)
         door = Door(stream, shedder, self.settings.queue_max, key, shard, declared.lossless)
-        folder = self.dirs.stream(stream)
-        known = self._upto.get(stream)
-        upto = known[0][1] if known and known[0][0] + 1 == start else rows_before(folder, start)
-        return Feed(self.intake, door, folder, start, upto)
+        return Feed(self.intake, door, self.dirs.stream(stream), start.batch, start.rows)
 
     def fetch(self, stream: str, number: int) -> Train | None:
         """A batch of the stream's log again; None if it is gone."""
@@ -274,8 +271,7 @@ class HostedUnit:
             self.wake(now)
         for _ in range(len(inbox.arrived)):
             piece, upto = inbox.arrived.popleft()
-            self.hosted.take(piece)
-            self._upto.setdefault(piece.stream, deque()).append((piece.batch, upto))
+            self.hosted.take(piece, upto)
             self._taken[piece.stream] = self._taken.get(piece.stream, 0) + len(piece.train)
             self._idle.pop(piece.stream, None)
             inbox.pieces_gone += 1
@@ -364,7 +360,7 @@ class HostedUnit:
         state = self._settled_state()
         if state is not None:
             try:
-                self._log.save(self._rows(), state)
+                self._log.save(state)
             except LogFull as full:
                 self._problem = str(full)
             else:
@@ -383,26 +379,14 @@ class HostedUnit:
         self._commit()
         return None if self._unwritten is not None else self.hosted.state()
 
-    def _rows(self) -> dict[str, int]:
-        """Of each stream, rows before the first batch that would be needed again."""
-        rows = {}
-        for stream, batch in self.hosted.positions().items():
-            known = self._upto.get(stream, deque())
-            while len(known) > 1 and known[1][0] < batch:
-                known.popleft()
-            if known and known[0][0] < batch:
-                rows[stream] = known[0][1]
-        return rows
-
     def close(self, at_rest: bool) -> int:
         """No more calls; `at_rest` with a last snapshot, which the log carries too. The log's next number."""
         try:
             if at_rest and not self.hosted.repeating:
                 state = self._settled_state()
                 if state is not None:
-                    rows = self._rows()
-                    self._log.rest(rows, state)
-                    self._log.save(rows, state)
+                    self._log.rest(state)
+                    self._log.save(state)
             return self._log.next
         finally:
             self._log.close()
@@ -460,6 +444,9 @@ class HostedUnit:
     def _tell_doors(self) -> None:
         self._cycles += 1
         self.inbox.keep = (self._cycles, self._keep)
+        manager = self.manager
+        headroom, share = (0.0, 1.0) if manager is None else (manager.control.headroom, manager.share)
+        self._log.steer(Steered(self._keep, headroom, share))
 
     def _fall_asleep(self, cycle: CycleEnded) -> None:
         moved = any(one.offered for one in cycle.inputs) or any(one.results for one in cycle.outputs)

@@ -3,6 +3,7 @@
     classes/<unit>/             commits (`actors.commits`), and a snapshot where the unit has come to rest
     classes/<unit>/snapshots/   snapshots, the last two
     classes/<unit>/queries.json columns and types by query, for who reads the answers
+    classes/<unit>/steered      what load was kept with (`Steered`), at this node alone
 
 Guarantees:
 1. After `append` the commit outlives this process, whole; after LogFull nothing of it was written.
@@ -16,8 +17,10 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from struct import Struct
 
 from actors.commits import Snapshot, commit_parts, is_snapshot, snapshot_of, snapshot_parts, steps_of
 from actors.segments import (
@@ -38,6 +41,9 @@ SNAPSHOTS = "snapshots"
 QUERIES = "queries.json"
 QUERIES_VERSION = 1
 SNAPSHOTS_KEPT = 2
+STEERED = "steered"
+STEERED_VERSION = 1
+_STEERED = Struct("=Qddd")  # version, kept fraction, headroom, share
 # Each snapshot gets a segment of its own, so that forgetting one frees it. As many fit as memory has room for.
 SNAPSHOT_SEGMENT_BYTES = 2 * PAGE
 SNAPSHOT_BYTES = 1 << 40
@@ -55,6 +61,17 @@ class Found:
     commits: Sequence[Commit]
 
 
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """What the last load cycle has come to."""
+
+    keep: float
+    headroom: float
+    """0 where no load manager is the unit's own."""
+    share: float
+    """The one that the headroom is for."""
+
+
 class UnitLog:
     """The writer of both logs; for one thread."""
 
@@ -68,6 +85,8 @@ class UnitLog:
         except BaseException:
             self._commits.close()
             raise
+        self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
         self._frame_max = bytes_max // SEGMENTS_LEAST
         self.bytes_since = 0  # of commits after the last snapshot
         self.lost_answers = 0  # of commits that no log of this size takes
@@ -112,16 +131,16 @@ class UnitLog:
         self._commits.append(parts, size)
         self.bytes_since += size
 
-    def save(self, rows: Mapping[str, int], state: bytes) -> None:
+    def save(self, state: bytes) -> None:
         """A state that knows of everything appended so far. LogFull if there is no room for it."""
-        number = self._snapshots.append(*snapshot_parts(Snapshot(self.next, rows, state)))
+        number = self._snapshots.append(*snapshot_parts(Snapshot(self.next, state)))
         self._snapshots.forget(number - SNAPSHOTS_KEPT + 1)
         self._commits.keep_from = self.next
         self.bytes_since = 0
 
-    def rest(self, rows: Mapping[str, int], state: bytes) -> None:
+    def rest(self, state: bytes) -> None:
         """The same as the last frame of the log itself, which may be taken to another place."""
-        self._commits.append(*snapshot_parts(Snapshot(self.next + 1, rows, state)))
+        self._commits.append(*snapshot_parts(Snapshot(self.next + 1, state)))
 
     def describe(self, queries: Mapping[str, Query]) -> None:
         """Beside those that are there: answers of queries that have gone can be read as long as they are kept."""
@@ -129,11 +148,19 @@ class UnitLog:
         for name, query in queries.items():
             fields = query.plan.schema.fields
             known[name] = [[one.name, str(one.type)] for one in fields]
-        draft = self.folder / f"{QUERIES}.draft"
-        draft.write_text(json.dumps({"version": QUERIES_VERSION, "queries": known}), encoding="utf-8")
-        os.replace(draft, self.folder / QUERIES)
+        describe_as(self.folder, json.dumps({"version": QUERIES_VERSION, "queries": known}).encode())
+
+    def steer(self, steered: Steered) -> None:
+        """Let the next life begin with it."""
+        if steered == self.steered:
+            return
+        self.steered = steered
+        with suppress(OSError):  # where memory has run out, that life learns it anew
+            record = _STEERED.pack(STEERED_VERSION, steered.keep, steered.headroom, steered.share)
+            os.pwrite(self._steered, record, 0)
 
     def close(self) -> None:
+        os.close(self._steered)
         self._commits.close()
         self._snapshots.close()
 
@@ -149,6 +176,19 @@ class UnitLog:
         return None
 
 
+def steered_of(record: bytes) -> Steered | None:
+    if len(record) < _STEERED.size:
+        return None
+    version, keep, headroom, share = _STEERED.unpack(record)
+    return Steered(keep, headroom, share) if version == STEERED_VERSION else None
+
+
+def describe_as(folder: Path, description: bytes) -> None:
+    draft = folder / f"{QUERIES}.draft"
+    draft.write_bytes(description)
+    os.replace(draft, folder / QUERIES)
+
+
 def described(folder: Path) -> dict[str, list[list[str]]]:
     """Names and types of columns by query."""
     try:
@@ -161,4 +201,4 @@ def described(folder: Path) -> dict[str, list[list[str]]]:
     return found
 
 
-__all__ = ["Found", "LogBroken", "LogFull", "UnitLog", "described"]
+__all__ = ["Found", "LogBroken", "LogFull", "Steered", "UnitLog", "described"]

@@ -49,6 +49,15 @@ def units_from_json(value: Iterable[Any]) -> list[Unit]:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """What a unit's home has of it while it runs on another node: its logs, and the input it would need again."""
+
+    origin: str
+    streams: tuple[str, ...]
+    lossless: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """A unit as people see it; whatever is counted counts from its beginning."""
 

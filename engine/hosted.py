@@ -20,7 +20,7 @@ import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from configs.live import LiveClass
 from configs.problems import InvalidInput
@@ -47,11 +47,18 @@ from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 # The next batch of a stream that has not been read yet: with what comes from now on it begins.
 FROM_NOW = -1
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
+
+
+class Following(NamedTuple):
+    """Where a stream is to be read on: at this batch, and so many rows has the stream had before."""
+
+    batch: int = FROM_NOW
+    rows: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,6 +71,7 @@ class Entrance:
     begun: bool = False  # whether the first one's opening has been written down
     tuples: int = 0  # queued
     next_batch: int = FROM_NOW  # after the last batch that came in
+    rows: int | None = None  # that the stream has had before the first one; None if that is not known
     cycle_offered: int = 0
     cycle_delivered: int = 0  # up to the last cycle's end
 
@@ -71,6 +79,14 @@ class Entrance:
         self.queued.append((opened, left))
         self.tuples += left
         self.next_batch = opened.batch + 1
+
+    def leave(self, opened: Opened) -> None:
+        """All of the batch is done."""
+        self.rows = max(opened.upto, self.rows or 0)
+
+    @property
+    def following(self) -> Following:
+        return Following(self.next_batch, self.queued[-1][0].upto if self.queued else self.rows)
 
 
 @dataclass(slots=True)
@@ -83,9 +99,10 @@ class CycleResponses:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a stream is to be read on: this batch first, of which so many of the admitted tuples are done."""
+    """Where a state goes on: this batch first, of which so many of the admitted tuples are done."""
 
     batch: int
+    rows: int | None = None  # that the stream has had before
     opened: Opened | None = None
     done: int = 0
 
@@ -120,8 +137,8 @@ class HostedClass:
         self._settled_answers: list[Answer] = []
         self._changes: deque[Callable[[], None]] = deque()
         self._repeating = Repetition(self)
-        self._held: deque[Piece] = deque()  # until everything is repeated
-        self._following: dict[str, int] = {}  # by stream, the next batch to read after that
+        self._held: deque[tuple[Piece, int]] = deque()  # until everything is repeated
+        self._following: dict[str, Following] = {}  # by stream, where to read on after that
         self._add_all(settings.queries)
 
     # --- queries ---------------------------------------------------------------------------------------
@@ -221,25 +238,33 @@ class HostedClass:
         del self._queries[name], self._cycle[name]
         for stream, entrance in self._entrances.items():
             if self.runner.network.source(stream) is None:
-                entrance.next_batch = FROM_NOW
+                entrance.next_batch, entrance.rows = Following()
         self._catalog = Catalog.of(streams=self.schemas.values())
         for query in self._queries.values():
             self._catalog = self._catalog.with_query(query)
 
     # --- input and slices ------------------------------------------------------------------------------
 
-    def begin(self, stream: str, batch: int) -> None:
-        """A stream that has not been read yet begins with this batch."""
+    def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
+        """A stream that has not been read yet begins with this batch, and so many rows came before."""
         entrance = self._entrances.get(stream)
         if entrance is not None and entrance.next_batch == FROM_NOW:
-            entrance.next_batch = batch
+            entrance.next_batch, entrance.rows = batch, rows
 
-    def take(self, piece: Piece) -> None:
-        """Queue what a door let in; behind what has to be repeated first. What no query reads is no input."""
+    def take(self, piece: Piece, upto: int = 0) -> None:
+        """Queue what a door let in; behind what has to be repeated first. What no query reads is no input.
+
+        `upto` is how many rows the stream has had with it.
+        """
+        if self.runner.network.source(piece.stream) is not None:
+            self._entrances[piece.stream].cycle_offered += piece.offered
         if self._repeating:
-            self._held.append(piece)
-            self._following[piece.stream] = piece.batch + 1
-            return
+            self._held.append((piece, upto))
+            self._following[piece.stream] = Following(piece.batch + 1, upto)
+        else:
+            self._queue(piece, upto)
+
+    def _queue(self, piece: Piece, upto: int) -> None:
         if self.runner.network.source(piece.stream) is None:
             return
         entrance = self._entrances[piece.stream]
@@ -252,9 +277,9 @@ class HostedClass:
             piece.train.kept,
             piece.mask,
             piece.failed,
+            upto,
         )
         enter(entrance.ledger, opened)
-        entrance.cycle_offered += piece.offered
         entrance.queue(opened, len(piece.train))
         self.runner.offer(piece.stream, piece.train)
         if piece.evict:
@@ -264,7 +289,7 @@ class HostedClass:
         """A slice; the processor time used."""
         used = self._repeating.run(quota_s, now, cpu) if self._repeating else 0.0
         while self._held and not self._repeating:
-            self.take(self._held.popleft())
+            self._queue(*self._held.popleft())
         if used < quota_s and not self._repeating:
             used += self.runner.run(quota_s - used, now, cpu)
         return used
@@ -301,7 +326,7 @@ class HostedClass:
 
     def held(self, stream: str) -> int:
         """Tuples that wait until everything is repeated; the ledger does not know them yet."""
-        return sum(len(piece.train) for piece in self._held if piece.stream == stream)
+        return sum(len(piece.train) for piece, _ in self._held if piece.stream == stream)
 
     def committed(self) -> Commit | None:
         """What has settled since it was last asked for, with the number of answers there are now."""
@@ -326,7 +351,8 @@ class HostedClass:
             works[stream] = 0.0 if node is None else believed.segments[places[id(node)]].cost_s
             believed_s += (entrance.ledger.delivered - entrance.cycle_delivered) * works[stream]
             entrance.cycle_delivered = entrance.ledger.delivered
-        self._work.observe(used_s, believed_s)
+        if not self._repeating:  # what that costs is not observed by operator
+            self._work.observe(used_s, believed_s)
         factor, inputs = self._work.factor, []
         for stream, entrance in self._entrances.items():
             inputs.append(InputCycle(stream, entrance.cycle_offered, factor * works[stream], waiting[stream]))
@@ -393,33 +419,35 @@ class HostedClass:
             self._add_all(queries)
             self.runner.restore(runner_state)
             for stream, (ledger, position) in streams.items():
-                entrance = self._entrances[stream] = Entrance(ledger=ledger, next_batch=position.batch)
+                entrance = self._entrances[stream] = Entrance(
+                    ledger=ledger, next_batch=position.batch, rows=position.rows
+                )
                 if position.opened is not None:
                     self._reopen(entrance, position.opened, position.done, fetch)
-                    entrance.begun = True
+                    entrance.begun = bool(entrance.queued)
         self._repeating = Repetition(self, deque(commits), fetch)
         opened = (step for commit in commits for step in commit.steps if isinstance(step, Opened))
-        self._following = {step.stream: step.batch + 1 for step in opened}
+        self._following = {step.stream: Following(step.batch + 1, step.upto) for step in opened}
 
     def positions(self) -> Mapping[str, int]:
         """By stream, the first batch that a state made now would not do without."""
         return {stream: self._position(entrance).batch for stream, entrance in self._entrances.items()}
 
-    def next_batches(self) -> Mapping[str, int]:
-        """By stream, the next batch to read."""
+    def following(self) -> Mapping[str, Following]:
+        """By stream, where to read on."""
         following = self._following if self._repeating else {}
         return {
-            stream: max(entrance.next_batch, following.get(stream, FROM_NOW))
+            stream: max(entrance.following, following.get(stream, Following()), key=lambda one: one.batch)
             for stream, entrance in self._entrances.items()
         }
 
     def _position(self, entrance: Entrance) -> Position:
         if not entrance.queued:
-            return Position(entrance.next_batch)
+            return Position(entrance.next_batch, entrance.rows)
         opened, left = entrance.queued[0]
         if not entrance.begun:
-            return Position(opened.batch)
-        return Position(opened.batch, opened, opened.inside - left)
+            return Position(opened.batch, entrance.rows)
+        return Position(opened.batch, entrance.rows, opened, opened.inside - left)
 
     def _begun_ledger(self, entrance: Entrance) -> TupleLedger:
         """The account without the batches that would be read again."""
@@ -434,6 +462,7 @@ class HostedClass:
         entrance.next_batch = opened.batch + 1
         left = opened.inside - done
         if not left:
+            entrance.leave(opened)
             return
         entrance.queue(opened, left)
         train = fetch(opened.stream, opened.batch)
@@ -442,6 +471,7 @@ class HostedClass:
             entrance.queued.pop()
             entrance.tuples -= left
             entrance.ledger.failed += left
+            entrance.leave(opened)
             return
         places = unpacked(opened.mask, len(train))
         train = train if places is None else train.take(places)
@@ -492,6 +522,7 @@ class HostedClass:
             else:
                 queued.popleft()
                 entrance.begun = False
+                entrance.leave(opened)
 
     def _write(self, step: Step) -> None:
         if not self._repeating:  # what is repeated is written down already

@@ -26,6 +26,7 @@ class Opened:
     kept: float  # the fraction its tuples stand for
     mask: bytes | None  # a bit a tuple of the batch; None if all were let in
     failed: int = 0  # lost on the way here
+    upto: int = 0  # rows that the stream has had with this batch
 
     @property
     def inside(self) -> int:

@@ -146,6 +146,10 @@ class LoadManager:
         self.control = Control(bounded(headroom, self.headroom_max))
         self._responses = ResponseMonitor(self.settings.gap)
 
+    def resume(self, headroom: float, keep: float) -> None:
+        """Begin with what an earlier life had come to, as far as it is within the bounds of this one."""
+        self.control = Control(bounded(headroom, self.headroom_max), max(keep, 1 - self._max_drop()))
+
     def handle(self, event: LoadEvent, now: float) -> tuple[LoadCommand, ...]:
         match event:
             case CycleEnded():

@@ -261,7 +261,7 @@ def answers(system: System, given: Sequence[LiveClass]) -> Answers:
     found: Answers = {}
     for one in given:
         logs = [
-            AnswerReader(RunDirs(shared_memory(), system.name, unit.node), name)
+            AnswerReader(RunDirs(shared_memory(), system.name, unit.home), name)
             for name, unit in units(system).items()
             if unit.class_name == one.name
         ]

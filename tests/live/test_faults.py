@@ -271,7 +271,6 @@ def test_a_node_that_is_killed_disturbs_no_other_unit(lost_node: Answers, undist
     assert all(len(lost_node[f"spread.{name}"]) for name in BY_SENSOR)
 
 
-@pytest.mark.xfail(strict=True, reason="the log of a unit is at its own node alone")
 def test_shards_of_a_node_that_is_killed_lose_nothing(lost_node: Answers, undisturbed: Answers) -> None:
     spread = {f"silver.{name}": lost_node[f"spread.{name}"] for name in BY_SENSOR}
     runs.assert_same(spread, {name: undisturbed[name] for name in spread})

@@ -15,13 +15,16 @@ import ray
 from ray.exceptions import RayActorError
 
 from actors.channel import connect
+from actors.commits import Snapshot, snapshot_parts
 from actors.dirs import RunDirs
 from actors.frames import batch_of
 from actors.gateway import GatewaySettings, start
 from actors.gateway_messages import Accepted, Grew, Refused, encode
 from actors.producer import Producer
-from actors.segments import Writer
+from actors.segments import Reader, Writer
 from actors.subscriber import Subscriber
+from actors.unit_log import SNAPSHOTS, describe_as
+from actors.units import Copy
 
 pytestmark = pytest.mark.live
 
@@ -159,9 +162,17 @@ def test_stream_may_be_followed_before_its_origin_knows_it(nodes: tuple[Node, No
     assert [number for number, _ in found] == [0]
 
 
+def unit_log(node: Node) -> tuple[Writer, Writer]:
+    """Of a unit without queries: its commits, and its snapshots."""
+    folder = node.dirs.class_log("gold")
+    logs = Writer(folder), Writer(folder / SNAPSHOTS)
+    describe_as(folder, b'{"version": 1, "queries": {}}')
+    return logs
+
+
 def test_log_of_a_class_is_followed_as_it_is(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
-    log = Writer(origin.dirs.class_log("gold"))
+    log, _ = unit_log(origin)
     log.append([b"first"])
     copy.call("follow_class", "n1", "gold")
     first = copy.call("class_frames", "gold", 0, wait_s=HUNG_S).frames
@@ -173,6 +184,30 @@ def test_log_of_a_class_is_followed_as_it_is(nodes: tuple[Node, Node]) -> None:
     assert [(number, bytes(payload)) for number, payload in second] == [(1, b"second")]
     copy.call("unfollow_class", "gold")
     host.close()
+
+
+def test_home_keeps_input_of_a_unit_until_it_has_a_snapshot_that_covers_it(nodes: tuple[Node, Node]) -> None:
+    there, home = nodes
+    home.call("declare", READINGS)
+    commits, snapshots = unit_log(there)
+    home.call("set_copies", {"gold": Copy("n1", ("readings",), lossless=True)})
+    there.call("follow", "n2", "readings")
+    unit = Subscriber(there.dirs, "gold", "readings", 0, lossless=True)
+    home.call("publish", "readings", table(1))
+    home.call("publish", "readings", table(2))
+    assert received(unit, 2) == [(0, [1]), (1, [2])]
+    assert home.call("status")["streams"][0]["readers"]["gold"]["released"] == 0
+    commits.append([b"a commit"])
+    snapshots.append(*snapshot_parts(Snapshot(1, b"a state")))
+    unit.release(2)
+    while home.call("status")["streams"][0]["readers"]["gold"]["released"] < 2:
+        pass
+    assert Reader(home.dirs.class_log("gold")).next == 1
+    assert Reader(home.dirs.class_log("gold") / SNAPSHOTS).next == 1
+    home.call("set_copies", {})
+    home.call("forget_unit", "gold")
+    assert not home.dirs.class_log("gold").exists()
+    assert "gold" not in home.call("status")["streams"][0]["readers"]
 
 
 def test_gateway_that_is_stopped_leaves_nothing(nodes: tuple[Node, Node], base: Path) -> None:

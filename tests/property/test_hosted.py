@@ -48,9 +48,17 @@ class Input:
     batches: dict[str, list[Train]] = field(default_factory=lambda: {"readings": [], "alerts": []})
     order: list[tuple[str, int]] = field(default_factory=list)
 
+    forgotten: Counter[str] = field(default_factory=Counter)  # batches below are not kept any more
+
     def fetch(self, stream: str, number: int) -> Train | None:
+        if number < self.forgotten[stream]:
+            return None
         batch = self.batches[stream][number]
         return Train(batch.columns, batch.arrival)
+
+    def rows(self, stream: str, number: int) -> int:
+        """Of all batches before."""
+        return sum(map(len, self.batches[stream][:number]))
 
 
 def drawn(seed: int, batches: int) -> Input:
@@ -104,6 +112,8 @@ class Host:
 
     def begin(self) -> None:
         self.start()
+        for stream in self.given.batches:
+            self.hosted.begin(stream, 0, 0)
         self.state = self.hosted.state()
 
     def crash(self) -> None:
@@ -112,12 +122,20 @@ class Host:
 
     def read(self, arrived: int) -> None:
         """Take in what has arrived and was not read yet."""
-        following = self.hosted.next_batches()
+        following = self.hosted.following()
         for stream, number in self.given.order[:arrived]:
-            if number >= following.get(stream, number + 1):
-                batch = self.given.fetch(stream, number)
-                assert batch is not None
-                self.hosted.take(self.doors[stream].admit(number, batch, self.hosted.queued(stream)))
+            if stream in following and number >= following[stream].batch:
+                self._read(stream, number, self.given.rows(stream, number + 1))
+
+    def _read(self, stream: str, number: int, upto: int) -> None:
+        """What has been forgotten since the last batch that was read is found out with the next one that is there."""
+        batch, (following, rows) = self.given.fetch(stream, number), self.hosted.following()[stream]
+        if batch is None:
+            return
+        before = upto - len(batch)
+        if rows is not None and number > following:
+            self.hosted.take(turned_away(stream, number - 1, failed=before - rows), before)
+        self.hosted.take(self.doors[stream].admit(number, batch, self.hosted.queued(stream)), upto)
 
     def work(self, steps: int) -> None:
         """A slice of so many operator calls."""
@@ -232,6 +250,37 @@ def test_what_was_shed_stays_shed_and_the_ledger_closes_over_a_crash(
     assert {stream: host.hosted.ledger(stream).offered for stream in offered} == offered
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 2**32), st.sampled_from([1.0, 0.4]))
+def test_whatever_is_forgotten_before_it_is_read_again_all_that_was_sent_is_accounted_for(
+    seed: int, course: int, keep: float
+) -> None:
+    given_, chance = drawn(seed, 40), np.random.default_rng(course)
+    host, arrived = Host(given_, np.random.default_rng(seed), keep), 0
+    host.begin()
+    for _, event in zip(range(100), events(course), strict=False):
+        match event:
+            case "read":
+                host.read(arrived)
+            case "work":
+                host.work(5)
+            case "save":
+                host.save()
+            case "crash":
+                host.crash()
+        arrived = min(arrived + int(chance.integers(0, 3)), 38)
+        for stream, number in given_.order[:arrived]:
+            if chance.random() < 0.05:
+                given_.forgotten[stream] = max(number, given_.forgotten[stream])
+        for stream in given_.batches:
+            assert host.hosted.ledger(stream).closes(host.hosted.queued(stream))
+    host.finish()
+    for stream, batches in given_.batches.items():
+        ledger = host.hosted.ledger(stream)
+        assert ledger.closes(host.hosted.queued(stream))
+        assert ledger.offered == sum(map(len, batches)), stream
+
+
 def test_an_answer_is_handed_out_only_with_all_the_steps_that_led_to_it() -> None:
     host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
     host.begin()
@@ -279,7 +328,7 @@ def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed
             case "crash":
                 host.crash()
                 host.hosted.set_queries(kept)
-        for stream in host.hosted.next_batches():
+        for stream in host.hosted.following():
             assert host.hosted.ledger(stream).closes(host.hosted.queued(stream))
     while host.hosted.has_input():
         host.work(1000)
@@ -313,12 +362,13 @@ def test_what_the_clock_told_is_handed_out_with_its_answers_only() -> None:
 
 def test_a_stream_begins_where_it_is_told_to_and_a_gap_in_it_is_failed() -> None:
     hosted = HostedClass(declared(), 100)
-    assert hosted.next_batches() == {"readings": FROM_NOW, "alerts": FROM_NOW}
-    hosted.begin("readings", 7)
-    hosted.begin("readings", 9)
-    hosted.take(turned_away("readings", 8, failed=5))
-    hosted.take(turned_away("readings", 9, rejected=3))
-    assert hosted.next_batches() == {"readings": 10, "alerts": FROM_NOW}
+    assert hosted.following() == {"readings": (FROM_NOW, None), "alerts": (FROM_NOW, None)}
+    hosted.begin("readings", 7, 100)
+    hosted.begin("readings", 9, 100)
+    assert hosted.following()["readings"] == (7, 100)
+    hosted.take(turned_away("readings", 8, failed=5), 105)
+    hosted.take(turned_away("readings", 9, rejected=3), 108)
+    assert hosted.following() == {"readings": (10, 108), "alerts": (FROM_NOW, None)}
     ledger = hosted.ledger("readings")
     assert (ledger.offered, ledger.failed, ledger.rejected) == (8, 5, 3)
     assert ledger.closes(hosted.queued("readings"))

@@ -38,7 +38,7 @@ def seated(
     name: str, figures: Figures | None, *, share: float = 0.3, node: str = "n1", asleep: bool = False
 ) -> UnitStatus:
     report = None if figures is None else UnitReport(name, 1.0, 1.0, False, asleep, figures)
-    return UnitStatus(name.partition("#")[0], node, "h1", 0.3, share, None, report)
+    return UnitStatus(name.partition("#")[0], node, "h1", 0.3, share, None, report, node)
 
 
 def views_of(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.control import ControlPlane, Part, Stream
-from actors.units import Figures, Unit, UnitReport
+from actors.units import Copy, Figures, Unit, UnitReport
 from configs.live import LiveClass, LiveSettings
 from configs.managers import MANAGERS
 from configs.problems import InvalidInput
@@ -31,6 +31,7 @@ class World:
     units: dict[str, list[Unit]] = field(default_factory=dict)
     shares: dict[str, dict[str, float]] = field(default_factory=dict)
     homes: dict[str, dict[str, str]] = field(default_factory=dict)
+    copies: dict[str, dict[str, str]] = field(default_factory=dict)
     hosts_of: dict[str, dict[str, str]] = field(default_factory=dict)
     saved: dict[str, str] = field(default_factory=dict)
     keeps: dict[str, float] = field(default_factory=dict)
@@ -62,6 +63,9 @@ class World:
 
     def set_streams(self, node: str, streams: Mapping[str, Stream]) -> None:
         self.homes[node] = {name: one.home for name, one in streams.items()}
+
+    def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
+        self.copies[node] = {unit: one.origin for unit, one in copies.items()}
 
     def forget(self, node: str, unit: str) -> None:
         self.story.append(("forget", node, unit))
@@ -361,11 +365,57 @@ def test_a_unit_moves_when_it_is_at_rest() -> None:
     world.plane.moved("a", 1.0)
     assert set(world.placed.values()) == {there}
     assert host not in world.hosts
-    assert world.story[-1] == ("forget", origin, "a")
+    # Its home is where its stream comes in.
+    assert (origin, world.copies[origin]) == ("n1", {"a": there, "b": there})
     assert world.shares[there] == {"a": 0.5, "b": 0.5}
     world.plane.moved("a", 1.0)
     world.plane.stayed("a")
     assert world.plane.units_of("a")["a"] != host
+
+
+def apart() -> World:
+    """A class that runs elsewhere than at its home."""
+    world = World()
+    world.plane.nodes_changed({"n1": 1}, 0.0)
+    world.plane.apply([declared("a")], 0.0)
+    world.plane.nodes_changed({"n1": 1, "n2": 1, "n3": 8}, 1.0)
+    world.plane.move("a", "n2")
+    world.plane.moved("a", 2.0)
+    return world
+
+
+def test_the_home_of_a_unit_has_copies_while_it_runs_elsewhere() -> None:
+    world = apart()
+    assert world.plane.status().units["a"].home == "n1"
+    assert (world.copies["n1"], world.homes["n2"]) == ({"a": "n2"}, {"readings": "n1"})
+    assert ("forget", "n1", "a") not in world.story
+    world.plane.gateway_restarted("n1")
+    assert world.copies["n1"] == {"a": "n2"}
+    world.plane.move("a", "n3")
+    world.plane.moved("a", 3.0)
+    assert world.copies["n1"] == {"a": "n3"}
+    assert world.story[-1] == ("forget", "n2", "a")
+    world.plane.move("a", "n1")
+    world.plane.moved("a", 4.0)
+    assert world.copies["n1"] == {}
+
+
+def test_a_unit_of_a_lost_node_goes_on_where_its_copies_are() -> None:
+    world = apart()
+    world.plane.move("a", "n3")
+    world.plane.nodes_changed({"n1": 1, "n3": 8}, 3.0)
+    assert (world.placed["a"], world.copies["n1"]) == ("n1", {})
+    world.plane.moved("a", 4.0)
+    assert world.placed["a"] == "n1"
+    again = apart().begin_again(3.0, {"n1": 1, "n3": 8})
+    assert (again.placed["a"], again.copies["n1"]) == ("n1", {})
+
+
+def test_copies_go_with_their_class() -> None:
+    world = apart()
+    world.plane.remove_class("a", 3.0)
+    assert world.copies["n1"] == {}
+    assert set(world.story[-2:]) == {("forget", "n1", "a"), ("forget", "n2", "a")}
 
 
 def test_an_overloaded_node_is_relieved() -> None:

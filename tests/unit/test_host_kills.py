@@ -79,8 +79,8 @@ def host_process(dirs: RunDirs, settings: LiveSettings, parent: Connection) -> N
 
 
 @contextmanager
-def around(dirs: RunDirs) -> Iterator[Gateway]:
-    gateway, turns = Gateway(dirs), TurnLoop(dirs.dispatcher_socket, round_s=0.002)
+def around(dirs: RunDirs, **retained: Any) -> Iterator[Gateway]:
+    gateway, turns = Gateway(dirs, **retained), TurnLoop(dirs.dispatcher_socket, round_s=0.002)
     for sql in STREAMS:
         gateway.streams.declare(sql)
     turns.set_shares({"gold": 1.0}, {"gold": "h1"})
@@ -204,3 +204,58 @@ def test_a_host_that_is_killed_again_and_again_answers_as_if_it_had_not_been(
     if manager == "none":
         expected = undisturbed(sent)
         assert {query: Counter(row[1:] for row in answers) for query, answers in found.items()} == expected
+
+
+# So little that a segment is forgotten with every few batches.
+LITTLE = {"bytes_max": 1 << 18, "segment_bytes": 1 << 14}
+
+
+@pytest.mark.parametrize("manager", ["none", "dilos"])
+def test_what_the_gateway_forgets_between_kills_is_failed_and_all_that_was_sent_is_accounted_for(
+    manager: str,
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance, settings = random.Random(seed), live(manager, 10**6)
+    with TemporaryDirectory() as base:
+        dirs = RunDirs(Path(base), "s", "n")
+        held = dirs.hold()
+        with around(dirs, **LITTLE) as gateway, ThreadPoolExecutor(2) as threads:
+            killing = threads.submit(run_and_kill, dirs, settings, chance)
+            subscribed(gateway, killing)
+            sent: Counter[str] = Counter()
+            number = 0
+            while not killing.done() or number % 2:
+                stream, batch = numbered(number)
+                publish(dirs, [(stream, batch)])
+                sent[stream] += len(batch)
+                number += 1
+            killing.result()
+            ended = threading.Event()
+
+            def report(_: str, reports: Sequence[UnitReport]) -> None:
+                if reports[0].asleep:
+                    ended.set()
+
+            host = Host("h1", dirs, settings, report, lambda problem: None)
+            host.start([Unit(GOLD, 0, 1.0, 1.0)])
+            assert ended.wait(HUNG_S), host.status()
+            ledgers = host.ledger("gold")
+            host.stop()
+        os.close(held)
+    for ledger, queued in ledgers.values():
+        assert ledger.closes(queued)
+    assert {stream: ledger.offered for stream, (ledger, _) in ledgers.items()} == sent
+    assert sum(ledger.failed for ledger, _ in ledgers.values()) > 0
+
+
+def numbered(number: int) -> tuple[str, pa.RecordBatch]:
+    """Batches of many tuples, of one stream and then of the other."""
+    size, stream = 150, "alerts" if number % 2 else "readings"
+    times = 100 * number + np.arange(size)
+    columns: dict[str, Any] = {"ts": times, "sensor": pa.array(times % 4, pa.int32())}
+    if stream == "readings":
+        columns["temp"] = (times % 16 - 8) / 4
+    else:
+        columns["level"] = pa.array(times % 4 + 1, pa.int32())
+    return stream, pa.RecordBatch.from_pydict(columns)

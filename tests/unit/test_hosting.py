@@ -530,9 +530,21 @@ def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> N
     hosted.wait(lambda one: one.unit == "silver" and one.figures.delivered == 20)
 
 
+def test_a_unit_whose_logs_are_still_written_to_begins_when_they_are_not(node: Node) -> None:
+    copied = Writer(node.dirs.class_log("gold"))
+    hosted = node.host(declared(), declared(name="silver"))
+    hosted.subscribed("silver")
+    units, broken = hosted.host.ask(lambda: (set(hosted.host._units), dict(hosted.host._broken)))
+    assert (units, broken) == ({"silver"}, {})
+    copied.close()
+    hosted.subscribed("gold")
+    node.publish(readings(0, 10))
+    hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 10)
+
+
 def test_a_unit_whose_state_cannot_be_read_is_given_up_and_the_others_go_on(node: Node) -> None:
     snapshots = Writer(node.dirs.class_log("gold") / "snapshots")
-    snapshots.append(*snapshot_parts(Snapshot(0, {}, b"nothing of the kind")))
+    snapshots.append(*snapshot_parts(Snapshot(0, b"nothing of the kind")))
     snapshots.close()
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("silver")
@@ -563,12 +575,12 @@ def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> 
     small = SETTINGS.model_copy(update={"results_bytes": 1 << 20, "snapshot_s": 1000.0})
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}), settings=small)
     hosted.subscribed()
-    for begin in range(0, 200_000, 2000):
+    for begin in range(0, 600_000, 2000):
         node.publish(readings(begin, 2000))
-    hosted.wait(lambda one: one.figures.delivered == 200_000)
+    hosted.wait(lambda one: one.figures.delivered == 600_000)
     found = [row[0] for row in rows(node.dirs, "hot")]
     assert found[0] > 0
-    assert found == list(range(found[0], 100_000))
+    assert found == list(range(found[0], 300_000))
     assert hosted.status().lost_answers == 0
 
 

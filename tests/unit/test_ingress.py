@@ -24,10 +24,12 @@ from actors.dirs import RunDirs, remove_dead
 from actors.door import DoorBounds
 from actors.frames import batch_of, batch_parts
 from actors.gateway_messages import (
+    FROM_NOW,
     PUBLISH,
     Accepted,
     Denied,
     Heard,
+    Message,
     News,
     Refused,
     Subscribe,
@@ -340,6 +342,40 @@ def test_reader_that_comes_back_further_on_has_released_nothing_by_that(dirs: Ru
         assert stream.log.first == 0
         assert [number for number, _ in sensors(again)] == [15, 16, 17, 18, 19]
         again.close()
+
+
+def told(dirs: RunDirs, said: Message) -> Message:
+    """What the gateway answers to it on a connection of its own."""
+    host = connect(dirs.gateway_socket)
+    blocking = socket.socket(fileno=os.dup(host.fileno()))
+    blocking.setblocking(True)
+    blocking.send(encode(said))
+    answer = decode(blocking.recv(KIB))
+    blocking.close()
+    host.close()
+    return answer
+
+
+def test_who_begins_is_told_how_many_rows_came_before_also_when_it_is_killed_at_once(dirs: RunDirs) -> None:
+    begin = Subscribe("c1", "readings", FROM_NOW, False)
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        accepted(producer.publish("readings", batch(7)))
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        accepted(producer.publish("readings", batch(5)))
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+    with running(dirs):
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+
+
+def test_reader_of_a_copy_is_told_the_rows_of_the_stream_it_is_of_once_they_are_known(dirs: RunDirs) -> None:
+    begins = [Subscribe(name, "readings", FROM_NOW, False) for name in ("c1", "c2")]
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS, origin="n2")
+        assert told(dirs, begins[0]) == Subscribed("c1", "readings", 0, 0, None)
+        frame = batch_parts(1.0, train_from_arrow(batch(3), SCHEMA, 1.0), 40)
+        gateway.streams.append_copy("readings", 8, *frame)
+        assert told(dirs, begins[1]) == Subscribed("c2", "readings", 8, 9, 43)
 
 
 def test_reader_of_a_copy_may_wait_for_what_is_yet_to_come(dirs: RunDirs) -> None:

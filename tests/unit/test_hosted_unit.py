@@ -1,0 +1,154 @@
+"""A unit that is made again over its log, driven by hand: what it begins with, and what becomes of what waited."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from actors.dirs import RunDirs
+from actors.frames import batch_parts
+from actors.inbox import Arrived
+from actors.segments import Writer
+from actors.unit import HostedUnit
+from actors.units import Unit
+from configs.live import LiveClass, LiveSettings
+from configs.managers import Manager
+from engine.schema import StreamSchema
+from engine.train import train_from_arrow
+from loadshed.aloma import Control
+from loadshed.manager import LoadManager
+
+STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
+MEAN = "SELECT window_end AS wend, sensor, AVG(temp) AS v FROM readings [RANGE 4 SECONDS] GROUP BY sensor"
+DECLARED = LiveClass(
+    name="gold", priority=1, delay_target_ms=1, max_drop=0.9, streams=(STREAM,), queries={"mean": MEAN}
+)
+
+
+@pytest.fixture
+def dirs() -> Iterator[RunDirs]:
+    with TemporaryDirectory() as base:
+        found = RunDirs(Path(base), "s", "n")
+        held = found.hold()
+        yield found
+        os.close(held)
+
+
+@contextmanager
+def made(
+    dirs: RunDirs, manager: Manager = "dilos", share: float = 1.0, declared: LiveClass = DECLARED
+) -> Iterator[HostedUnit]:
+    """Killed in the end, as far as its log can tell."""
+    settings = LiveSettings.model_validate({"manager": manager, "idle_after_s": None, "snapshot_s": 1000.0})
+    unit = HostedUnit(Unit(declared, 0, original=1.0, share=share), settings, dirs)
+    try:
+        yield unit
+    finally:
+        unit.close(at_rest=False)
+
+
+def cycle(unit: HostedUnit) -> None:
+    unit.end_cycle(time.monotonic())
+
+
+def arrive(unit: HostedUnit, number: int, rows: int) -> None:
+    """As the ingest thread would let it in."""
+    schema: StreamSchema = unit.hosted.schemas["readings"]
+    numbers = np.arange(number * rows, (number + 1) * rows)
+    columns = {"ts": numbers, "sensor": pa.array(numbers % 7, pa.int32()), "temp": numbers / 4}
+    train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema.schema, time.monotonic())
+    stream = Writer(unit.dirs.stream("readings"))
+    stream.append(*batch_parts(float(train.arrival[0]), train))
+    stream.close()
+    feed, inbox = unit.intake.feeds["readings"], unit.inbox
+    feed.door.set_keep(inbox.keep[1])
+    piece = feed.door.admit(number, train, inbox.queued("readings"))
+    inbox.let_in["readings"] += len(piece.train)
+    inbox.pieces_in += 1
+    inbox.arrived.append(Arrived(piece, (number + 1) * rows))
+
+
+def repeat(unit: HostedUnit) -> None:
+    while unit.hosted.repeating:
+        unit.run(1e-6)
+
+
+def control(unit: HostedUnit) -> Control:
+    assert unit.manager is not None
+    return unit.manager.control
+
+
+def steer(unit: HostedUnit, headroom: float, keep: float) -> None:
+    assert unit.manager is not None
+    unit.manager.control = Control(headroom, keep)
+    unit.set_keep(keep)
+
+
+def test_a_unit_that_was_killed_begins_with_the_headroom_and_the_kept_fraction_it_had(dirs: RunDirs) -> None:
+    opened: list[Control] = []
+    with made(dirs) as unit:
+        steer(unit, 0.3, 0.4)
+        before = control(unit)
+    assert before.keep < 1
+    with made(dirs) as unit:
+        assert (control(unit).headroom, control(unit).keep) == (before.headroom, before.keep)
+        assert unit.inbox.keep[1] == before.keep
+    settings = LiveSettings.model_validate({"manager": "dilos"})
+
+    def record(manager: LoadManager) -> object:
+        opened.append(manager.control)
+        return lambda event, now, commands: None
+
+    HostedUnit(Unit(DECLARED, 0, 1.0, 1.0), settings, dirs, record).close(at_rest=True)  # type: ignore[arg-type]
+    assert [one.keep for one in opened] == [before.keep]
+
+
+def test_the_headroom_it_begins_with_is_that_of_its_share_and_the_drop_within_its_bounds(
+    dirs: RunDirs,
+) -> None:
+    with made(dirs) as unit:
+        steer(unit, 0.6, 0.1)
+        before = control(unit)
+    careful = DECLARED.model_copy(update={"max_drop": 0.5})
+    with made(dirs, share=0.5, declared=careful) as unit:
+        assert control(unit).headroom == pytest.approx(before.headroom / 2)
+        assert control(unit).keep == 0.5
+
+
+def test_what_a_manager_for_all_has_decided_holds_for_the_next_life(dirs: RunDirs) -> None:
+    with made(dirs, "common") as unit:
+        unit.set_keep(0.25)
+    with made(dirs, "common") as unit:
+        assert unit.inbox.keep[1] == 0.25
+    with made(dirs, "none") as unit:
+        assert unit.inbox.keep[1] == 1.0
+
+
+def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_late(dirs: RunDirs) -> None:
+    with made(dirs) as unit:
+        arrive(unit, 0, 1000)
+        while unit.run(1.0)[1]:
+            pass
+    with made(dirs) as unit:
+        assert unit.hosted.repeating
+        for number in range(1, 6):
+            arrive(unit, number, 200_000)
+            cycle(unit)
+        waiting = unit.hosted.held("readings")
+        assert waiting == 1_000_000
+        repeat(unit)
+        assert unit.hosted.queued("readings") == waiting
+        cycle(unit)
+        ledger, queued = unit.ledger()["readings"]
+        assert queued < waiting / 5
+        assert ledger.closes(queued)
+        assert (ledger.offered, ledger.shed + ledger.delivered + queued) == (1_001_000, 1_001_000)
+        assert not unit.hosted.mismatches
