@@ -292,6 +292,8 @@ class HostedClass:
             self._queue(*self._held.popleft())
         if used < quota_s and not self._repeating:
             used += self.runner.run(quota_s - used, now, cpu)
+        if self._changes and not self._repeating and self.runner.is_settled():
+            self.runner.settle(now())  # what was asked for while steps were repeated
         return used
 
     def advance(self, stream: str, time: int, now: float) -> None:
