@@ -130,7 +130,8 @@ class HostedUnit:
         declared, found = self.unit.declared, self._log.found()
         is_new = found.snapshot is None and not found.commits
         begin = declared if is_new else declared.model_copy(update={"queries": {}})
-        self.hosted = HostedClass(begin, self.settings.train_max)
+        # What one more train adds to a commit should fit, too.
+        self.hosted = HostedClass(begin, self.settings.train_max, self._log.frame_max / 2)
         self._readers: dict[str, Reader] = {}
         self._unwritten: Commit | None = None
         self._problem = ""

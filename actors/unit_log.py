@@ -87,7 +87,7 @@ class UnitLog:
             raise
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
-        self._frame_max = bytes_max // SEGMENTS_LEAST
+        self.frame_max = bytes_max // SEGMENTS_LEAST  # of one commit
         self.bytes_since = 0  # of commits after the last snapshot
         self.lost_answers = 0  # of commits that no log of this size takes
 
@@ -98,7 +98,7 @@ class UnitLog:
     @property
     def is_filling(self) -> bool:
         """Whether a snapshot should make room."""
-        return self.bytes_since > self._frame_max
+        return self.bytes_since > self.frame_max
 
     def found(self) -> Found:
         """LogBroken if there is no state that all later commits are known of."""
@@ -124,7 +124,7 @@ class UnitLog:
 
     def append(self, commit: Commit) -> None:
         parts, size = commit_parts(commit)
-        if size > self._frame_max:
+        if size > self.frame_max:
             # Steps must be there, or all that follows could not be repeated.
             self.lost_answers += sum(len(one.train) for one in commit.answers)
             parts, size = commit_parts(Commit(commit.steps, (), commit.answered))

@@ -16,6 +16,7 @@ All calls but those of a door come from one thread.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 from configs.live import LiveClass
 from configs.problems import InvalidInput
 from engine.door import Piece, unpacked
+from engine.limits import train_bytes
 from engine.operators.source import SourceOperator
 from engine.plan import Query, QueryOutput
 from engine.runner import ClassRunner, Clock
@@ -110,8 +112,10 @@ class Position:
 class HostedClass:
     """One class, or one shard of it."""
 
-    def __init__(self, settings: LiveClass, train_max: int) -> None:
+    def __init__(self, settings: LiveClass, train_max: int, answers_max: float = math.inf) -> None:
+        """A slice ends early with more bytes of answers than `answers_max`, for them to be committed."""
         self.settings = settings
+        self.answers_max = answers_max
         self.name = settings.name
         self.target_s = settings.delay_target_ms / 1e3
         self.schemas = {one.name.lower(): one for one in map(parse_create_stream, settings.streams)}
@@ -135,6 +139,7 @@ class HostedClass:
         self._steps: list[Step] = []  # since the last settle point
         self._settled_steps: list[Step] = []
         self._settled_answers: list[Answer] = []
+        self._settled_bytes = 0
         self._changes: deque[Callable[[], None]] = deque()
         self._repeating = Repetition(self)
         self._held: deque[tuple[Piece, int]] = deque()  # until everything is repeated
@@ -335,7 +340,7 @@ class HostedClass:
         if not self._settled_steps and not self._settled_answers:
             return None
         commit = Commit(tuple(self._settled_steps), tuple(self._settled_answers), dict(self.runner.answered))
-        self._settled_steps, self._settled_answers = [], []
+        self._settled_steps, self._settled_answers, self._settled_bytes = [], [], 0
         return commit
 
     # --- the load cycle --------------------------------------------------------------------------------
@@ -553,15 +558,17 @@ class HostedClass:
             self.responses.add_array(now - train.arrival, 0.0)
             self.recent.add_array(now - train.arrival, 0.0)
         self._settled_answers.append(Answer(query, self.runner.answered[query], train))
+        self._settled_bytes += train_bytes(train)
 
-    def _settle(self) -> None:
-        """Nothing is queued inside: what has been done is complete."""
+    def _settle(self) -> bool:
+        """Nothing is queued inside: what has been done is complete. Whether more may be done before it is committed."""
         for stream, entrance in self._entrances.items():
             self._consume(stream, entrance, 0)  # batches of which nothing was let in
         self._settled_steps += self._steps
         self._steps = []
         while self._changes and not self._repeating:
             self._changes.popleft()()
+        return self._settled_bytes <= self.answers_max
 
 
 class Repetition:

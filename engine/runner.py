@@ -51,8 +51,8 @@ class ClassSnapshot:
     pane_lengths: Mapping[Hashable, int] = field(default_factory=dict)
 
 
-def nothing() -> None:
-    pass
+def go_on() -> bool:
+    return True
 
 
 def nobody_asks(stream: str, tuples: int) -> None:
@@ -75,7 +75,7 @@ class ClassRunner:
     train_max: int = TRAIN_MAX
     tables: Mapping[str, Train] = field(default_factory=dict)
     limits: ClassLimits = field(default_factory=ClassLimits)
-    settled: Callable[[], None] = nothing  # told at settle points, after the answers
+    settled: Callable[[], bool] = go_on  # told at settle points, after the answers; whether the slice goes on
     entered: Entered = nobody_asks  # told how many tuples a source operator has taken of its stream
 
     def __post_init__(self) -> None:
@@ -128,7 +128,8 @@ class ClassRunner:
                 break
             node = nodes[number]
             if node.source:
-                self.settle(now())
+                if not self.settle(now()):
+                    break
                 if self._current() is not scheduler or len(self._nodes) != known or not node.queue:
                     # Queries have come or gone at the settle point, and with them what was queued.
                     scheduler, nodes, known = self._scheduled()
@@ -207,8 +208,8 @@ class ClassRunner:
         """Whether nothing is queued inside."""
         return not self._inside
 
-    def settle(self, now: float) -> None:
-        """Hand out the answers since the last settle point."""
+    def settle(self, now: float) -> bool:
+        """Hand out the answers since the last settle point; whether a slice goes on after it."""
         self.settled_at = now
         for query, out in self._unsettled:
             if is_same(out.arrival):
@@ -218,7 +219,7 @@ class ClassRunner:
             self.sink(query, out)
             self.answered[query] += len(out)
         self._unsettled.clear()
-        self.settled()
+        return self.settled()
 
     def waiting_s(self, stream: str, now: float) -> float:
         """The age of the oldest tuple that no operator has taken."""

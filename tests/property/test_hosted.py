@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -94,12 +95,13 @@ class Host:
     victim: str = "random"
     train_max: int = 7
     queue_max: int = 10**6
+    answers_max: float = math.inf
     commits: list[Commit] = field(default_factory=list)
     since_state: list[Commit] = field(default_factory=list)
     state: bytes | None = None
 
     def start(self) -> None:
-        self.hosted = HostedClass(declared(victim=self.victim), self.train_max)
+        self.hosted = HostedClass(declared(victim=self.victim), self.train_max, self.answers_max)
         self.doors = {
             name: Door(name, Shedder(self.victim, self.generator()), self.queue_max)  # type: ignore[arg-type]
             for name in self.given.batches
@@ -389,6 +391,23 @@ def test_of_streams_that_meet_none_runs_ahead_of_the_others_by_more_than_a_train
             del ahead[waiting.pop(0)]
         assert sum(ahead.values()) <= 100
     assert not waiting
+
+
+def test_a_slice_ends_where_there_is_much_to_commit() -> None:
+    sizes: list[list[int]] = []
+    for most in (math.inf, 100.0):
+        host = Host(drawn(5, 60), np.random.default_rng(1), answers_max=most)
+        host.begin()
+        host.read(60)
+        commits = []
+        while host.hosted.has_input():
+            host.hosted.run(1e9, lambda: 60.0, lambda: 0.0)
+            commits.append(host.hosted.committed())
+        sizes.append([sum(len(one.train) for one in each.answers) for each in commits if each is not None])
+    (all_at_once,), in_parts = sizes
+    assert sum(in_parts) == all_at_once
+    assert len(in_parts) > 10
+    assert max(in_parts) < all_at_once / 5
 
 
 @given(st.integers(1, 5), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=50))
