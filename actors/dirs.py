@@ -1,6 +1,7 @@
 """Where a running system keeps what its processes share: `<shared memory>/weir-<uid>-<system>/<node>/`.
 
     gateway.sock  gateway-door.sock  dispatcher.sock      sockets
+    endpoint  ingest.key                                  where the node is reached over the network, and a key for it
     streams/<stream>/  classes/<class>/                   logs (`actors.segments`)
 
 and beside the nodes' folders cluster.json, on the machine where the system was started.
@@ -72,6 +73,14 @@ class RunDirs:
     @property
     def door_socket(self) -> Path:
         return self.folder / "gateway-door.sock"
+
+    @property
+    def endpoint(self) -> Path:
+        return self.folder / "endpoint"
+
+    @property
+    def ingest_key(self) -> Path:
+        return self.folder / "ingest.key"
 
     @property
     def streams(self) -> Path:

@@ -42,6 +42,8 @@ class DispatcherSettings:
     """Keep the lanes' cores for turns, where that works."""
     cores: Cores | None = None
     """Which they are, where another has put this process off them already; None: the last of those it may use."""
+    rests: bool = False
+    """Whether lanes have a part of their cores only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Dispatcher:
         cores = settings.cores or lane_cores(settings.lanes, cores_of_process() if settings.pinned else ())
         cores = keep_process_off(cores)
         record = recorder() if recorder is not None else None
-        self._loop = TurnLoop(settings.path, settings.round_s, settings.lanes, record, cores)
+        self._loop = TurnLoop(settings.path, settings.round_s, settings.lanes, record, cores, settings.rests)
         self._recalled = self._recall(recall)
         # What Ray has loaded stays; a full collection would take milliseconds of some turn to find that out.
         gc.freeze()

@@ -198,7 +198,7 @@ class Connection:
     def _done(self) -> Answer:
         head = self._head
         if head.kind != DESCRIBE:
-            return self._door.streams.append(head.stream, self._body, head.rows)
+            return self._door.streams.append(head.stream, self._body, head.rows, head.part_of)
         try:
             given = pa.ipc.read_schema(pa.py_buffer(self._body))
             expected = self._door.streams.columns(head.stream, given)

@@ -3,7 +3,8 @@
     train   header: version, kind, arrival form, columns, rows, kept, watermark, the one arrival, bytes of the causes
             a record for each column: kind, digits, whether there is a mask, bytes of text
             causes; arrivals unless all are the same; for each column its mask, offsets, data
-    batch   header: version, kind, rows, arrival, rows of all batches before; then the train, in 64 bytes from there
+    batch   header: version, kind, rows, arrival, rows of all batches before, whose batch it is part of, if anybody's;
+            then the train, in 64 bytes from there
 
 An input batch is written down as the train that every class which reads it works on: it is taken apart once, by who
 keeps it, and its columns begin where processors like to read them (the buffers of an Arrow message do not, and an
@@ -16,6 +17,7 @@ as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from struct import Struct
 from typing import Any
 
@@ -36,10 +38,12 @@ TRAIN, BATCH = 1, 2
 _TRAIN = Struct("=BB?xHxxQQdqd")
 # kind, precision, scale, whether there is a mask, bytes of text
 _COLUMN = Struct("=BBB?xxxxQ")
-# version, kind, rows, arrival, rows of all batches before
-_BATCH = Struct("=BB6xQdQ32x")
+# version, kind, rows, arrival, rows of all batches before, mark of the producer, number of its batch
+_BATCH = Struct("=BB6xQdQ16sq8x")
 _KINDS = tuple(Kind)
 _PADDING = tuple(bytes(size) for size in range(ALIGNED))
+MARK_BYTES = 16
+NOBODY = bytes(MARK_BYTES)
 # Types that are made anew with every plan do not fill the memory.
 TYPES_KEPT = 4096
 
@@ -49,6 +53,15 @@ _BEHIND = Struct("=q")
 _MOMENT_OF = Struct("=Qqd")  # kind, upto, at
 _TUPLES_OF = Struct("=QqqQQ")  # kind, upto, behind, rows, whether all arrived together
 _TOGETHER_OF = Struct("=QqQ")  # kind, upto, inputs
+
+
+@dataclass(frozen=True, slots=True)
+class BatchId:
+    """A batch of a producer that numbers its batches, so that it may send one again."""
+
+    mark: bytes
+    """The producer; see `mark_of`."""
+    number: int
 
 
 class NotAFrame(WeirError):
@@ -149,11 +162,19 @@ def train_of(payload: memoryview) -> Train:
     return Train(tuple(found), arrival, kept, watermark, causes)
 
 
-def batch_parts(arrival: float, train: Train, before: int = 0) -> tuple[list[Part], int]:
+def batch_parts(
+    arrival: float, train: Train, before: int = 0, part_of: BatchId | None = None
+) -> tuple[list[Part], int]:
     """An input batch, when it arrived, and how many rows came before it; and the bytes of all parts."""
     parts, size = train_parts(train)
-    header = _BATCH.pack(VERSION, BATCH, len(train), arrival, before)
+    mark, number = (NOBODY, 0) if part_of is None else (part_of.mark, part_of.number)
+    header = _BATCH.pack(VERSION, BATCH, len(train), arrival, before, mark, number)
     return [header, *parts], _BATCH.size + size
+
+
+def mark_of(producer: str) -> bytes:
+    """Short for the name of a producer; no two have the same."""
+    return blake2b(producer.encode(), digest_size=MARK_BYTES).digest()
 
 
 def batch_of(payload: memoryview) -> Train:
@@ -167,14 +188,22 @@ def batch_of(payload: memoryview) -> Train:
 def batch_head(payload: memoryview) -> tuple[int, float, int]:
     """Rows, arrival and rows before of an input batch, without reading its columns."""
     check(payload, BATCH, _BATCH.size)
-    _, _, rows, arrival, before = _BATCH.unpack_from(payload)
+    _, _, rows, arrival, before, _, _ = _BATCH.unpack_from(payload)
     return rows, arrival, before
+
+
+def batch_id(payload: memoryview) -> BatchId | None:
+    """Whose batch an input batch is part of; None if its producer does not number them."""
+    check(payload, BATCH, _BATCH.size)
+    _, _, _, _, _, mark, number = _BATCH.unpack_from(payload)
+    return None if mark == NOBODY else BatchId(mark, number)
 
 
 def later_parts(payload: memoryview, seconds: float) -> list[Part]:
     """The same input batch by a clock that is so many seconds ahead."""
-    rows, arrival, before = batch_head(payload)
-    return [_BATCH.pack(VERSION, BATCH, rows, arrival + seconds, before), payload[_BATCH.size :]]
+    check(payload, BATCH, _BATCH.size)
+    _, _, rows, arrival, *others = _BATCH.unpack_from(payload)
+    return [_BATCH.pack(VERSION, BATCH, rows, arrival + seconds, *others), payload[_BATCH.size :]]
 
 
 def check(payload: memoryview, kind: int, size: int) -> None:

@@ -3,8 +3,8 @@
 Guarantees:
 1. It serves its sockets from its making on. Restarted after a crash it has all streams, readers and frames again.
    If its loop fails, it takes its process down with it, so that Ray starts it anew.
-2. When `publish` returns Accepted for a batch, the batch is in the log; `publish` may not be repeated blindly.
-   All other calls may.
+2. When `publish` returns Accepted for a batch, the batch is in the log. With an id `publish` may be repeated, as all
+   other calls may; without one a batch that is published again is another batch.
 3. A stream that is followed holds the same frames under the same numbers as at its origin; the origin keeps what the
    copy does not have yet. Copies of streams are followed again after a restart.
    Of a unit that runs elsewhere (`set_copies`), input is kept until a snapshot that covers it has come here.
@@ -19,7 +19,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,11 +34,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.dirs import RunDirs, remove_dead
 from actors.door import DoorBounds
+from actors.endpoint import EndpointSettings
 from actors.following import ClassCopy, Follower, Frames, Result, StreamCopy, UnitFrames, UnitPlace
+from actors.frames import BatchId
 from actors.gateway_messages import Accepted, Refused
 from actors.ingress import Gateway
 from actors.names import NAMESPACE, find, gateway_name
-from actors.segments import LOCK, LOG_BYTES, FrameForgotten, LogMissing, LogTaken, Reader, locked
+from actors.segments import LOCK, LOG_BYTES, LogMissing, LogTaken, Reader, frames_left, locked
 from actors.unit_log import QUERIES, SNAPSHOTS
 from actors.units import Copy
 from configs.problems import InvalidInput
@@ -52,6 +54,7 @@ PULLS = 64
 UNTOLD_S = 0.25
 # How many batches may be published at a time.
 PUBLISHERS = 8
+NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
 # How long a call waits until there is something to read; what is not there yet is tried until it is stopped.
 MADE_S = 5.0
 
@@ -62,6 +65,8 @@ class GatewaySettings:
     bytes_max: int = LOG_BYTES
     results_bytes: int = LOG_BYTES
     bounds: DoorBounds = field(default_factory=DoorBounds)
+    endpoint: EndpointSettings | None = None
+    """The door over the network; None: there is none."""
 
 
 class GatewayActor:
@@ -79,6 +84,8 @@ class GatewayActor:
         self._readers: dict[Log, Reader] = {}
         self._copies: dict[str, Copy] = {}
         self._stopping = False
+        opened = settings.endpoint
+        self._endpoint = None if opened is None else opened.open(self._streams, dirs)
         self._thread = threading.Thread(target=self._serve, name="ingress", daemon=True)
         self._thread.start()
         for stream in self._streams.all():
@@ -95,7 +102,10 @@ class GatewayActor:
         with self._following:
             following = {f"{kind} {name}": one.status() for (kind, name), one in self._followers.items()}
         failures = list(self._gateway.failures)
-        return {"streams": self._streams.status(), "following": following, "failures": failures}
+        endpoint = NO_ENDPOINT if self._endpoint is None else self._endpoint.status()
+        dead = endpoint["dead"]
+        streams = [one | {"dead": dead.get(one["stream"], {})} for one in self._streams.status()]
+        return {**endpoint, "streams": streams, "following": following, "failures": failures}
 
     def declare(self, sql: str) -> str:
         """The name of the stream that a CREATE STREAM declares."""
@@ -132,14 +142,18 @@ class GatewayActor:
             os.close(lock)
 
     @ray.method(concurrency_group="publish")
-    def publish(self, stream: str, table: pa.Table | pa.RecordBatch) -> list[Accepted | Refused]:
-        """Batch by batch, up to the first that is refused."""
+    def publish(
+        self, stream: str, table: pa.Table | pa.RecordBatch, part_of: BatchId | None = None
+    ) -> list[Accepted | Refused]:
+        """Batch by batch, up to the first that is refused. With an id, all of them at once and once, for one answer."""
         columns = self._streams.columns(stream, table.schema)
         batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+        messages = [(batch.select(columns.names).serialize(), batch.num_rows) for batch in batches]
+        if part_of is not None:
+            return [self._streams.append_all(stream, messages, part_of)]
         answers: list[Accepted | Refused] = []
-        for batch in batches:
-            message = batch.select(columns.names).serialize()
-            answers.append(self._streams.append(stream, message, batch.num_rows))
+        for message, rows in messages:
+            answers.append(self._streams.append(stream, message, rows))
             if isinstance(answers[-1], Refused):
                 break
         return answers
@@ -255,6 +269,8 @@ class GatewayActor:
             for follower in self._followers.values():
                 follower.stop()
             self._followers.clear()
+        if self._endpoint is not None:
+            self._endpoint.close()
         self._gateway.stop()
         self._thread.join()
         if remove:
@@ -341,16 +357,6 @@ class Pull:
 def copies_reader(node: str) -> str:
     """The name under which a node follows others."""
     return f"node-{node}"
-
-
-def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:
-    """The frames from this number on, without those that are forgotten."""
-    while True:
-        try:
-            yield from reader.frames(start)
-            return
-        except FrameForgotten as lost:
-            start = lost.next
 
 
 def start(node_id: str, settings: GatewaySettings) -> Any:

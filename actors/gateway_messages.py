@@ -13,8 +13,10 @@ Released says that the reader will not need the frames below any more.
 
 Producers, over a stream socket: a head, then the name of the stream, then a body.
 
-    producer → gateway  Describe(stream; body: Arrow schema)  Publish(stream, rows; body: Arrow record batch)
-    gateway → producer  Described(body: the stream's Arrow schema)  Accepted(number)  Refused(reason, retry_after_s)
+    producer → gateway  Describe(stream; body: Arrow schema)  Publish(stream, rows, id; body: Arrow record batch)
+    gateway → producer  Described(body: the stream's Arrow schema)  Accepted(number, again)  Refused(reason, retry_after_s)
+
+A producer that numbers its batches may send one again, and it is published once; others send no id.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import struct
 from dataclasses import dataclass
 
 from actors.channel import MESSAGE_MAX
+from actors.frames import MARK_BYTES, NOBODY, BatchId
 from actors.turn_messages import NotUnderstood
 
-VERSION = 2
+VERSION = 3
 # Of Subscribe: begin with what comes from now on.
 FROM_NOW = -1
 NAME_MAX = 80  # a unit's: a class, with the shard behind a #
@@ -189,13 +192,15 @@ class Head:
     stream: str
     rows: int
     body: int  # its bytes
+    part_of: BatchId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch is in the stream's log under this number."""
+    """The batch is in the stream's log under this number; if it had been brought `again`, below this number."""
 
     number: int
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,38 +221,43 @@ class Described:
 Answer = Accepted | Refused | Described
 
 DESCRIBE, PUBLISH = range(2)
-DESCRIBED, ACCEPTED, REFUSED = range(3)
-HEAD = struct.Struct("<BBHIQ")  # version, kind, bytes of the stream's name, rows, bytes of the body
+DESCRIBED, ACCEPTED, REFUSED, AGAIN = range(4)
+# version, kind, bytes of the stream's name, rows, bytes of the body, mark of the producer, number of its batch
+HEAD = struct.Struct(f"<BBHIQ{MARK_BYTES}sq")
 _ANSWER = struct.Struct("<BBxxIqd")  # version, kind, bytes of the body, number, seconds
 ANSWER_SIZE = _ANSWER.size
 _NEVER = -1.0
 REASON_MAX = 2000
 
 
-def head_bytes(kind: int, stream: str, rows: int, body: int) -> bytes:
+def head_bytes(kind: int, stream: str, rows: int, body: int, part_of: BatchId | None = None) -> bytes:
     name = stream.encode()
-    return HEAD.pack(VERSION, kind, len(name), rows, body) + name
+    mark, number = (NOBODY, 0) if part_of is None else (part_of.mark, part_of.number)
+    return HEAD.pack(VERSION, kind, len(name), rows, body, mark, number) + name
 
 
 def name_size(head: memoryview) -> int:
     """How many bytes of name follow the fixed part of a head; NotUnderstood if it is none."""
-    version, kind, size, _, _ = HEAD.unpack_from(head)
+    version, kind, size, *_, number = HEAD.unpack_from(head)
     if version != VERSION:
         raise NotUnderstood(f"version {version} of the door's messages, not {VERSION}")
     if kind not in (DESCRIBE, PUBLISH) or not 0 < size <= NAME_MAX:
         raise NotUnderstood(f"no message has kind {kind} and a name of {size} bytes")
+    if number < 0:
+        raise NotUnderstood(f"no batch has the number {number}")
     return int(size)
 
 
 def head_of(data: memoryview) -> Head:
-    _, kind, _, rows, body = HEAD.unpack_from(data)
-    return Head(kind, _checked(bytes(data[HEAD.size :]).decode(errors="replace")), rows, body)
+    _, kind, _, rows, body, mark, number = HEAD.unpack_from(data)
+    part_of = None if mark == NOBODY else BatchId(mark, number)
+    return Head(kind, _checked(bytes(data[HEAD.size :]).decode(errors="replace")), rows, body, part_of)
 
 
 def answer_bytes(answer: Answer) -> bytes:
     match answer:
-        case Accepted(number):
-            return _ANSWER.pack(VERSION, ACCEPTED, 0, number, 0.0)
+        case Accepted(number, again):
+            return _ANSWER.pack(VERSION, AGAIN if again else ACCEPTED, 0, number, 0.0)
         case Refused(reason, retry_after_s):
             text = reason.encode()[:REASON_MAX]
             after = _NEVER if retry_after_s is None else retry_after_s
@@ -266,8 +276,8 @@ def answer_body(head: bytes) -> int:
 
 def answer_of(head: bytes, body: bytes) -> Answer:
     _, kind, _, number, seconds = _ANSWER.unpack(head)
-    if kind == ACCEPTED:
-        return Accepted(number)
+    if kind in (ACCEPTED, AGAIN):
+        return Accepted(number, kind == AGAIN)
     if kind == DESCRIBED:
         return Described(body)
     return Refused(body.decode(errors="replace"), None if seconds == _NEVER else seconds)

@@ -1,7 +1,8 @@
 """A producer's side of the gateway's door: `Producer(path).publish(stream, batch)`.
 
 When a call returns Accepted, the batch is in the stream's log and outlives the gateway's process. When it returns
-Refused, it is not. When it raises an OSError, the gateway has gone while it was told, and nobody knows.
+Refused, it is not. When it raises an OSError, the gateway has gone while it was told, and nobody knows; a batch with an
+id may be published again then, and is there once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from actors.frames import BatchId
 from actors.gateway_messages import (
     ANSWER_SIZE,
     DESCRIBE,
@@ -41,14 +43,16 @@ class Producer:
         # By stream: the columns that were described, and as the stream has them.
         self._columns: dict[str, tuple[pa.Schema, pa.Schema]] = {}
 
-    def publish(self, stream: str, batch: pa.RecordBatch) -> Accepted | Refused:
+    def publish(
+        self, stream: str, batch: pa.RecordBatch, part_of: BatchId | None = None
+    ) -> Accepted | Refused:
         """One batch, its columns in any order."""
         columns = self.columns(stream, batch.schema)
         if isinstance(columns, Refused):
             return columns
         if batch.schema.names != columns.names:
             batch = batch.select(columns.names)
-        return self.publish_message(stream, batch.num_rows, batch.serialize())
+        return self.publish_message(stream, batch.num_rows, batch.serialize(), part_of)
 
     def columns(self, stream: str, given: pa.Schema) -> pa.Schema | Refused:
         """The columns as the stream has them, if those given are the same in any order."""
@@ -62,9 +66,11 @@ class Producer:
             self._columns[stream] = known
         return known[1]
 
-    def publish_message(self, stream: str, rows: int, message: Part) -> Accepted | Refused:
+    def publish_message(
+        self, stream: str, rows: int, message: Part, part_of: BatchId | None = None
+    ) -> Accepted | Refused:
         """The message of a record batch with just the `columns` of the stream."""
-        answer = self._call(PUBLISH, stream, rows, message)
+        answer = self._call(PUBLISH, stream, rows, message, part_of)
         assert not isinstance(answer, Described)
         return answer
 
@@ -79,8 +85,8 @@ class Producer:
     ) -> None:
         self.close()
 
-    def _call(self, kind: int, stream: str, rows: int, body: Part) -> Answer:
-        head = head_bytes(kind, stream, rows, len(body))
+    def _call(self, kind: int, stream: str, rows: int, body: Part, part_of: BatchId | None = None) -> Answer:
+        head = head_bytes(kind, stream, rows, len(body), part_of)
         sent = self._socket.sendmsg([head, body])
         if sent < len(head):
             self._socket.sendall(head[sent:])

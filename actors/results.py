@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from actors.commits import answers_of, is_snapshot
+from actors.commits import answers_of, is_snapshot, steps_of
 from actors.dirs import RunDirs
-from actors.segments import FrameForgotten, Reader
+from actors.segments import Reader, frames_left
 from actors.unit_log import described
 from actors.units import class_of
 from configs.problems import UnknownName, nearest
@@ -47,18 +47,20 @@ class AnswerReader:
             raise UnknownName("the class has no such query", "query", query, nearest(query, known))
         return [(name, kind) for name, kind in known[query]]
 
+    def kept(self, query: str) -> tuple[int, int]:
+        """The number of the first row that is kept, and the one that the next row will have."""
+        following = self._given(query, self._log.next - 1, -1)
+        for payload in self._commits(self._log.first):
+            answers = answers_of(payload, query)
+            first = answers[0].first if answers else steps_of(payload).answered.get(query, 0)
+            # A query that was removed and added again has begun anew.
+            return min(first, following), following
+        return following, following
+
     def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
         """Trains of the rows with a greater number."""
-        start = 0
-        while True:
-            try:
-                for number, payload in self._log.frames(max(start, self._log.first)):
-                    start = number + 1
-                    if not is_snapshot(payload):
-                        yield from later(answers_of(payload, query), after)
-                return
-            except FrameForgotten as lost:
-                start = lost.next
+        for payload in self._commits(self._begin(query, after + 1) if after >= 0 else self._log.first):
+            yield from later(answers_of(payload, query), after)
 
     def rows(self, query: str, after: int = -1) -> Iterator[Mapping[str, Any]]:
         names = [name for name, _ in self.columns(query)]
@@ -66,6 +68,34 @@ class AnswerReader:
             columns = [values_to_arrow(one).to_pylist() for one in answer.train.columns]
             for place, row in enumerate(zip(*columns, strict=True)):
                 yield {"_seq": answer.first + place, **dict(zip(names, row, strict=True))}
+
+    def _commits(self, start: int) -> Iterator[memoryview]:
+        return (payload for _, payload in frames_left(self._log, start) if not is_snapshot(payload))
+
+    def _given(self, query: str, number: int, step: int) -> int:
+        """How many answers there were after the frame, or after the next commit from it in steps of 1 or −1."""
+        while self._log.first <= number < self._log.next:
+            payload = next((payload for _, payload in frames_left(self._log, number)), None)
+            if payload is not None and not is_snapshot(payload):
+                return steps_of(payload).answered.get(query, 0)
+            number += step
+        return 0
+
+    def _begin(self, query: str, row: int) -> int:
+        """A frame before which the row was not given."""
+        low, high = self._log.first, self._log.next
+        given = self._given(query, high - 1, -1)
+        if not given:
+            return low  # the query was removed, and the last commits know nothing of it
+        if given <= row:
+            return high
+        while low < high:
+            middle = (low + high) // 2
+            if self._given(query, middle, 1) <= row:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
 
 def later(answers: list[Answer], after: int) -> Iterator[Answer]:

@@ -7,8 +7,9 @@ gets one of its own), each named by the number of its first frame:
     rest     frames: 64 bytes of header (length, number), the payload, padding up to 64 bytes
 
 The commit word says in one aligned 8-byte store how many frames and bytes of the segment count, and whether the log
-goes on in another segment. Frames are written with `pwritev`, not through a mapping: where memory runs out that is an
-error to handle, and not a SIGBUS.
+goes on in another segment. So frames that are appended together, which lie in one segment, are there together or not
+at all. They are written with `pwritev`, not through a mapping: where memory runs out that is an error to handle, and
+not a SIGBUS.
 
 Numbered properties:
 1. A reader sees the frames 0 … n without gap and each of them whole; a writer that is killed leaves exactly those that
@@ -25,7 +26,7 @@ import fcntl
 import mmap
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -48,6 +49,8 @@ KEEP_NONE = 2**63
 
 # Whatever shows its bytes: bytes, a memoryview, an array without gaps, an Arrow buffer.
 Part = Any
+# The parts of a payload in a row, and the bytes of all.
+Frame = tuple[Sequence[Part], int]
 
 MAGIC = int.from_bytes(b"WEIRLOG1", "little")
 COMMIT = 8  # the commit word's place, in words
@@ -116,7 +119,8 @@ class Segment:
 class Writer:
     """The one process that appends; it holds a lock on the folder until it closes or dies.
 
-    Frames below `keep_from` may be forgotten, the oldest first, when there is no room for a new one.
+    Frames below `keep_from` may be forgotten, the oldest first, when there is no room for a new one. Before any are,
+    `forgetting` is called.
     """
 
     def __init__(
@@ -132,6 +136,7 @@ class Writer:
         self.bytes_max = bytes_max
         self._segment_bytes = max(2 * PAGE, min(segment_bytes, bytes_max // SEGMENTS_LEAST) // PAGE * PAGE)
         self.keep_from = keep_from
+        self.forgetting: Callable[[], None] = lambda: None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locked(folder / LOCK)
         (folder / DRAFT).unlink(missing_ok=True)
@@ -170,20 +175,41 @@ class Writer:
         """The number of the new frame, whose payload is the parts in a row; `size` spares counting their bytes."""
         if size is None:
             size = sum(memoryview(part).nbytes for part in parts)
-        room = ALIGNED + -(-size // ALIGNED) * ALIGNED
+        return self.append_all([(parts, size)])
+
+    def append_all(self, frames: Sequence[Frame]) -> int:
+        """The number of the first of frames that all become visible at once."""
+        number = self.begin(frames)
+        self.write(frames)
+        return self.publish(frames, number)
+
+    # The three steps of it, of which only `write` takes long: it may run beside `forget` and what only reads.
+
+    def begin(self, frames: Sequence[Frame]) -> int:
+        """Make room; nothing else may be appended before `publish`, or until this is called again."""
+        room = sum(room_of(size) for _, size in frames)
         if self.bytes + ROLLS + room > self.bytes_max:
             self._make_room(room)
-        if self._length + room > self._capacity or self._count == COUNT_MASK:
+        if self._length + room > self._capacity or self._count + len(frames) > COUNT_MASK:
             self._roll(self.next, room)
-        number = self._base + self._count
-        self._write(parts, size, number)
-        self._length += room
-        self._count += 1
+        return self.next
+
+    def write(self, frames: Sequence[Frame]) -> None:
+        offset = PAGE + self._length
+        for number, (parts, size) in enumerate(frames, self.next):
+            self._write(parts, size, number, offset)
+            offset += room_of(size)
+
+    def publish(self, frames: Sequence[Frame], number: int) -> int:
+        self._length += sum(room_of(size) for _, size in frames)
+        self._count += len(frames)
         self._words[COMMIT] = self._count << COUNT_SHIFT | self._length
         return number
 
     def forget(self, below: int) -> None:
         """Delete the segments that hold frames below the number only; never the one that is written to."""
+        if self._older and self._second <= below:
+            self.forgetting()
         while self._older and self._second <= below:
             self._drop_oldest()
 
@@ -201,19 +227,20 @@ class Writer:
         most = self.bytes_max - ROLLS - room  # of what stays
         if most < PAGE:
             raise LogFull(
-                f"no log of this size takes a frame of {room:,} bytes", str(self.folder), self.bytes_max
+                f"no log of this size takes {room:,} bytes at once", str(self.folder), self.bytes_max
             )
+        if self.bytes > most and (self._second if self._older else self.next) <= self.keep_from:
+            self.forgetting()
         while self._older and self.bytes > most and self._second <= self.keep_from:
             self._drop_oldest()
         if self.bytes > most and not self._older and self.next <= self.keep_from:
             self._roll(self.next, room)
             self._drop_oldest()
         if self.bytes > most:
-            what = f"a frame of {room:,} bytes does not fit"
+            what = f"{room:,} bytes more do not fit"
             raise LogFull(what, str(self.folder), self.bytes, f"a log has {self.bytes_max:,} bytes at most")
 
-    def _write(self, parts: Sequence[Part], size: int, number: int) -> None:
-        offset = PAGE + self._length
+    def _write(self, parts: Sequence[Part], size: int, number: int, offset: int) -> None:
         header = HEADER.pack(size, number)
         try:
             if len(parts) <= PARTS_MAX:
@@ -305,7 +332,7 @@ class Reader:
             while self._number == start and self._offset < length:
                 place = PAGE + self._offset
                 size = segment.words[place >> 3]
-                self._offset += ALIGNED + -(-size // ALIGNED) * ALIGNED
+                self._offset += room_of(size)
                 self._number = start = start + 1
                 yield start - 1, segment.bytes[place + ALIGNED : place + ALIGNED + size]
             if self._number == start and not commit & SEALED:
@@ -325,7 +352,7 @@ class Reader:
             return None
         while self._number < number:
             size = segment.words[(PAGE + self._offset) >> 3]
-            self._offset += ALIGNED + -(-size // ALIGNED) * ALIGNED
+            self._offset += room_of(size)
             self._number += 1
         return segment
 
@@ -360,6 +387,16 @@ class Reader:
         if not bases:
             raise LogMissing("there is no log here", file=str(self.folder))
         return bases
+
+
+def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:
+    """The frames from this number on, without those that are forgotten."""
+    while True:
+        try:
+            yield from reader.frames(start)
+            return
+        except FrameForgotten as lost:
+            start = lost.next
 
 
 def forgotten(folder: Path, number: int, following: int) -> FrameForgotten:
@@ -401,6 +438,11 @@ def locked(path: Path) -> int:
         os.close(file)
         raise LogTaken("another process writes this log", file=str(path.parent)) from None
     return file
+
+
+def room_of(size: int) -> int:
+    """What a frame with so large a payload takes."""
+    return ALIGNED + -(-size // ALIGNED) * ALIGNED
 
 
 def write_all(file: int, data: bytes, offset: int) -> None:

@@ -7,8 +7,11 @@ Numbered properties:
 3. A reader has at most one News outstanding; it gets the next one when it asks for it.
 4. Opened again over the same folder, streams, readers and frames are those that were there. What a reader released
    last may be forgotten, so frames may be kept longer, never shorter.
+5. A batch with an id is published once, whole, however often it is brought and whenever the process is killed, as
+   long as its producer is among the last that have published (`actors.published`).
 
-Calls come from several threads; `Streams.lock` is held for each.
+Calls come from several threads; `Streams.lock` is held for each, but not while rows are copied into a log: who does
+that holds `Stream.writing`, and takes it first.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +30,7 @@ import pyarrow as pa
 
 from actors.batches import check_columns, checked_batch
 from actors.dirs import RunDirs, checked
-from actors.frames import batch_head, batch_parts
+from actors.frames import BatchId, batch_head, batch_id, batch_parts
 from actors.gateway_messages import (
     FROM_NOW,
     Accepted,
@@ -41,13 +45,25 @@ from actors.gateway_messages import (
     Unsubscribe,
 )
 from actors.peers import Peer
-from actors.segments import KEEP_NONE, LOG_BYTES, SEGMENT_BYTES, SEGMENTS_LEAST, LogFull, Part, Reader, Writer
+from actors.published import LastBatches
+from actors.segments import (
+    KEEP_NONE,
+    LOG_BYTES,
+    SEGMENT_BYTES,
+    SEGMENTS_LEAST,
+    Frame,
+    LogFull,
+    Part,
+    Reader,
+    Writer,
+    frames_left,
+)
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.sql import parse_create_stream
 from engine.train import Train, train_from_arrow
 
 RECORD = "stream.json"
-RECORD_VERSION = 2
+RECORD_VERSION = 3
 # Readers of a stream release its frames every few seconds, with their snapshots.
 RETRY_AFTER_S = 0.2
 READERS_MAX = 4096
@@ -77,6 +93,10 @@ class Stream:
         self.origin: str | None = None  # the node whose stream this is a copy of
         self.log = Writer(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
+        # What is in frames alone is in the record before they are forgotten.
+        self.log.forgetting = self._save_for_log
+        self.writing = threading.Lock()
+        self.producers = LastBatches()
         self.rows = 0  # of all batches, also of those that are forgotten
         self.accepted_rows = self.accepted_batches = self.refused_batches = 0
 
@@ -84,16 +104,17 @@ class Stream:
     def name(self) -> str:
         return self.schema.name
 
-    def append(self, parts: list[Part], size: int) -> int:
-        first = self.log.first
-        number = self.log.append(parts, size)
+    def train(self, batch: pa.RecordBatch) -> Train:
+        """Of a batch of the stream's columns; when it arrived is said by the frame it comes into."""
+        return train_from_arrow(batch, self.schema.schema, 0.0)
+
+    def published(self, frames: Sequence[Frame], number: int) -> None:
+        """They are written: let them be seen."""
+        self.log.publish(frames, number)
         if not self.readers:
-            self.log.forget(self.log.next)
-        if self.log.first != first:
-            self.save()
+            self._forget(self.log.next)
         if self.armed:
             self._tell()
-        return number
 
     def subscribe(self, asked: Subscribe, peer: Peer) -> None:
         known = self.readers.get(asked.reader)
@@ -158,6 +179,8 @@ class Stream:
             "origin": self.origin,
             "readers": readers,
             "rows": self.rows,
+            "next": self.log.next,
+            "producers": self.producers.record(),
         }
         draft = self.folder / f"{RECORD}.draft"
         draft.write_text(json.dumps(record), encoding="utf-8")
@@ -174,6 +197,7 @@ class Stream:
             "accepted_rows": self.accepted_rows,
             "accepted_batches": self.accepted_batches,
             "refused_batches": self.refused_batches,
+            "producers": len(self.producers),
             "readers": {
                 name: {
                     "released": one.released,
@@ -186,12 +210,34 @@ class Stream:
 
     def retain(self) -> None:
         """Forget what every reader has released; what lossless ones have not may not be."""
-        first = self.log.first
         lossless = [one.released for one in self.readers.values() if one.lossless]
         self.log.keep_from = min(lossless, default=KEEP_NONE)
-        self.log.forget(min((one.released for one in self.readers.values()), default=self.log.next))
-        if self.log.first != first:
+        self._forget(min((one.released for one in self.readers.values()), default=self.log.next))
+
+    def recover(self, record: Mapping[str, Any]) -> None:
+        """What the record tells, and what frames tell that are later than it."""
+        self.origin, self.rows = record["origin"], record["rows"]
+        self.producers = LastBatches(record["producers"])
+        for name, one in record["readers"].items():
+            self.readers[name] = Reading(one["released"], one["lossless"], rows=one["rows"])
+        log = Reader(self.folder)
+        for _, payload in frames_left(log, record["next"]):
+            rows, _, before = batch_head(payload)
+            self.rows = before + rows
+            part_of = batch_id(payload)
+            if part_of is not None:
+                self.producers.note(part_of)
+        self.retain()
+
+    def _forget(self, below: int) -> None:
+        with suppress(LogFull):  # no memory for the record: nothing is forgotten yet
+            self.log.forget(below)
+
+    def _save_for_log(self) -> None:
+        try:
             self.save()
+        except OSError as problem:
+            raise LogFull("memory for the record has run out", str(self.folder), hint=str(problem)) from None
 
     def _rows_before(self, number: int) -> int | None:
         """A copy does not know before its first frame."""
@@ -262,6 +308,9 @@ class Streams:
         """Its readers are told; what they have mapped stays readable for them."""
         with self.lock:
             stream = self.find(name)
+        with stream.writing, self.lock:
+            if self._streams.get(name.lower()) is not stream:
+                return
             del self._streams[name.lower()]
             for reader, reading in stream.readers.items():
                 if reading.peer is not None:
@@ -279,32 +328,62 @@ class Streams:
     def all(self) -> Iterable[Stream]:
         return tuple(self._streams.values())
 
-    def append(self, name: str, message: Part, rows: int) -> Accepted | Refused:
+    def append(
+        self, name: str, message: Part, rows: int, part_of: BatchId | None = None
+    ) -> Accepted | Refused:
         """The message of a record batch into the stream's log, stamped with the time."""
+        return self.append_all(name, [(message, rows)], part_of)
+
+    def append_all(
+        self, name: str, messages: Sequence[tuple[Part, int]], part_of: BatchId | None = None
+    ) -> Accepted | Refused:
+        """Of several record batches all or none; a message, and how many rows it has."""
         try:
             with self.lock:
                 stream = self.find(name)
             # Without the lock: it takes as long as there are texts to check.
-            batch = checked_batch(message, stream.schema, stream.arrow, rows)
-            train = train_from_arrow(batch, stream.schema.schema, self._clock())
+            batches = [checked_batch(one, stream.schema, stream.arrow, rows) for one, rows in messages]
         except InvalidInput as problem:
             return Refused(str(problem))
-        with self.lock:
-            if self._streams.get(name.lower()) is not stream:
-                return Refused(f"stream {stream.name} was dropped")
-            if stream.origin is not None:
-                return Refused(f"stream {stream.name} comes from node {stream.origin}: send it there")
-            return self._append(stream, train)
+        return self.publish(stream, [stream.train(batch) for batch in batches], part_of)
+
+    def publish(
+        self,
+        stream: Stream,
+        trains: Sequence[Train],
+        part_of: BatchId | None = None,
+        before: Callable[[], None] = lambda: None,
+    ) -> Accepted | Refused:
+        """All trains into the stream's log or none, stamped with the time. What has come before is not published again.
+
+        Other streams go on meanwhile. `before` is done first if nothing but the log can refuse them any more.
+        """
+        with stream.writing:
+            with self.lock:
+                answer = self._answered(stream, part_of)
+            if answer is not None:
+                return answer
+            frames = self._frames(stream, trains, part_of)
+            size = sum(size for _, size in frames)
+            most = self._bytes_max // SEGMENTS_LEAST
+            if size > most:
+                return Refused(f"{size:,} bytes where {most:,} are the most: send smaller batches")
+            before()
+            return self._append(stream, frames, sum(map(len, trains)), part_of)
 
     def append_copy(self, name: str, number: int, parts: list[Part], size: int) -> None:
         """A frame of another node's stream, under the same number; one that is there already stays."""
+        frames = [(parts, size)]
         with self.lock:
             stream = self.find(name)
+        with stream.writing, self.lock:
             if number >= stream.log.next:
                 rows, _, before = batch_head(memoryview(parts[0]))
                 stream.log.skip_to(number)
-                stream.append(parts, size)
+                stream.log.begin(frames)
+                stream.log.write(frames)
                 stream.rows = before + rows
+                stream.published(frames, number)
                 self.grown.notify_all()
 
     def hear(self, message: Message, peer: Peer) -> None:
@@ -348,11 +427,12 @@ class Streams:
             return [stream.status() for stream in self._streams.values()]
 
     def close(self) -> None:
-        with self.lock:
-            for stream in self._streams.values():
+        for stream in self.all():
+            with stream.writing, self.lock:
+                self._streams.pop(stream.name.lower(), None)
                 stream.save()
                 stream.log.close()
-            self._streams.clear()
+        with self.lock:
             self.grown.notify_all()
 
     def columns(self, name: str, given: pa.Schema) -> pa.Schema:
@@ -417,21 +497,45 @@ class Streams:
         with self.grown:
             self.grown.wait_for(reached, timeout_s)
 
-    def _append(self, stream: Stream, train: Train) -> Accepted | Refused:
-        rows = len(train)
-        parts, size = batch_parts(self._clock(), train, stream.rows)
-        most = self._bytes_max // SEGMENTS_LEAST
-        if size > most:
-            return Refused(f"{size:,} bytes where {most:,} are the most: send smaller batches")
+    def _answered(self, stream: Stream, part_of: BatchId | None) -> Accepted | Refused | None:
+        """What is said to a batch that does not come into the log."""
+        if self._streams.get(stream.name.lower()) is not stream:
+            return Refused(f"stream {stream.name} was dropped")
+        if stream.origin is not None:
+            return Refused(f"stream {stream.name} comes from node {stream.origin}: send it there")
+        if part_of is not None and stream.producers.has(part_of):
+            return Accepted(stream.log.next, again=True)
+        return None
+
+    def _frames(self, stream: Stream, trains: Sequence[Train], part_of: BatchId | None) -> list[Frame]:
+        now, before = self._clock(), stream.rows
+        frames: list[Frame] = []
+        for train in trains:
+            frames.append(batch_parts(now, train, before, part_of))
+            before += len(train)
+        return frames
+
+    def _append(
+        self, stream: Stream, frames: Sequence[Frame], rows: int, part_of: BatchId | None
+    ) -> Accepted | Refused:
         try:
-            number = stream.append(parts, size)
+            with self.lock:
+                number = stream.log.begin(frames)
+            stream.log.write(frames)
         except LogFull as full:
             stream.refused_batches += 1
             return Refused(f"stream {stream.name}: {full}", RETRY_AFTER_S)
-        stream.rows += rows
-        stream.accepted_rows += rows
-        stream.accepted_batches += 1
-        self.grown.notify_all()
+        with self.lock:
+            if part_of is not None:
+                stream.producers.note(part_of)
+            stream.rows += rows
+            stream.accepted_rows += rows
+            stream.accepted_batches += 1
+            if frames:
+                stream.published(frames, number)
+                self.grown.notify_all()
+            else:
+                stream.save()  # no frame tells of the batch
         return Accepted(number)
 
     def _open(self, folder: Path) -> None:
@@ -439,18 +543,5 @@ class Streams:
         if record["version"] != RECORD_VERSION:
             raise InvalidInput("a stream's record of another version", file=str(folder / RECORD))
         stream = Stream(folder, record["sql"], self._bytes_max, self._segment_bytes)
-        stream.origin = record["origin"]
-        stream.rows = rows_of(folder, record["rows"])
-        for name, one in record["readers"].items():
-            stream.readers[name] = Reading(one["released"], one["lossless"], rows=one["rows"])
-        stream.retain()
+        stream.recover(record)
         self._streams[stream.name.lower()] = stream
-
-
-def rows_of(folder: Path, recorded: int) -> int:
-    """How many rows a stream has had, of which its last frame knows; the record does where there is no frame."""
-    log = Reader(folder)
-    for _, payload in log.frames(max(log.first, log.next - 1)):
-        rows, _, before = batch_head(payload)
-        return before + rows
-    return recorded

@@ -26,15 +26,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import ray
 
 from actors import class_host, coordinator, state
-from actors.coordinator import CoordinatorSettings, CoordinatorStatus, StartHost, all_names, kill
+from actors.cluster import all_names, kill
+from actors.coordinator import CoordinatorStatus
+from actors.coordinator_settings import CoordinatorSettings, StartHost
 from actors.dirs import Cluster, RunDirs, remove_dead, shared_memory
+from actors.endpoint import EndpointSettings
 from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.names import COORDINATOR, NAMESPACE, dispatcher_name, find, gateway_name, host_name, system_key
 from actors.turns import TurnStatus
@@ -131,6 +134,22 @@ class System:
         """Where producers on the node bring their input."""
         return RunDirs(shared_memory(), self.name, node).door_socket
 
+    def endpoint(self, node: str) -> str | None:
+        """Where producers and readers elsewhere reach the node; None if it was not to be reached."""
+        found: str | None = call(self.gateway(node).status)["endpoint"]
+        return found
+
+    @property
+    def ingest_key(self) -> str:
+        """Whoever shows it at an endpoint may write and read everything. It is on the machine of the start alone."""
+        for node in self.status().system.nodes:
+            path = RunDirs(shared_memory(), self.name, node).ingest_key
+            if path.is_file():
+                return path.read_text(encoding="utf-8")
+        raise InvalidInput(
+            "there is no key here", "system", self.name, "start it with an endpoint, on this machine"
+        )
+
     def wait_ready(self) -> None:
         """Until all actors have answered; TimeoutError names those that have not."""
         until = time.monotonic() + READY_S
@@ -171,8 +190,12 @@ def start(
     data_folder: Path | None = None,
     pinned: bool = True,
     start_host: StartHost = class_host.start,
+    endpoint: EndpointSettings | None = None,
 ) -> System:
-    """On a cluster if an address is given, else on a local Ray that ends with the system."""
+    """On a cluster if an address is given, else on a local Ray that ends with the system.
+
+    With an endpoint its nodes are reached over the network, by who shows the key of the system.
+    """
     if ray.is_initialized():
         raise InvalidInput(
             "this process uses Ray already", "address", address, "start the system before, or attach to it"
@@ -192,12 +215,18 @@ def start(
             join_ray(system, address)
         claim(system)
         given = CoordinatorSettings(settings, start_host, base, system.name, cores, data_folder)
+        key = None
+        if endpoint is not None:
+            opened, key = endpoint.with_new_key()
+            given = replace(given, endpoint=opened)
         coordinator.start(given)
         system._undo.append(end_actors)
         system.wait_ready()
         system.apply(classes)
         system.wait_ready()
         note_cluster(base, system)
+        if key is not None:
+            note_key(base, system, key)
     except BaseException:
         system.stop()
         raise
@@ -288,6 +317,16 @@ def note_cluster(base: Path, system: System) -> None:
         if dirs.root.is_dir():
             dirs.note_cluster(cluster)
             return
+
+
+def note_key(base: Path, system: System, key: str) -> None:
+    """For those on this machine who bring input, beside where it is brought."""
+    for node in system.status().system.nodes:
+        path = RunDirs(base, system.name, node).ingest_key
+        if path.parent.is_dir():
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(file, "w", encoding="utf-8") as writer:
+                writer.write(key)
 
 
 def claim(system: System) -> None:

@@ -11,11 +11,15 @@ or another thread has something to say, or until a slice has lasted too long: an
     a packet that is not understood      Refused(reason); what else the host says goes unheard, as after EOF
     a slice that lasts too long          the lane goes to others; the host gets no turns until it answers
 
+Where lanes have a part of their cores only (`LiveSettings.lane_part`), slices use more of a lane's time than goes by: the
+lane then `rests` until it has, and the core hears of the slice's end after that.
+
 Guarantees:
 1. A grant is sent in the same pass that reads the Ended before it: nothing is queued between.
 2. No host can hold up the loop: nothing waits for a peer, each gets one message read at a time.
 3. A class is granted only to the host that named it last, and never while that host owes an answer to an overdue slice.
-4. What the core was told and what it answered goes to `record` in the order of its decisions.
+4. A lane that rests is never ahead of what its slices say they have used by more than a round and one slice.
+5. What the core was told and what it answered goes to `record` in the order of its decisions.
 """
 
 from __future__ import annotations
@@ -127,6 +131,10 @@ class _Lane:
     in_slices_s: float = 0.0
     used_s: float = 0.0
     idle_s: float = 0.0
+    rests_until: float = 0.0
+    # While it rests: the class whose slice was the last, and what that has used.
+    ended: str = ""
+    ended_used_s: float = 0.0
 
 
 class TurnLoop:
@@ -139,8 +147,9 @@ class TurnLoop:
         lanes: int = 1,
         record: Record | None = None,
         cores: Cores | None = None,
+        rests: bool = False,
     ) -> None:
-        self._core = RoundRobin({}, round_s, lanes)
+        self._core, self._round_s, self._rests = RoundRobin({}, round_s, lanes), round_s, rests
         self._record = record
         self._cores = cores or Cores(why_not="not asked for")
         self._listener = Listener(path)
@@ -199,8 +208,9 @@ class TurnLoop:
             self._close()
 
     def _wait_s(self) -> float | None:
-        """Until the next slice is overdue; for ever if none runs."""
+        """Until the next slice is overdue or a lane has rested; for ever if there is neither."""
         due = [lane.slice.due for lane in self._lanes if lane.slice is not None]
+        due += [lane.rests_until for lane in self._lanes if lane.ended]
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
     def _hear(self, host: _Host) -> None:
@@ -282,14 +292,19 @@ class TurnLoop:
         if message.backlog and self._holder.get(name) is host:
             self._waiting.add(name)
         since = lane.slice.since
+        self._handed_over.add([now - since - message.ran_s], 0.0)
+        # A timer that comes late is made up for, and so is a round of idleness.
+        lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         self._free(lane, now)
         lane.in_slices_s += message.ran_s
         lane.used_s += message.used_s
+        if self._rests and lane.rests_until > now:
+            lane.ended, lane.ended_used_s = name, message.used_s
+            return
         # It may wait without backlog: another host has taken it over and has said Ready meanwhile.
         granted = self._tell(SliceEnded(name, message.lane, message.used_s, name in self._waiting), now)
         if granted:
             self._decided.add([granted - now], 0.0)
-        self._handed_over.add([now - since - message.ran_s], 0.0)
 
     def _ended_late(self, host: _Host, message: Ended, now: float) -> None:
         """The answer to an overdue slice, or to one that was another host's business meanwhile."""
@@ -367,6 +382,7 @@ class TurnLoop:
         self._waiting.discard(name)
         lane = self._lanes[grant.lane]
         lane.idle_s += now - lane.free_since
+        lane.ended = ""  # its class has left, and with it the rest has ended
         lane.slice = _Slice(name, host, now, now + OVERDUE_QUOTAS * grant.quota_s + OVERDUE_S)
         return True
 
@@ -389,7 +405,8 @@ class TurnLoop:
         lane.free_since, lane.slice = now, None
 
     def _watch(self) -> None:
-        """Take lanes from hosts that hang. Such a host runs on, so none of its classes gets a turn until it answers."""
+        """Lanes that have rested go on; from hosts that hang they are taken. Such a host runs on, so none of its classes gets
+        a turn until it answers."""
         now = time.monotonic()
         for number, lane in enumerate(self._lanes):
             slice_ = lane.slice
@@ -399,6 +416,9 @@ class TurnLoop:
                 self._free(lane, now)
                 # What it used is not known; what it has cost the others is the time it held the lane.
                 self._tell(SliceEnded(slice_.name, number, now - slice_.since, backlog=False), now)
+            elif lane.ended and lane.rests_until <= now:
+                name, lane.ended = lane.ended, ""
+                self._tell(SliceEnded(name, number, lane.ended_used_s, name in self._waiting), now)
 
     def _set_shares(self, shares: dict[str, float], hosts: dict[str, str]) -> None:
         now = time.monotonic()

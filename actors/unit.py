@@ -33,8 +33,9 @@ from actors.units import Figures, Unit, UnitReport
 from configs.live import LiveSettings
 from configs.managers import sheds
 from engine.door import Door
+from engine.entrances import Following
 from engine.explain import Line, explain
-from engine.hosted import Following, HostedClass
+from engine.hosted import HostedClass
 from engine.schema import StreamSchema
 from engine.steps import Commit, QueryAdded, QueryRemoved
 from engine.train import Train
@@ -64,6 +65,11 @@ OpenRecord = Callable[[LoadManager], Record]
 
 def not_recorded(manager: LoadManager) -> Record:
     return lambda event, now, commands: None
+
+
+def lane_clock(part: float) -> Callable[[], float]:
+    """Processor time of this thread, in seconds of a lane that has so much of its core."""
+    return time.thread_time if part == 1 else lambda: time.thread_time() / part
 
 
 @dataclass(slots=True)
@@ -108,7 +114,7 @@ class HostedUnit:
     manager: LoadManager | None = field(init=False, default=None)
     asleep: bool = field(init=False, default=False)
     next_advance: float = field(init=False, default=NEVER)
-    used_s: float = field(init=False, default=0.0)
+    used_s: float = field(init=False, default=0.0)  # of the lane
     used_by_snapshots_s: float = field(init=False, default=0.0)
     _used_at_cycle: float = field(init=False, default=0.0)
     snapshots: int = field(init=False, default=0)
@@ -119,6 +125,7 @@ class HostedUnit:
 
     def __post_init__(self) -> None:
         now = time.monotonic()
+        self._cpu = lane_clock(self.settings.lane_part)
         self._log = UnitLog(self.dirs.class_log(self.unit.name), self.settings.results_bytes)
         try:
             self._open(now)
@@ -288,7 +295,7 @@ class HostedUnit:
 
     def run(self, quota_s: float) -> tuple[float, bool]:
         """A slice; the processor time used, and whether there is more to do."""
-        began = time.thread_time()
+        began = self._cpu()
         now = time.monotonic()
         self._take(now)
         if self._write():
@@ -296,14 +303,14 @@ class HostedUnit:
                 self._advance(now)
             repeated = self.hosted.repeating
             # However long taking input took, a slice gets something done.
-            left_s = max(quota_s - (time.thread_time() - began), 1e-6)
-            self.hosted.run(left_s, time.monotonic, time.thread_time)
+            left_s = max(quota_s - (self._cpu() - began), 1e-6)
+            self.hosted.run(left_s, time.monotonic, self._cpu)
             self.queries_moved |= repeated and not self.hosted.repeating
             self._commit()
             if self._save_asked or self._is_save_due():
                 self._save()
         self._account(now)
-        used_s = time.thread_time() - began
+        used_s = self._cpu() - began
         self.used_s += used_s
         return used_s, self.has_input()
 
@@ -357,7 +364,7 @@ class HostedUnit:
         return self.used_s - self._used_at_save > self._snapshot_cost_s / SNAPSHOT_PART
 
     def _save(self) -> None:
-        began = time.thread_time()
+        began = self._cpu()
         state = self._settled_state()
         if state is not None:
             try:
@@ -370,7 +377,7 @@ class HostedUnit:
                 self.snapshots += 1
         self._save_asked = False
         self._saved_at, self._bytes_at_save = time.monotonic(), self.inbox.bytes_in
-        self._snapshot_cost_s = time.thread_time() - began
+        self._snapshot_cost_s = self._cpu() - began
         self._used_at_save = self.used_s + self._snapshot_cost_s
         self.used_by_snapshots_s += self._snapshot_cost_s
 

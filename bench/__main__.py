@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench import control, decisions, engine, faults, idle, live, logs, simulator, turns
+from bench import control, decisions, engine, faults, idle, live, logs, simulator, spark, turns
 from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
@@ -24,6 +24,7 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "live": live.figures,
     "faults": faults.figures,
     "idle": idle.figures,
+    "spark": spark.figures,
 }
 
 

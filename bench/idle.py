@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ray
 
-from actors.coordinator import all_names
+from actors.cluster import all_names
 from actors.names import find
 from actors.system import System, start
 from bench.measure import Figure

@@ -179,4 +179,5 @@ def keep(stored: list[tuple[Array, Array, Array]], new: tuple[Array, Array, Arra
     """Few long runs are faster to probe than many short ones."""
     stored.append(new)
     if len(stored) > RUNS_MAX:
-        stored[:] = [tuple(np.concatenate(column) for column in zip(*stored, strict=True))]  # type: ignore[list-item]
+        ts, sensor, value = (np.concatenate(column) for column in zip(*stored, strict=True))
+        stored[:] = [(ts, sensor, value)]

@@ -57,6 +57,10 @@ class LiveSettings(Settings):
     lanes: Annotated[int, Field(ge=1, le=256)] = 1
     """Processors of a node that are given to queries."""
 
+    lane_part: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Of each lane's time, what queries have at most; the rest is for other processes of the machine. The lane is then like a
+    slower processor, in whose seconds quotas, loads and processor times are counted."""
+
     round_ms: Positive = 10.0
     """Processor time of one round of the weighted round robin."""
 

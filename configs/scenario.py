@@ -265,17 +265,21 @@ class ClockJumps(Settings):
 Fault = Annotated[HostDies | ReportsLost | ReportsLate | ClockJumps, Field(discriminator="kind")]
 
 
+PolicyMetric = Literal[
+    "response_ms.mean",
+    "response_ms.max",
+    "response_ms.l2",
+    "slowdown.mean",
+    "slowdown.max",
+    "slowdown.l2",
+]
+"""By which level-2 policies are compared."""
+
+
 class Claim(Settings):
     """What a paper found: under `policy` the metric is `by_pct` percent below what it is under the other."""
 
-    metric: Literal[
-        "response_ms.mean",
-        "response_ms.max",
-        "response_ms.l2",
-        "slowdown.mean",
-        "slowdown.max",
-        "slowdown.l2",
-    ]
+    metric: PolicyMetric
     policy: PolicyKind
     below: PolicyKind
     by_pct: Annotated[float, Field(gt=0, le=100)]

@@ -8,16 +8,16 @@ Every refusal is an InvalidInput that names the class, the field, the value and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from configs.live import LiveClass
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.partition import Places, key_places
-from engine.plan import Plan, Query, QueryOutput, Scan
+from engine.plan import Query, Scan
+from engine.reading import reads, sources
 from engine.schema import StreamSchema
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query
-from engine.sql.output import inputs
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,7 @@ class CheckedClass:
                 "the class has no such query", self._at("queries"), name, nearest(name, self.queries)
             )
         for reader in self.queries.values():
-            if name.lower() in {
-                one.query.lower() for one in sources(reader.plan) if isinstance(one, QueryOutput)
-            }:
+            if name.lower() in reads(reader):
                 raise InvalidInput(
                     f"query {reader.name} reads the output of this one",
                     self._at("queries"),
@@ -196,13 +194,3 @@ def check_change(before: CheckedClass, after: CheckedClass) -> None:
                 stream.name,
                 "remove the class first, or choose another name for the stream",
             )
-
-
-def sources(plan: Plan) -> Iterator[Scan | QueryOutput]:
-    """What a plan reads."""
-    stack = [plan]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, Scan | QueryOutput):
-            yield one
-        stack += inputs(one)

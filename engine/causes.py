@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 # Earlier than any event time.
 NO_PROGRESS = -(2**63)
-# Steps kept of an input that is ahead of the others. Of those long past, the earliest that is known stands for all
+# Steps kept of an input that is ahead of the others, or of progress that waits for a turn. Of those long past, the earliest that is known stands for all
 # before it: what they meet with has arrived later still, unless trains overtook each other on the way.
 STEPS_MAX = 256
 
@@ -75,6 +75,12 @@ def arrival_of(causes: Causes, time: int) -> float:
     """When what brought event time as far as `time` arrived."""
     step = next(one for one in causes if one.upto >= time)
     return step.arrival(time)
+
+
+def followed(before: Causes, after: Causes) -> Causes:
+    """The steps that wait and those that follow them; no more than are kept anywhere, and none that leads no further."""
+    reached = before[-1].upto if before else NO_PROGRESS
+    return (*before, *(one for one in after if one.upto > reached))[-STEPS_MAX:]
 
 
 class Meeting:

@@ -20,15 +20,18 @@ import math
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
 
 from configs.live import LiveClass
 from configs.problems import InvalidInput
 from engine.door import Piece, unpacked
+from engine.entrances import FROM_NOW, Entrance, Following
 from engine.limits import train_bytes
+from engine.load_cycle import LoadCycle
 from engine.operators.source import SourceOperator
-from engine.plan import Query, QueryOutput
+from engine.plan import Query
+from engine.reading import dependents, reads
+from engine.repetition import Mismatches, Repetition
 from engine.runner import ClassRunner, Clock
 from engine.schema import StreamSchema
 from engine.sql import Catalog, parse_create_stream, plan_query
@@ -44,69 +47,13 @@ from engine.steps import (
     Took,
 )
 from engine.train import Train, is_same
-from engine.work import WorkCheck
-from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
+from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
 STATE_VERSION = 2
-# The next batch of a stream that has not been read yet: with what comes from now on it begins.
-FROM_NOW = -1
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
-
-
-class Following(NamedTuple):
-    """Where a stream is to be read on: at this batch, and so many rows has the stream had before."""
-
-    batch: int = FROM_NOW
-    rows: int | None = None
-
-
-@dataclass(slots=True)
-class Entrance:
-    """One stream's queue as the ledger sees it: batches of which tuples are still to be taken."""
-
-    ledger: TupleLedger = field(default_factory=TupleLedger)
-    # Of batches not begun yet; of the first one, tuples left after what was taken.
-    queued: deque[tuple[Opened, int]] = field(default_factory=deque)
-    begun: bool = False  # whether the first one's opening has been written down
-    tuples: int = 0  # queued
-    next_batch: int = FROM_NOW  # after the last batch that came in
-    rows: int | None = None  # that the stream has had before the first one; None if that is not known
-    cycle_offered: int = 0
-    cycle_delivered: int = 0  # up to the last cycle's end
-
-    def queue(self, opened: Opened, left: int) -> None:
-        self.queued.append((opened, left))
-        self.tuples += left
-        self.next_batch = opened.batch + 1
-
-    def leave(self, opened: Opened) -> None:
-        """All of the batch is done."""
-        self.rows = max(opened.upto, self.rows or 0)
-
-    @property
-    def following(self) -> Following:
-        return Following(self.next_batch, self.queued[-1][0].upto if self.queued else self.rows)
-
-
-@dataclass(slots=True)
-class CycleResponses:
-    """Responses of one query in this load cycle."""
-
-    results: int = 0
-    total_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a state goes on: this batch first, of which so many of the admitted tuples are done."""
-
-    batch: int
-    rows: int | None = None  # that the stream has had before
-    opened: Opened | None = None
-    done: int = 0
 
 
 class HostedClass:
@@ -129,19 +76,18 @@ class HostedClass:
         )
         self.responses = ResponseStatistics(self.target_s)
         self.recent = ResponseStatistics(self.target_s)  # for the owner to replace now and then
-        self.mismatches: list[str] = []
+        self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
         self._entrances: dict[str, Entrance] = {}
-        self._cycle: dict[str, CycleResponses] = {}
-        self._cycle_began: float | None = None
-        self._work = WorkCheck()
+        self._cycle = LoadCycle()
         self._steps: list[Step] = []  # since the last settle point
         self._settled_steps: list[Step] = []
         self._settled_answers: list[Answer] = []
         self._settled_bytes = 0
         self._changes: deque[Callable[[], None]] = deque()
-        self._repeating = Repetition(self)
+        self._repeating = Repetition(self._repeat, self._check)
+        self._fetch: Fetch | None = None  # for what is repeated
         self._held: deque[tuple[Piece, int]] = deque()  # until everything is repeated
         self._following: dict[str, Following] = {}  # by stream, where to read on after that
         self._add_all(settings.queries)
@@ -207,7 +153,7 @@ class HostedClass:
             node = self.runner.network.source(stream)
             if node is not None and node.users <= {name}:
                 self._evict(stream, entrance.tuples)
-                self._consume(stream, entrance, 0)
+                self._consume(entrance, 0)
         self._settled_steps += self._steps
         self._steps = []
 
@@ -234,13 +180,14 @@ class HostedClass:
         for query in queries:
             self._queries[query.name] = query
             self._catalog = self._catalog.with_query(query)
-            self._cycle[query.name] = CycleResponses()
+            self._cycle.add_query(query.name)
         for schema in self.streams():
             self._entrances.setdefault(schema.name.lower(), Entrance())
 
     def _remove(self, name: str) -> None:
         self.runner.remove(name)
-        del self._queries[name], self._cycle[name]
+        del self._queries[name]
+        self._cycle.remove_query(name)
         for stream, entrance in self._entrances.items():
             if self.runner.network.source(stream) is None:
                 entrance.next_batch, entrance.rows = Following()
@@ -272,20 +219,7 @@ class HostedClass:
     def _queue(self, piece: Piece, upto: int) -> None:
         if self.runner.network.source(piece.stream) is None:
             return
-        entrance = self._entrances[piece.stream]
-        opened = Opened(
-            piece.stream,
-            piece.batch,
-            piece.offered,
-            piece.shed,
-            piece.rejected,
-            piece.train.kept,
-            piece.mask,
-            piece.failed,
-            upto,
-        )
-        enter(entrance.ledger, opened)
-        entrance.queue(opened, len(piece.train))
+        self._entrances[piece.stream].let_in(piece, upto)
         self.runner.offer(piece.stream, piece.train)
         if piece.evict:
             self._evict(piece.stream, piece.evict)
@@ -347,36 +281,9 @@ class HostedClass:
 
     def end_cycle(self, now: float, used_s: float) -> CycleEnded:
         """What the load manager is shown, and a new cycle begun; `used_s` is what its slices have taken in this one."""
-        believed = self.runner.believed()
-        places = {id(node): place for place, node in enumerate(self.runner.network.nodes)}
-        waiting = {stream: self.runner.waiting_s(stream, now) for stream in self._entrances}
-        longest = max(waiting.values(), default=0.0)
-        works: dict[str, float] = {}
-        believed_s = 0.0
-        for stream, entrance in self._entrances.items():
-            node = self.runner.network.source(stream)
-            works[stream] = 0.0 if node is None else believed.segments[places[id(node)]].cost_s
-            believed_s += (entrance.ledger.delivered - entrance.cycle_delivered) * works[stream]
-            entrance.cycle_delivered = entrance.ledger.delivered
-        if not self._repeating:  # what that costs is not observed by operator
-            self._work.observe(used_s, believed_s)
-        factor, inputs = self._work.factor, []
-        for stream, entrance in self._entrances.items():
-            inputs.append(InputCycle(stream, entrance.cycle_offered, factor * works[stream], waiting[stream]))
-            entrance.cycle_offered = 0
-        outputs = []
-        for query, seen in self._cycle.items():
-            mean_s = max(0.0, seen.total_s / seen.results) if seen.results else 0.0
-            outputs.append(OutputCycle(query, self.target_s, seen.results, mean_s, longest))
-            self._cycle[query] = CycleResponses()
-        queued_work_s = factor * sum(
-            node.tuples * believed.segments[place].cost_s
-            for place, node in enumerate(self.runner.network.nodes)
-            if node.tuples
-        )
-        cycle_s = 0.0 if self._cycle_began is None else max(0.0, now - self._cycle_began)
-        self._cycle_began = now
-        return CycleEnded(cycle_s, tuple(inputs), tuple(outputs), queued_work_s, used_s)
+        # What repeating costs is not observed by operator.
+        observed = not self._repeating
+        return self._cycle.end(now, used_s, self.target_s, self.runner, self._entrances, observed)
 
     def trim(self, part: float) -> None:
         """Drop this part of what no operator has taken, the oldest first."""
@@ -386,7 +293,7 @@ class HostedClass:
 
     def wake(self, now: float) -> None:
         """The first cycle after sleep begins."""
-        self._cycle_began = now
+        self._cycle.begin(now)
 
     def ledger(self, stream: str) -> TupleLedger:
         """The account of one stream; it closes with `queued`."""
@@ -406,14 +313,14 @@ class HostedClass:
         if self._repeating or open_ends or not self.runner.is_settled():
             return None
         streams = {
-            stream: (self._begun_ledger(entrance), self._position(entrance))
-            for stream, entrance in self._entrances.items()
+            stream: (entrance.begun_ledger, entrance.position) for stream, entrance in self._entrances.items()
         }
         queries = {name: query.sql for name, query in self._queries.items()}
         return pickle.dumps((STATE_VERSION, queries, self.runner.settled_state(), streams), protocol=5)
 
     def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
         """Go on from a state by repeating what was committed after it, within the slices to come."""
+        self._fetch = fetch
         if state is not None:
             version, queries, runner_state, streams = pickle.loads(state)
             if version != STATE_VERSION:
@@ -430,15 +337,15 @@ class HostedClass:
                     ledger=ledger, next_batch=position.batch, rows=position.rows
                 )
                 if position.opened is not None:
-                    self._reopen(entrance, position.opened, position.done, fetch)
+                    self._reopen(entrance, position.opened, position.done)
                     entrance.begun = bool(entrance.queued)
-        self._repeating = Repetition(self, deque(commits), fetch)
+        self._repeating = Repetition(self._repeat, self._check, commits)
         opened = (step for commit in commits for step in commit.steps if isinstance(step, Opened))
         self._following = {step.stream: Following(step.batch + 1, step.upto) for step in opened}
 
     def positions(self) -> Mapping[str, int]:
         """By stream, the first batch that a state made now would not do without."""
-        return {stream: self._position(entrance).batch for stream, entrance in self._entrances.items()}
+        return {stream: entrance.position.batch for stream, entrance in self._entrances.items()}
 
     def following(self) -> Mapping[str, Following]:
         """By stream, where to read on."""
@@ -448,23 +355,7 @@ class HostedClass:
             for stream, entrance in self._entrances.items()
         }
 
-    def _position(self, entrance: Entrance) -> Position:
-        if not entrance.queued:
-            return Position(entrance.next_batch, entrance.rows)
-        opened, left = entrance.queued[0]
-        if not entrance.begun:
-            return Position(opened.batch, entrance.rows)
-        return Position(opened.batch, entrance.rows, opened, opened.inside - left)
-
-    def _begun_ledger(self, entrance: Entrance) -> TupleLedger:
-        """The account without the batches that would be read again."""
-        ledger = replace(entrance.ledger)
-        for place, (opened, _) in enumerate(entrance.queued):
-            if place or not entrance.begun:
-                enter(ledger, opened, -1)
-        return ledger
-
-    def _reopen(self, entrance: Entrance, opened: Opened, done: int, fetch: Fetch) -> None:
+    def _reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
         """Queue a batch's tuples as its door let them in the first time."""
         entrance.next_batch = opened.batch + 1
         left = opened.inside - done
@@ -472,25 +363,23 @@ class HostedClass:
             entrance.leave(opened)
             return
         entrance.queue(opened, left)
-        train = fetch(opened.stream, opened.batch)
+        assert self._fetch is not None
+        train = self._fetch(opened.stream, opened.batch)
         if train is None:
-            self.mismatches.append(f"batch {opened.batch} of {opened.stream} is not kept any more")
-            entrance.queued.pop()
-            entrance.tuples -= left
-            entrance.ledger.failed += left
-            entrance.leave(opened)
+            self.mismatches.add(f"batch {opened.batch} of {opened.stream} is not kept any more")
+            entrance.lose_last()
             return
         places = unpacked(opened.mask, len(train))
         train = train if places is None else train.take(places)
         train.kept = opened.kept
         self.runner.offer(opened.stream, train.slice(done, len(train)))
 
-    def _repeat(self, step: Step, fetch: Fetch, now: Clock) -> None:
+    def _repeat(self, step: Step, now: Clock) -> None:
         match step:
             case Opened(stream):
                 entrance = self._entrances[stream]
-                enter(entrance.ledger, step)
-                self._reopen(entrance, step, 0, fetch)
+                entrance.enter(step)
+                self._reopen(entrance, step, 0)
             case Took(stream, tuples):
                 self.runner.take_next(stream, tuples, now)
             case Evicted(stream, tuples):
@@ -505,31 +394,26 @@ class HostedClass:
                 if name in self._queries:
                     self._remove(name)
 
+    def _check(self, commit: Commit) -> None:
+        """Whether the answers are as many as the first time; theirs are the numbers that readers know."""
+        for query, count in commit.answered.items():
+            found = self.runner.answered.get(query)
+            if found is not None and found != count:
+                self.mismatches.add(f"{query}: {found} answers after repeating, {count} were committed")
+                self.runner.answered[query] = count
+
     # --- what the runner tells -------------------------------------------------------------------------
 
     def _took(self, stream: str, tuples: int) -> None:
         """A source operator has taken tuples: write down which batches were begun."""
         entrance = self._entrances[stream]
         entrance.ledger.delivered += tuples
-        self._consume(stream, entrance, tuples)
+        self._consume(entrance, tuples)
         self._write(Took(stream, tuples))
 
-    def _consume(self, stream: str, entrance: Entrance, tuples: int) -> None:
-        queued = entrance.queued
-        while queued and (tuples or not queued[0][1]):
-            opened, left = queued[0]
-            if not entrance.begun:
-                self._write(opened)
-                entrance.begun = True
-            gone = min(tuples, left)
-            tuples -= gone
-            entrance.tuples -= gone
-            if gone < left:
-                queued[0] = (opened, left - gone)
-            else:
-                queued.popleft()
-                entrance.begun = False
-                entrance.leave(opened)
+    def _consume(self, entrance: Entrance, tuples: int) -> None:
+        for opened in entrance.consume(tuples):
+            self._write(opened)
 
     def _write(self, step: Step) -> None:
         if not self._repeating:  # what is repeated is written down already
@@ -540,21 +424,20 @@ class HostedClass:
         if gone:
             entrance = self._entrances[stream]
             entrance.ledger.shed += gone
-            self._consume(stream, entrance, gone)
+            self._consume(entrance, gone)
             self._write(Evicted(stream, gone))
 
     def _answer(self, query: str, train: Train) -> None:
         if self._repeating:
             return  # readers have it
-        seen, now = self._cycle[query], self.runner.settled_at
-        seen.results += len(train)
+        now, results = self.runner.settled_at, len(train)
         if is_same(train.arrival):
             response_s = now - float(train.arrival[0])
-            seen.total_s += response_s * len(train)
-            self.responses.add_same(response_s, len(train))
-            self.recent.add_same(response_s, len(train))
+            self._cycle.answered(query, results, response_s * results)
+            self.responses.add_same(response_s, results)
+            self.recent.add_same(response_s, results)
         else:
-            seen.total_s += now * len(train) - float(train.arrival.sum())
+            self._cycle.answered(query, results, now * results - float(train.arrival.sum()))
             self.responses.add_array(now - train.arrival, 0.0)
             self.recent.add_array(now - train.arrival, 0.0)
         self._settled_answers.append(Answer(query, self.runner.answered[query], train))
@@ -562,79 +445,10 @@ class HostedClass:
 
     def _settle(self) -> bool:
         """Nothing is queued inside: what has been done is complete. Whether more may be done before it is committed."""
-        for stream, entrance in self._entrances.items():
-            self._consume(stream, entrance, 0)  # batches of which nothing was let in
+        for entrance in self._entrances.values():
+            self._consume(entrance, 0)  # batches of which nothing was let in
         self._settled_steps += self._steps
         self._steps = []
         while self._changes and not self._repeating:
             self._changes.popleft()()
         return self._settled_bytes <= self.answers_max
-
-
-class Repetition:
-    """Repeats commits, a source's train at a time; their answers are known already."""
-
-    def __init__(
-        self, hosted: HostedClass, commits: deque[Commit] | None = None, fetch: Fetch | None = None
-    ) -> None:
-        self._hosted, self._commits, self._fetch = hosted, commits or deque(), fetch
-        self._steps: deque[Step] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._commits or self._steps)
-
-    def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
-        began = cpu()
-        hosted, fetch = self._hosted, self._fetch
-        assert fetch is not None
-        while self and cpu() - began < quota_s:
-            if not self._steps:
-                self._steps.extend(self._commits[0].steps)
-            step = self._steps.popleft() if self._steps else None
-            if step is not None:
-                hosted._repeat(step, fetch, now)
-            if not self._steps:
-                self._check(self._commits.popleft())
-        return cpu() - began
-
-    def _check(self, commit: Commit) -> None:
-        """Whether the answers are as many as the first time; theirs are the numbers that readers know."""
-        hosted = self._hosted
-        for query, count in commit.answered.items():
-            found = hosted.runner.answered.get(query)
-            if found is not None and found != count:
-                hosted.mismatches.append(f"{query}: {found} answers after repeating, {count} were committed")
-                hosted.runner.answered[query] = count
-
-
-def enter(ledger: TupleLedger, opened: Opened, sign: int = 1) -> None:
-    """Count a batch at the door, or take that back."""
-    ledger.offered += sign * opened.offered
-    ledger.shed += sign * opened.shed
-    ledger.rejected += sign * opened.rejected
-    ledger.failed += sign * opened.failed
-
-
-def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
-    """The queries of these names and all that read their outputs, readers before what they read."""
-    found: list[str] = []
-    for name, query in queries.items():  # a query reads earlier ones only
-        if name in names or reads(query) & {one.lower() for one in found}:
-            found.append(name)
-    return found[::-1]
-
-
-def reads(query: Query) -> set[str]:
-    """Names of the queries whose output the query reads."""
-    found: set[str] = set()
-    stack: list[Any] = [query.plan]
-    while stack:
-        plan = stack.pop()
-        if isinstance(plan, QueryOutput):
-            found.add(plan.query.lower())
-        for name in ("input", "left", "right"):
-            below = getattr(plan, name, None)
-            if below is not None:
-                stack.append(below)
-        stack.extend(getattr(plan, "inputs", ()))
-    return found

@@ -17,7 +17,7 @@ import numpy as np
 
 from configs.limits import ClassLimits
 from configs.problems import InvalidInput, nearest
-from engine.causes import NO_PROGRESS, Meeting
+from engine.causes import NO_PROGRESS, Meeting, followed
 from engine.expressions import Condition, Failures, compile_condition
 from engine.limits import Account, Holding, Lot
 from engine.operators.join import JoinSideOperator, JoinState
@@ -48,6 +48,7 @@ from engine.plan import (
     WindowAggregate,
     WindowJoin,
     event_time,
+    inputs,
 )
 from engine.pruning import pruned
 from engine.schema import Field, Schema, StreamSchema
@@ -87,7 +88,9 @@ class Node:
         was_empty = not self.queue
         if not len(train) and self.queue and not len(self.queue[-1]):
             before = self.queue[-1]
-            self.queue[-1] = progress(max(before.watermark, train.watermark), (*before.causes, *train.causes))
+            self.queue[-1] = progress(
+                max(before.watermark, train.watermark), followed(before.causes, train.causes)
+            )
         else:
             self.queue.append(train)
             self.tuples += len(train)
@@ -460,11 +463,7 @@ def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
 def walk(plan: Plan) -> Iterator[Plan]:
     """The plan and all plans below it."""
     yield plan
-    for name in ("input", "left", "right"):
-        below = getattr(plan, name, None)
-        if below is not None:
-            yield from walk(below)
-    for below in getattr(plan, "inputs", ()):
+    for below in inputs(plan):
         yield from walk(below)
 
 

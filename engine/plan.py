@@ -7,6 +7,7 @@ only in `Project` and in a plan's `schema`. Every expression knows its type; imp
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -305,3 +306,12 @@ class Query:
     sql: str
     plan: Plan
     scaled: bool = field(default=False, compare=False)
+
+
+def inputs(plan: Plan) -> Iterator[Plan]:
+    """The plans right below."""
+    for name in ("input", "left", "right"):
+        below = getattr(plan, name, None)
+        if below is not None:
+            yield below
+    yield from getattr(plan, "inputs", ())

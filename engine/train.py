@@ -10,7 +10,6 @@ carry this progress alone.
 
 from __future__ import annotations
 
-import decimal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -138,9 +137,10 @@ def values_to_arrow(values: Values) -> pa.Array:
                 return values.data
             return pc.if_else(pa.array(values.valid), values.data, pa.scalar(None, pa.string()))
         case Kind.DECIMAL:
-            context = decimal.Context(prec=38)
-            texts = [decimal.Decimal(int(one)).scaleb(-values.type.scale, context) for one in values.data]
-            return pa.array(texts, values.type.arrow, mask=mask)
+            # Of 128 bits, the upper half is the sign.
+            halves = np.stack([values.data, values.data >> 63], axis=1)
+            found = pa.Array.from_buffers(values.type.arrow, len(values), [None, pa.py_buffer(halves)])
+            return found if mask is None else pc.if_else(pa.array(values.valid), found, None)
         case Kind.TIMESTAMP:
             return pa.array(values.data, pa.int64(), mask=mask).view(values.type.arrow)
     return pa.array(values.data, values.type.arrow, mask=mask)

@@ -83,6 +83,8 @@ class Life:
 class CoreReport:
     core: CoreName
     name: str
+    folder: str = ""
+    """Below the one that was named."""
     lives: list[Life] = field(default_factory=list)
 
     @property
@@ -120,26 +122,35 @@ class ReplayReport:
 
 
 def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
-    """Replay a log, or every log in a folder; `advance` is told how many bytes have been read."""
-    replaying = _Replay()
+    """Replay a log, or every log in a folder and below; `advance` is told how many bytes have been read.
+
+    A folder's logs are of one system: its cores are others than those of the same names in another folder.
+    """
+    replays: dict[str, _Replay] = {}
     read = 0
     for file in log_files(path):
+        folder = _folder(file, path)
+        replaying = replays.setdefault(folder, _Replay(folder))
         for size in replaying.file(file):
             read += size
             advance(read)
-    if not replaying.reports:
+    if not any(one.reports for one in replays.values()):
         raise InvalidInput(
             "no core's record begins in it", hint="give an event log or a folder of them", file=str(path)
         )
     order = list(KINDS)
-    reports = sorted(replaying.reports.values(), key=lambda one: (order.index(one.core), one.name))
-    return ReplayReport(tuple(reports), tuple(replaying.deliveries()), tuple(replaying.empty))
+    reports = (report for one in replays.values() for report in one.reports.values())
+    return ReplayReport(
+        tuple(sorted(reports, key=lambda one: (one.folder, order.index(one.core), one.name))),
+        tuple(delivery for one in replays.values() for delivery in one.deliveries()),
+        tuple(file for one in replays.values() for file in one.empty),
+    )
 
 
 def log_files(path: Path) -> list[Path]:
-    """The logs that a path names, lives of one core in their order."""
+    """The logs that a path names, also in folders below it; lives of one core in their order."""
     try:
-        files = list(path.glob("*.jsonl")) if path.is_dir() else [path]
+        files = list(path.rglob("*.jsonl")) if path.is_dir() else [path]
         for file in files:
             with file.open("rb"):
                 pass
@@ -152,12 +163,17 @@ def log_files(path: Path) -> list[Path]:
         ) from None
     if not files:
         raise InvalidInput("holds no event log", hint="event logs end in .jsonl", file=str(path))
-    return sorted(files, key=_place)
+    return sorted(files, key=lambda file: (_folder(file, path), *_place(file)))
 
 
 def _place(file: Path) -> tuple[str, int]:
     numbered = re.fullmatch(r"(.*)-(\d{1,9})", file.stem)
     return (numbered[1], int(numbered[2])) if numbered else (file.stem, 0)
+
+
+def _folder(file: Path, path: Path) -> str:
+    """Where below the path the log is; empty for the path itself."""
+    return "" if file.parent == path or file == path else file.parent.relative_to(path).as_posix()
 
 
 # -- one log ------------------------------------------------------------------------------------------------
@@ -210,6 +226,9 @@ _Who = tuple[str, str]
 
 @dataclass
 class _Replay:
+    """Of the logs of one folder."""
+
+    folder: str
     reports: dict[_Who, CoreReport] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
     _sent: dict[tuple[_Who, _Who], list[_Messages]] = field(default_factory=dict)
@@ -256,7 +275,7 @@ class _Replay:
     def _born(self, path: Path, header: Header) -> _Living:
         kind, life, span = KINDS[header.core], Life(str(path)), _Span(header.clock)
         who = (header.core, header.name)
-        self.reports.setdefault(who, CoreReport(header.core, header.name)).lives.append(life)
+        self.reports.setdefault(who, CoreReport(header.core, header.name, self.folder)).lives.append(life)
         if header.core in LISTENS_TO:
             self._heard.setdefault(who, []).append(_Messages(span, str(path)))
         return _Living(header, kind, kind.core_of(header.settings), life, span)

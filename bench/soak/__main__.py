@@ -30,8 +30,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from actors.cluster import all_names
 from actors.commits import answers_of, is_snapshot, steps_of
-from actors.coordinator import all_names
 from actors.dirs import RunDirs, shared_memory
 from actors.feeder import Feeder
 from actors.hosting import HostStatus

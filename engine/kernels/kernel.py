@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -55,9 +55,9 @@ def any_or_none(mask: Mask) -> Mask | None:
 def each(column: Any) -> Iterable[Any]:
     """The values one by one; a constant again and again."""
     if isinstance(column, pa.Array):
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return cast(list[Any], column.to_pylist())
     if isinstance(column, np.ndarray):
-        return column.tolist()  # type: ignore[no-any-return]
+        return cast(list[Any], column.tolist())
     return repeat(column.item() if isinstance(column, np.generic) else column)
 
 
@@ -68,4 +68,4 @@ def rows(*columns: Any) -> Iterable[tuple[Any, ...]]:
 
 def mask_of(booleans: pa.BooleanArray) -> Mask:
     """An Arrow array without NULLs as a numpy mask."""
-    return booleans.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return cast(Mask, booleans.to_numpy(zero_copy_only=False))

@@ -7,6 +7,8 @@ The column of the watermark is a timestamp, or an int64 of milliseconds since th
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
@@ -25,19 +27,19 @@ MILLISECOND_US = 1_000
 class ColumnOf(exp.Expression):
     """A column's name and type."""
 
-    arg_types = {"this": True, "kind": True}  # noqa: RUF012
+    arg_types: ClassVar = {"this": True, "kind": True}
 
 
 class WatermarkOf(exp.Expression):
     """The column of the watermark, and what it is behind by."""
 
-    arg_types = {"this": True, "behind": False}  # noqa: RUF012
+    arg_types: ClassVar = {"this": True, "behind": False}
 
 
 class StreamOf(exp.Expression):
     """A declared stream."""
 
-    arg_types = {"this": True, "expressions": True}  # noqa: RUF012
+    arg_types: ClassVar = {"this": True, "expressions": True}
 
 
 class StreamParser(WeirParser):

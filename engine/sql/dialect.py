@@ -524,7 +524,8 @@ def read(sql: str, kind: type[Reader], statement: Callable[[Reader], exp.Expr]) 
         if token.token_type is TokenType.SEMICOLON:
             raise text.error(token.start, "one statement at a time")
     try:
-        (tree,) = kind(dialect=DIALECT)._parse(statement, tokens, sql)  # type: ignore[arg-type]
+        parser = kind(dialect=DIALECT)
+        (tree,) = parser._parse(lambda _: statement(parser), tokens, sql)
     except RecursionError:
         raise too_deep(text, 0) from None
     except (ParseError, *STUMBLES):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -133,7 +134,7 @@ class Grouped(Expressions):
             raise self.text.error(node, "this column is neither grouped nor aggregated", name, hint)
         return key
 
-    READERS = {**Expressions.READERS, exp.Column: _column}  # noqa: RUF012
+    READERS: ClassVar = {**Expressions.READERS, exp.Column: _column}
 
     # -- aggregates ----------------------------------------------------------------------------------
 

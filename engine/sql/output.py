@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -15,6 +15,7 @@ from engine.plan import (
     Project,
     WindowAggregate,
     event_time,
+    inputs,
 )
 from engine.schema import Field, Schema
 from engine.sql.errors import Text
@@ -111,15 +112,6 @@ def canonical(columns: Sequence[Expression]) -> Schema:
 
 
 # -- sizes -----------------------------------------------------------------------------------------------
-
-
-def inputs(plan: Plan) -> Iterator[Plan]:
-    """The plans right below."""
-    for name in ("input", "left", "right"):
-        below = getattr(plan, name, None)
-        if below is not None:
-            yield below
-    yield from getattr(plan, "inputs", ())
 
 
 def parts(plan: Plan, most: int) -> int:

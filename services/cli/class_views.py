@@ -35,6 +35,11 @@ class ClassView:
     def name(self) -> str:
         return self.settings.name
 
+    @property
+    def drop(self) -> float:
+        """The part of its input that is shed; the door of a lossless class holds back instead."""
+        return 0.0 if self.settings.lossless else 1 - self.figures.keep
+
 
 def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
     """In the order in which they were declared."""

@@ -196,7 +196,7 @@ class LiveRun:
             series.headroom.append(one.figures.headroom if manages else None)
             series.load.append(one.figures.load)
             series.share.append(one.share)
-            series.drop.append(1 - one.figures.keep)
+            series.drop.append(one.drop)
             series.queued.append(one.figures.queued)
         self._series.thin()
 

@@ -16,9 +16,11 @@ from rich.console import Console
 from configs.problems import WeirError
 from services.cli.bench import bench
 from services.cli.demo import demo
+from services.cli.ingest import ingest
 from services.cli.run import run
 from services.cli.sim import sim
 from services.cli.top import top
+from services.cli.up import up
 
 EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -32,6 +34,8 @@ app.command()(sim)
 app.command()(demo)
 app.command()(top)
 app.command()(run)
+app.command()(ingest)
+app.command()(up)
 app.command()(bench)
 
 

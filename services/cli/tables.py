@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from configs.scenario import Claim
+from configs.scenario import Claim, PolicyMetric
 from services.cli.class_views import ClassView
 from sim.promises import Promise
 from sim.replay import ReplayReport
@@ -82,14 +82,7 @@ def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     """Several level-2 policies side by side, the best of each column marked."""
-    metrics = (
-        "response_ms.mean",
-        "response_ms.max",
-        "response_ms.l2",
-        "slowdown.mean",
-        "slowdown.max",
-        "slowdown.l2",
-    )
+    metrics = get_args(PolicyMetric)
     values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
     heads = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2")
@@ -143,7 +136,7 @@ def replay_table(title: str, report: ReplayReport) -> Table:
     for core in report.cores:
         table.add_row(
             core.core,
-            core.name,
+            f"{core.folder}/{core.name}" if core.folder else core.name,
             f"{len(core.lives):,}",
             f"{sum(life.events for life in core.lives):,}",
             f"{sum(life.decisions for life in core.lives):,}",
@@ -171,7 +164,7 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Table:
             f"{figures.load:.2f}",
             milliseconds(figures.p50_ms),
             against(figures.p99_ms, one.settings.delay_target_ms) + target,
-            f"{1 - figures.keep:.0%}",
+            "–" if one.settings.lossless else f"{one.drop:.0%}",
             compact(figures.queued),
             f"{three_figures(one.lent_s)}/{three_figures(one.borrowed_s)}",
             compact(figures.results_per_s),

@@ -1,13 +1,23 @@
-"""One system for all live tests of a module: a local Ray takes seconds to start, and a process has one at a time."""
+"""One system, or one cluster, for all live tests of a module: a local Ray takes seconds to start, and a process has one at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+import ray
 
+from actors.names import NAMESPACE
 from actors.system import System, start
 from configs.live import LiveSettings
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """A Ray of the module's own, for actors by themselves."""
+    ray.init(num_cpus=2, namespace=NAMESPACE, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from actors.units import Unit, UnitReport, units_to_json
 from configs.live import LiveClass, LiveSettings
 from engine.explain import Line
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
 READINGS = "CREATE STREAM readings (ts int64, temp float64, WATERMARK FOR ts AS ts)"
 GOLD = LiveClass(
@@ -56,13 +56,6 @@ class Hearer:
 
     def last(self) -> dict[str, UnitReport]:
         return self._last
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, namespace="weir", include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture

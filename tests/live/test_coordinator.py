@@ -131,6 +131,13 @@ def test_what_is_declared_reaches_hosts_dispatcher_and_gateway(classes: System) 
     assert ray.get(classes.coordinator.plan.remote("gold"))
 
 
+def test_without_an_endpoint_there_is_neither_address_nor_key(classes: System) -> None:
+    (node,) = classes.status().system.nodes
+    assert classes.endpoint(node) is None
+    with pytest.raises(InvalidInput, match="there is no key here"):
+        _ = classes.ingest_key
+
+
 def test_a_mistake_comes_back_as_it_is_and_harms_nobody(classes: System) -> None:
     before, pid = classes.status().system.classes, pid_of(COORDINATOR)
     with pytest.raises(InvalidInput, match="no_such_column") as problem:

@@ -17,19 +17,12 @@ from actors.slices import SliceClient
 from actors.turns import Record
 from scheduler.wrr import Grant, TurnEvent
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
 SHARES = {"gold": 0.75, "silver": 0.25}
 HOSTS = {"gold": "host-gold", "silver": "host-silver"}
 # Not how long anything should take: what never comes fails instead of hanging.
 HUNG_S = 120.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, namespace="weir", include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 class Host:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import ray
+from pyarrow import flight
 from ray.exceptions import RayActorError
 
 from actors.channel import connect
 from actors.commits import Snapshot, snapshot_parts
 from actors.dirs import RunDirs
-from actors.frames import batch_of
+from actors.frames import BatchId, batch_of, mark_of
 from actors.gateway import GatewaySettings, start
 from actors.gateway_messages import Accepted, Grew, Refused, encode
 from actors.producer import Producer
@@ -25,19 +27,13 @@ from actors.segments import Reader, Writer
 from actors.subscriber import Subscriber
 from actors.unit_log import SNAPSHOTS, describe_as
 from actors.units import Copy
+from services.ingest.flight import FlightSettings
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
 READINGS = "CREATE STREAM readings (sensor INT, temp DOUBLE)"
 # Not how long anything should take: what never comes fails instead of hanging.
 HUNG_S = 120.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, namespace="weir", include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture
@@ -49,9 +45,10 @@ def base() -> Iterator[Path]:
 class Node:
     """A gateway, killed in the end."""
 
-    def __init__(self, base: Path, name: str) -> None:
+    def __init__(self, base: Path, name: str, endpoint: FlightSettings | None = None) -> None:
         self.dirs = RunDirs(base, "s", name)
-        self.actor: Any = start(ray.get_runtime_context().get_node_id(), GatewaySettings(self.dirs))
+        settings = GatewaySettings(self.dirs, endpoint=endpoint)
+        self.actor: Any = start(ray.get_runtime_context().get_node_id(), settings)
         self.call("ping")
 
     def call(self, method: str, *given: Any, **named: Any) -> Any:
@@ -75,6 +72,38 @@ def nodes(base: Path) -> Iterator[tuple[Node, Node]]:
     yield found
     for node in found:
         ray.kill(node.actor)
+
+
+def put(address: str, key: str, number: int, rows: pa.Table) -> dict[str, Any]:
+    """Over the network, published at once."""
+    told = {"v": 1, "stream": "readings", "producer": "p", "batch": number, "partition": 0, "attempt": "a"}
+    descriptor = flight.FlightDescriptor.for_command(json.dumps({**told, "commit": True}).encode())
+    shown = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {key}".encode())])
+    writer, answers = flight.connect(address).do_put(descriptor, rows.schema, shown)
+    with writer:
+        writer.write_table(rows)
+        writer.done_writing()
+        found: dict[str, Any] = json.loads(answers.read().to_pybytes())
+        return found
+
+
+def test_crashed_gateway_has_its_endpoint_and_what_was_published_again(base: Path) -> None:
+    settings, key = FlightSettings().with_new_key()
+    node = Node(base, "n1", settings)
+    node.call("declare", READINGS)
+    part_of = BatchId(mark_of("q"), 0)
+    for again in (False, True):
+        assert node.call("publish", "readings", table(1, 2), part_of) == [Accepted(again, again)]
+    address = node.call("status")["endpoint"]
+    assert put(address, key, 4, table(3))["published"] == 1
+    node.crash()
+    assert node.call("status")["endpoint"] == address
+    assert put(address, key, 4, table(3))["again"]
+    assert put(address, key, 5, table(4, 5))["published"] == 2
+    assert node.call("publish", "readings", table(1, 2), part_of) == [Accepted(3, again=True)]
+    (status,) = node.call("status")["streams"]
+    assert (status["next"], status["dead"]) == (3, {})
+    ray.kill(node.actor)
 
 
 def table(*sensors: int) -> pa.Table:

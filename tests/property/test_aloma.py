@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice
 from statistics import mean
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import given
@@ -46,7 +47,8 @@ observations = st.builds(
 )
 moves = st.floats(0.01, 100).map(lambda factor: HeadroomScaled("gold", factor, 0.5, 0.5))
 verdicts = st.builds(Verdict, *[st.booleans()] * 5)
-steps = st.sampled_from(["size", "signed"])
+Step = Literal["size", "signed"]
+steps: st.SearchStrategy[Step] = st.sampled_from(get_args(Step))
 
 
 def manager(
@@ -70,17 +72,17 @@ def manager(
     steps,
 )
 def test_any_decision_leaves_headroom_positive_and_keep_within_its_bounds(
-    headroom: float, keep: float, streak: int, load: float, verdict: Verdict, max_drop: float, step: str
+    headroom: float, keep: float, streak: int, load: float, verdict: Verdict, max_drop: float, step: Step
 ) -> None:
     before = Control(headroom, max(keep, 1 - max_drop), streak=streak)
-    after = decide(before, load, verdict, Limits(max_drop, 4.0, step))  # type: ignore[arg-type]
+    after = decide(before, load, verdict, Limits(max_drop, 4.0, step))
     assert 0 < after.headroom <= 4
     assert 1 - max_drop <= after.keep <= 1
 
 
 @given(st.lists(observations | moves, max_size=30), st.floats(0, 0.95), steps, st.floats(1e-3, 1))
 def test_no_sequence_of_observations_breaks_the_control(
-    events: list[CycleEnded | HeadroomScaled], max_drop: float, step: str, headroom_start: float
+    events: list[CycleEnded | HeadroomScaled], max_drop: float, step: Step, headroom_start: float
 ) -> None:
     settings = LoadSettings.model_validate({"step": step, "headroom_start": headroom_start})
     gold = LoadManager("gold", settings, 0.3, 0.5, 0.6, max_drop)

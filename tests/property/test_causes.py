@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.causes import STEPS_MAX
 from engine.runner import ClassRunner
 from engine.sql import plan_query
 from engine.train import Arrivals, Train, same_arrival, train_from_arrow
@@ -164,3 +165,42 @@ def test_a_window_arrives_with_what_closed_it_however_the_input_is_cut(sql: str)
         }
 
     agrees()
+
+
+@settings(max_examples=60)
+@given(rows, st.lists(st.integers(0, 40), min_size=1, max_size=60), st.sampled_from([1, 7, 50]))
+def test_what_the_clock_tells_a_class_that_has_no_turn_waits_within_bounds(
+    some: list[Reading], times: list[int], again: int
+) -> None:
+    """A turn after each, and a turn after all of them, come to the same windows at the same arrivals."""
+    found = []
+    for in_turns in (True, False):
+        answered = Answered(WINDOWED.format(UNION))
+        for name in ("s", "t"):
+            answered.offer(name, rows_of(some), np.arange(len(some), dtype=np.float64))
+        answered.drain()
+        for told, time in enumerate(times * again):
+            for name in ("s", "t"):
+                answered.runner.advance(name, time * HALF_SECOND_US, 100.0 + told)
+            if in_turns:
+                answered.drain()
+        waiting = [node.queue[-1] for node in answered.runner.network.nodes if node.queue]
+        assert max((len(train.causes) for train in waiting), default=0) <= min(len(times), STEPS_MAX)
+        found.append(answered.drain().arrivals)
+    assert found[0] == found[1]
+
+
+def test_of_more_steps_than_are_kept_the_earliest_that_is_known_stands_for_those_before_it() -> None:
+    answered = Answered(WINDOWED.format(UNION))
+    seconds = 2 * STEPS_MAX
+    some = rows_of([(2 * second, 0, 1.0) for second in range(4)])
+    for name in ("s", "t"):
+        answered.offer(name, some, np.zeros(len(some)))
+    answered.drain()
+    for second in range(1, seconds + 1):
+        for name in ("s", "t"):
+            answered.runner.advance(name, 2 * second * HALF_SECOND_US, float(second))
+    waiting = [len(node.queue[-1].causes) for node in answered.runner.network.nodes if node.queue]
+    assert waiting == [STEPS_MAX, STEPS_MAX]
+    arrivals = answered.drain().arrivals
+    assert arrivals[4_000_000] == seconds - STEPS_MAX + 1

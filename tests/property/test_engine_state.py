@@ -1,6 +1,7 @@
 """Keys, panes, windows and joins against plain Python over the whole input, however it is cut into trains."""
 
 import math
+import random
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -150,7 +151,7 @@ def test_a_join_finds_every_pair_once_however_its_inputs_are_cut_and_interleaved
     right_cuts: list[int],
     low: int,
     reach: int,
-    chance: object,
+    chance: random.Random,
 ) -> None:
     left, right = sorted(left, key=lambda row: row[0]), sorted(right, key=lambda row: row[0])
     high = low + reach
@@ -160,7 +161,7 @@ def test_a_join_finds_every_pair_once_however_its_inputs_are_cut_and_interleaved
     pending = [cut(left, left_cuts), cut(right, right_cuts)]
     found = []
     while any(pending):
-        side = chance.choice([number for number in (0, 1) if pending[number]])  # type: ignore[attr-defined]
+        side = chance.choice([number for number in (0, 1) if pending[number]])
         entered = sources[side].process(train_of(pending[side].pop(0)))
         assert entered is not None
         out = sides[side].process(entered)

@@ -449,9 +449,9 @@ def ours(expression: Expression, train: Train = TRAIN) -> list[Any]:
 
 def listed(column: Values) -> list[Any]:
     """Its values, None for NULL."""
-    values = column.data.to_pylist() if column.type == STRING else column.data.tolist()
+    values: list[Any] = column.data.to_pylist() if column.type == STRING else column.data.tolist()
     if column.valid is None:
-        return values  # type: ignore[no-any-return]
+        return values
     return [value if valid else None for value, valid in zip(values, column.valid, strict=True)]
 
 

@@ -9,7 +9,17 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frames import batch_head, batch_of, batch_parts, later_parts, train_of, train_parts
+from actors.frames import (
+    BatchId,
+    batch_head,
+    batch_id,
+    batch_of,
+    batch_parts,
+    later_parts,
+    mark_of,
+    train_of,
+    train_parts,
+)
 from actors.segments import Reader, Writer
 from engine.causes import NO_PROGRESS, Causes, Moment, Step, Together, Tuples
 from engine.schema import (
@@ -166,16 +176,26 @@ def batches(draw: st.DrawFn) -> tuple[Schema, pa.RecordBatch]:
     return schema, pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
 
 
-@given(batches(), st.floats(0, 1e9), st.floats(-1e3, 1e3), st.integers(0, 2**63))
+def batch_ids() -> st.SearchStrategy[BatchId | None]:
+    return st.none() | st.builds(BatchId, st.text().map(mark_of), st.integers(0, 2**63 - 1))
+
+
+@given(batches(), st.floats(0, 1e9), st.floats(-1e3, 1e3), st.integers(0, 2**63), batch_ids())
 def test_input_batch_comes_out_as_the_train_it_is(
-    given_batch: tuple[Schema, pa.RecordBatch], arrival: float, ahead: float, before: int
+    given_batch: tuple[Schema, pa.RecordBatch],
+    arrival: float,
+    ahead: float,
+    before: int,
+    part_of: BatchId | None,
 ) -> None:
     schema, batch = given_batch
-    payload = through_a_log(*batch_parts(arrival, train_from_arrow(batch, schema, 0.0), before))
+    payload = through_a_log(*batch_parts(arrival, train_from_arrow(batch, schema, 0.0), before, part_of))
     assert batch_head(payload) == (batch.num_rows, arrival, before)
+    assert batch_id(payload) == part_of
     found = batch_of(payload)
     expected = train_from_arrow(batch, schema, arrival)
     assert train_to_arrow(found, schema).equals(train_to_arrow(expected, schema))
     assert found.arrival.tolist() == expected.arrival.tolist()
     moved = through_a_log(later_parts(payload, ahead))
     assert batch_head(moved) == (batch.num_rows, arrival + ahead, before)
+    assert batch_id(moved) == part_of

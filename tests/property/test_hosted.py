@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +16,12 @@ from hypothesis import strategies as st
 
 from configs.live import LiveClass
 from engine.door import Door, both, packed, turned_away, unpacked
-from engine.hosted import FROM_NOW, HostedClass
+from engine.entrances import FROM_NOW
+from engine.hosted import HostedClass
 from engine.shards import shard_places
 from engine.steps import Commit, Opened
 from engine.train import Train, Values, same_arrival, values_to_arrow
-from loadshed.shedder import Shedder
+from loadshed.shedder import Shedder, Victim
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",
@@ -92,7 +95,7 @@ class Host:
     given: Input
     chance: np.random.Generator
     keep: float = 1.0
-    victim: str = "random"
+    victim: Victim = "random"
     train_max: int = 7
     queue_max: int = 10**6
     answers_max: float = math.inf
@@ -103,7 +106,7 @@ class Host:
     def start(self) -> None:
         self.hosted = HostedClass(declared(victim=self.victim), self.train_max, self.answers_max)
         self.doors = {
-            name: Door(name, Shedder(self.victim, self.generator()), self.queue_max)  # type: ignore[arg-type]
+            name: Door(name, Shedder(self.victim, self.generator()), self.queue_max)
             for name in self.given.batches
         }
         for door in self.doors.values():
@@ -153,6 +156,17 @@ class Host:
         if state is not None:
             self.state, self.since_state = state, []
 
+    def happen(self, event: str, arrived: int) -> None:
+        match event:
+            case "read":
+                self.read(arrived)
+            case "work":
+                self.work(5)
+            case "save":
+                self.save()
+            case "crash":
+                self.crash()
+
     def finish(self) -> None:
         self.read(len(self.given.order))
         while self.hosted.has_input():
@@ -177,8 +191,8 @@ def answers(commits: list[Commit]) -> dict[str, list[tuple[int, tuple[object, ..
     return found
 
 
-def whole(given: Input, seed: int, **changes: object) -> Host:
-    host = Host(given, np.random.default_rng(seed), **changes)  # type: ignore[arg-type]
+def whole(given: Input, seed: int, **changes: Any) -> Host:
+    host = Host(given, np.random.default_rng(seed), **changes)
     host.begin()
     host.finish()
     return host
@@ -190,6 +204,16 @@ def events(seed: int) -> Iterator[str]:
         yield chance.choice(["work", "work", "work", "read", "crash", "save"])
 
 
+def lived(host: Host, course: int, length: int) -> Iterator[str]:
+    """What happens to a host, one after another; whenever it reads, two more batches have arrived."""
+    arrived = 0
+    for event in islice(events(course), length):
+        if event == "read":
+            arrived = min(arrived + 2, len(host.given.order))
+        host.happen(event, arrived)
+        yield event
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(1, 40))
 def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
@@ -197,19 +221,9 @@ def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
 ) -> None:
     given_ = drawn(seed, batches)
     undisturbed = answers(whole(given_, seed).commits)
-    host, arrived = Host(given_, np.random.default_rng(seed)), 0
+    host = Host(given_, np.random.default_rng(seed))
     host.begin()
-    for _, event in zip(range(3 * batches), events(course), strict=False):
-        match event:
-            case "read":
-                arrived = min(arrived + 2, batches)
-                host.read(arrived)
-            case "work":
-                host.work(5)
-            case "save":
-                host.save()
-            case "crash":
-                host.crash()
+    for _ in lived(host, course, 3 * batches):
         host.check()
     host.finish()
     host.check()
@@ -229,22 +243,12 @@ def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
     st.sampled_from([0.05, 0.3, 0.9]),
 )
 def test_what_was_shed_stays_shed_and_the_ledger_closes_over_a_crash(
-    seed: int, course: int, victim: str, keep: float
+    seed: int, course: int, victim: Victim, keep: float
 ) -> None:
     given_ = drawn(seed, 25)
-    host, arrived = Host(given_, np.random.default_rng(seed), keep, victim, queue_max=60), 0
+    host = Host(given_, np.random.default_rng(seed), keep, victim, queue_max=60)
     host.begin()
-    for _, event in zip(range(60), events(course), strict=False):
-        match event:
-            case "read":
-                arrived = min(arrived + 2, 25)
-                host.read(arrived)
-            case "work":
-                host.work(5)
-            case "save":
-                host.save()
-            case "crash":
-                host.crash()
+    for _ in lived(host, course, 60):
         host.check()
     host.finish()
     host.check()
@@ -260,16 +264,8 @@ def test_whatever_is_forgotten_before_it_is_read_again_all_that_was_sent_is_acco
     given_, chance = drawn(seed, 40), np.random.default_rng(course)
     host, arrived = Host(given_, np.random.default_rng(seed), keep), 0
     host.begin()
-    for _, event in zip(range(100), events(course), strict=False):
-        match event:
-            case "read":
-                host.read(arrived)
-            case "work":
-                host.work(5)
-            case "save":
-                host.save()
-            case "crash":
-                host.crash()
+    for event in islice(events(course), 100):
+        host.happen(event, arrived)
         arrived = min(arrived + int(chance.integers(0, 3)), 38)
         for stream, number in given_.order[:arrived]:
             if chance.random() < 0.05:
@@ -312,23 +308,16 @@ def test_queries_come_and_go_and_come_back_with_the_class() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed: int, course: int) -> None:
-    host, arrived = Host(drawn(seed, 30), np.random.default_rng(seed)), 0
+    host = Host(drawn(seed, 30), np.random.default_rng(seed))
     host.begin()
     chance = np.random.default_rng(course)
     kept = QUERIES
-    for _, event in zip(range(60), events(course), strict=False):
+    for event in lived(host, course, 60):
         match event:
-            case "read":
-                arrived = min(arrived + 2, 30)
-                host.read(arrived)
-            case "work":
-                host.work(5)
             case "save":
-                host.save()
                 kept = {name: sql for name, sql in VARIED.items() if chance.random() < 0.6}
                 host.hosted.set_queries(kept)
             case "crash":
-                host.crash()
                 host.hosted.set_queries(kept)
         for stream in host.hosted.following():
             assert host.hosted.ledger(stream).closes(host.hosted.queued(stream))
@@ -425,8 +414,9 @@ def test_every_tuple_belongs_to_one_shard(shards: int, sensors: list[int]) -> No
 @given(st.lists(st.booleans(), max_size=40))
 def test_a_mask_says_which_tuples_were_let_in(chosen: list[bool]) -> None:
     places = np.flatnonzero(np.array(chosen, bool))
-    assert unpacked(packed(places, len(chosen)), len(chosen)) is not None
-    assert np.array_equal(unpacked(packed(places, len(chosen)), len(chosen)), places)  # type: ignore[arg-type]
+    found = unpacked(packed(places, len(chosen)), len(chosen))
+    assert found is not None
+    assert np.array_equal(found, places)
     assert both(None, None) is None
 
 

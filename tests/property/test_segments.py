@@ -52,6 +52,17 @@ class LogMachine(RuleBasedStateMachine):
                 pass
             self.may_lose(self.keep_from)
 
+    @rule(sizes=st.lists(st.one_of(st.integers(0, 300), st.integers(0, 20_000)), max_size=8))
+    def append_together(self, sizes: list[int]) -> None:
+        payloads = [bytes([(self.next + place) % 251]) * size for place, size in enumerate(sizes)]
+        try:
+            assert self.log.append_all([([one], len(one)) for one in payloads]) == self.next
+            self.appended |= dict(enumerate(payloads, self.next))
+            self.next += len(payloads)
+        except LogFull:
+            pass
+        self.may_lose(self.keep_from)
+
     @rule(back=st.integers(0, 30))
     def forget(self, back: int) -> None:
         below = max(0, self.next - back)

@@ -212,7 +212,7 @@ BEST = {
 def test_every_policy_is_best_at_what_it_is_for(tmp_path: Path) -> None:
     (tmp_path / "smaller.yaml").write_text(SMALLER, encoding="utf-8")
     testbed = load_scenario(str(tmp_path / "smaller.yaml"))
-    answers = {}
+    answers: dict[str, dict[str, Any]] = {}
     for kind in POLICY_KINDS:
         classes = tuple(one.model_copy(update={"policy": policy_of(kind)}) for one in testbed.classes)
         run = ran(testbed.model_copy(update={"classes": classes}), "none", SEED)
@@ -223,7 +223,7 @@ def test_every_policy_is_best_at_what_it_is_for(tmp_path: Path) -> None:
 
     def of(kind: str, metric: str) -> float:
         group, name = metric.split(".")
-        value: float = answers[kind][group][name]  # type: ignore[index]
+        value: float = answers[kind][group][name]
         return value
 
     found = {}

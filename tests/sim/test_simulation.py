@@ -448,11 +448,12 @@ def test_nothing_is_lent_on_reports_that_were_lost() -> None:
 def test_late_reports_count_when_they_arrive() -> None:
     run = lending({"kind": "reports_late", "name": "lender", "at_s": 0, "for_s": 1.4, "delay_s": 0.3})
     late = lending({"kind": "reports_late", "name": "lender", "at_s": 0, "for_s": 10, "delay_s": 1.6})
-    first = [
-        next(move.at for move in one.ring.capacity.moves if move.before != move.after)  # type: ignore[union-attr]
-        for one in (run, late)
-    ]
-    assert first == pytest.approx([1.5, 3.0])
+    assert [first_move_at(one) for one in (run, late)] == pytest.approx([1.5, 3.0])
+
+
+def first_move_at(run: Simulation) -> float:
+    assert run.ring.capacity is not None
+    return next(move.at for move in run.ring.capacity.moves if move.before != move.after)
 
 
 # -- what a run answers with -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from rich.console import Console
 from actors.control import SystemStatus, UnitStatus
 from actors.units import Figures, UnitReport
 from configs.live import LiveClass
-from services.cli.class_views import ClassView, as_json, class_views
+from services.cli.class_views import ClassView, Lending, as_json, class_views
 from services.cli.live_run import mean_between
 from services.cli.tables import class_view_table, compact
 
@@ -42,12 +42,12 @@ def seated(
 
 
 def views_of(
-    *units: tuple[str, UnitStatus], nodes: dict[str, int] | None = None, lending: object = None
+    *units: tuple[str, UnitStatus], nodes: dict[str, int] | None = None, lending: Lending | None = None
 ) -> list[ClassView]:
     names = dict.fromkeys(one.class_name for _, one in units)
     classes = tuple(declared(name) for name in names)
     status = SystemStatus(nodes or {"n1": 1}, classes, dict(units), (), {})
-    return class_views(status, lending or {})  # type: ignore[arg-type]
+    return class_views(status, lending or {})
 
 
 def lines(views: list[ClassView], width: int) -> list[str]:
@@ -99,6 +99,15 @@ def test_no_figure_is_cut_off_at_eighty_columns(width: int) -> None:
     assert " ".join(first.split()) == "class1 0.25/0.30 0.59 1.23 187 413/400 38% 1.23M 123/67.9 123k"
     assert " ".join(second.split()) == "class2 0.30/0.30 0.00 0.00 0.00 0.00/400 0% 0 67.9/123 0"
     assert max(map(len, (head, first, second))) <= 80
+
+
+def test_a_lossless_class_drops_nothing_whatever_its_load_manager_would_keep() -> None:
+    (view,) = views_of(("gold", seated("gold", replace(BUSY, keep=0.05))))
+    assert view.drop == pytest.approx(0.95)
+    lossless = replace(view, settings=declared("gold", lossless=True))
+    assert lossless.drop == 0
+    head, _, row = (line.split() for line in lines([lossless], 80)[1:])
+    assert dict(zip(head, row, strict=True))["drop"] == "–"
 
 
 def test_a_class_that_has_not_reported_yet_has_no_figures() -> None:

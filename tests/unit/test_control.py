@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from actors.control import ControlPlane, Part, Stream
+from actors.control import ControlPlane
+from actors.effects import Part, Stream
 from actors.units import Copy, Figures, Unit, UnitReport
 from configs.live import LiveClass, LiveSettings
 from configs.managers import MANAGERS

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +14,7 @@ from actors.dirs import RunDirs
 from actors.frames import batch_parts
 from actors.inbox import Arrived
 from actors.segments import Writer
-from actors.unit import HostedUnit
+from actors.unit import HostedUnit, Record, not_recorded
 from actors.units import Unit
 from configs.live import LiveClass, LiveSettings
 from configs.managers import Manager
@@ -31,15 +28,6 @@ MEAN = "SELECT window_end AS wend, sensor, AVG(temp) AS v FROM readings [RANGE 4
 DECLARED = LiveClass(
     name="gold", priority=1, delay_target_ms=1, max_drop=0.9, streams=(STREAM,), queries={"mean": MEAN}
 )
-
-
-@pytest.fixture
-def dirs() -> Iterator[RunDirs]:
-    with TemporaryDirectory() as base:
-        found = RunDirs(Path(base), "s", "n")
-        held = found.hold()
-        yield found
-        os.close(held)
 
 
 @contextmanager
@@ -103,11 +91,11 @@ def test_a_unit_that_was_killed_begins_with_the_headroom_and_the_kept_fraction_i
         assert unit.inbox.keep[1] == before.keep
     settings = LiveSettings.model_validate({"manager": "dilos"})
 
-    def record(manager: LoadManager) -> object:
+    def record(manager: LoadManager) -> Record:
         opened.append(manager.control)
-        return lambda event, now, commands: None
+        return not_recorded(manager)
 
-    HostedUnit(Unit(DECLARED, 0, 1.0, 1.0), settings, dirs, record).close(at_rest=True)  # type: ignore[arg-type]
+    HostedUnit(Unit(DECLARED, 0, 1.0, 1.0), settings, dirs, record).close(at_rest=True)
     assert [one.keep for one in opened] == [before.keep]
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +24,8 @@ from actors.turns import TurnLoop
 from actors.unit import UnitStatus
 from actors.units import Unit, UnitReport
 from configs.live import LiveClass, LiveSettings
+from engine.operators.protocol import Stateless
+from engine.train import Train
 from loadshed.ledger import TupleLedger
 from scheduler.capacity import HeadroomScaled
 
@@ -152,15 +151,6 @@ class Hosted:
 
 
 @pytest.fixture
-def dirs() -> Iterator[RunDirs]:
-    with TemporaryDirectory() as base:
-        found = RunDirs(Path(base), "s", "n")
-        held = found.hold()
-        yield found
-        os.close(held)
-
-
-@pytest.fixture
 def node(dirs: RunDirs) -> Iterator[Node]:
     with running(dirs) as found:
         yield found
@@ -174,6 +164,10 @@ def running(dirs: RunDirs, **gateway: Any) -> Iterator[Node]:
 
 def rows(dirs: RunDirs, query: str, name: str = "gold", after: int = -1) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in AnswerReader(dirs, name).rows(query, after)]
+
+
+def delivered(upto: int) -> Callable[[UnitReport], bool]:
+    return lambda one: one.figures.delivered == upto
 
 
 def hot(begin: int, end: int) -> list[tuple[Any, ...]]:
@@ -190,7 +184,7 @@ def test_published_input_is_answered_in_the_log(node: Node) -> None:
     hosted.subscribed()
     for begin in range(0, 100, 10):
         node.publish(readings(begin, 10))
-    figures = hosted.wait(lambda one: one.figures.delivered == 100).figures
+    figures = hosted.wait(delivered(100)).figures
     assert (figures.offered, figures.queued, figures.results) == (100, 0, 50 + 4)
     assert rows(node.dirs, "hot") == hot(0, 100)
     assert rows(node.dirs, "hot", after=46) == hot(0, 100)[47:]
@@ -209,7 +203,7 @@ def test_a_host_begins_with_what_comes_after_its_beginning(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(10, 10))
-    hosted.wait(lambda one: one.figures.delivered == 10)
+    hosted.wait(delivered(10))
     assert rows(node.dirs, "hot") == hot(10, 20)
 
 
@@ -241,7 +235,7 @@ def test_a_stopped_host_goes_on_where_it_was(dirs: RunDirs) -> None:
             hosted = node.host(declared())
             hosted.subscribed()
             node.publish(readings(begin, 10))
-            hosted.wait(lambda one, upto=begin + 10: one.figures.delivered == upto)  # type: ignore[misc]
+            hosted.wait(delivered(begin + 10))
             hosted.host.stop()
             node.publish(readings(begin + 10, 0))
         assert rows(dirs, "hot") == hot(0, 40)
@@ -255,7 +249,7 @@ def test_input_that_comes_while_there_is_no_host_is_not_lost(node: Node) -> None
     node.publish(readings(0, 10))
     hosted = node.host(declared())
     node.publish(readings(10, 10))
-    hosted.wait(lambda one: one.figures.delivered == 20)
+    hosted.wait(delivered(20))
     assert rows(node.dirs, "hot") == hot(0, 20)
 
 
@@ -284,11 +278,11 @@ def test_queries_come_and_go_while_the_class_runs(node: Node) -> None:
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
     hosted.subscribed()
     node.publish(readings(0, 10))
-    hosted.wait(lambda one: one.figures.delivered == 10)
+    hosted.wait(delivered(10))
     cold = {"cold": "SELECT ts, sensor FROM readings WHERE temp < 0"}
     hosted.host.set_units([unit(declared(queries=cold))])
     node.publish(readings(10, 10))
-    hosted.wait(lambda one: one.figures.delivered == 20)
+    hosted.wait(delivered(20))
     assert rows(node.dirs, "hot") == hot(0, 10)
     assert [row[2] for row in rows(node.dirs, "cold")] == [11, 13, 15, 17, 19]
 
@@ -306,7 +300,7 @@ def test_a_stream_is_read_from_when_a_query_asks_for_it(node: Node) -> None:
     while "gold" not in stream.readers:
         threading.Event().wait(0.001)
     node.publish(alerts, "alerts")
-    hosted.wait(lambda one: one.figures.delivered == 1)
+    hosted.wait(delivered(1))
     assert rows(node.dirs, "level") == [(0, 7, 3)]
     hosted.host.set_units([unit(declared(queries={"hot": QUERIES["hot"]}))])
     while "gold" in stream.readers:
@@ -320,10 +314,10 @@ def test_a_class_that_is_declared_otherwise_goes_on(node: Node, changes: dict[st
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 10))
-    hosted.wait(lambda one: one.figures.delivered == 10)
+    hosted.wait(delivered(10))
     hosted.host.set_units([unit(declared(**changes))])
     node.publish(readings(10, 10))
-    hosted.wait(lambda one: one.figures.delivered == 20)
+    hosted.wait(delivered(20))
     assert rows(node.dirs, "hot") == hot(0, 20)
 
 
@@ -338,7 +332,7 @@ def test_a_unit_that_is_gone_leaves_nothing(node: Node) -> None:
     hosted.host.set_units([unit(declared())])
     hosted.subscribed()
     node.publish(readings(10, 10))
-    hosted.wait(lambda one: one.figures.delivered == 10)
+    hosted.wait(delivered(10))
     assert rows(node.dirs, "hot") == hot(10, 20)
 
 
@@ -346,14 +340,14 @@ def test_a_drained_unit_goes_on_from_its_log_alone(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 25))
-    hosted.wait(lambda one: one.figures.delivered == 25)
+    hosted.wait(delivered(25))
     following = hosted.host.drain("gold")
     folder = node.dirs.class_log("gold")
     for left in (folder / "snapshots").iterdir():
         left.unlink()
     node.publish(readings(25, 25))
     hosted.host.set_units([unit(declared())])
-    hosted.wait(lambda one: one.figures.delivered == 50)
+    hosted.wait(delivered(50))
     assert rows(node.dirs, "hot") == hot(0, 50)
     assert [row[-1] for row in rows(node.dirs, "mean")] == [20, 40]
     assert following > 0
@@ -383,7 +377,7 @@ def test_what_does_not_fit_is_rejected_and_the_ledger_closes(node: Node) -> None
     assert (figures.queued, figures.rejected) == (15, 35)
     closes(hosted)
     hosted.share(unit(declared()))
-    hosted.wait(lambda one: one.figures.delivered == 15)
+    hosted.wait(delivered(15))
     assert closes(hosted)["readings"].rejected == 35
 
 
@@ -398,10 +392,10 @@ def test_a_lossless_unit_holds_its_producers_back(dirs: RunDirs) -> None:
                 sent += 1000
         assert hosted.wait(lambda one: one.figures.offered > 0).figures.offered <= 2000
         hosted.share(unit(declared()))
-        figures = hosted.wait(lambda one: one.figures.delivered == sent).figures
+        figures = hosted.wait(delivered(sent)).figures
         assert (figures.rejected, figures.failed) == (0, 0)
         node.publish(readings(sent, 1000))
-        hosted.wait(lambda one: one.figures.delivered == sent + 1000)
+        hosted.wait(delivered(sent + 1000))
         assert rows(dirs, "hot") == hot(0, sent + 1000)
 
 
@@ -442,10 +436,10 @@ def test_a_gateway_that_comes_back_is_read_on(dirs: RunDirs) -> None:
         hosted = first.host(declared())
         hosted.subscribed()
         first.publish(readings(0, 10))
-        hosted.wait(lambda one: one.figures.delivered == 10)
+        hosted.wait(delivered(10))
         first.restart_gateway()
         first.publish(readings(10, 10))
-        hosted.wait(lambda one: one.figures.delivered == 20)
+        hosted.wait(delivered(20))
     assert rows(dirs, "hot") == hot(0, 20)
 
 
@@ -457,7 +451,7 @@ def test_a_manager_for_all_is_shown_the_cycle_and_its_answer_reaches_the_door(no
     hosted = node.host(declared(), settings=common)
     hosted.subscribed()
     node.publish(readings(0, 10))
-    report = hosted.wait(lambda one: one.figures.delivered == 10)
+    report = hosted.wait(delivered(10))
     assert report.cycle is not None
     assert {one.stream for one in report.cycle.inputs} == {"readings"}
     hosted.host.set_keep("gold", 0.5)
@@ -512,6 +506,13 @@ def test_event_time_of_an_idle_stream_goes_on_and_closes_its_windows(node: Node)
 # -- failures -------------------------------------------------------------------------------------------------
 
 
+class Broken(Stateless):
+    """An operator with a mistake in it."""
+
+    def process(self, train: Train) -> Train | None:
+        raise RuntimeError("broken")
+
+
 def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> None:
     other = declared(name="silver")
     hosted = node.host(declared(), other)
@@ -519,7 +520,7 @@ def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> N
     node.publish(readings(0, 10))
 
     def fail() -> None:
-        hosted.host._units["gold"].hosted.runner.network.nodes[0].operator = None  # type: ignore[assignment]
+        hosted.host._units["gold"].hosted.runner.network.nodes[0].operator = Broken()
 
     hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 10)
     hosted.host.ask(fail)
@@ -564,11 +565,11 @@ def test_an_answer_that_no_log_takes_is_lost_and_counted_and_the_class_goes_on(n
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}), settings=small)
     hosted.subscribed()
     node.publish(readings(0, 100_000))
-    hosted.wait(lambda one: one.figures.delivered == 100_000)
+    hosted.wait(delivered(100_000))
     lost = hosted.host.ask(lambda: hosted.host._units["gold"].status().lost_answers)
     assert lost > 0
     node.publish(readings(100_000, 10))
-    hosted.wait(lambda one: one.figures.delivered == 100_010)
+    hosted.wait(delivered(100_010))
     assert rows(node.dirs, "hot")[-1] == (50_004, 10_000_800, 100_008, 1.0)
 
 
@@ -578,7 +579,7 @@ def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> 
     hosted.subscribed()
     for begin in range(0, 600_000, 2000):
         node.publish(readings(begin, 2000))
-    hosted.wait(lambda one: one.figures.delivered == 600_000)
+    hosted.wait(delivered(600_000))
     found = [row[0] for row in rows(node.dirs, "hot")]
     assert found[0] > 0
     assert found == list(range(found[0], 300_000))

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import pytest
 from actors.channel import connect
 from actors.dirs import RunDirs, remove_dead
 from actors.door import DoorBounds
-from actors.frames import batch_of, batch_parts
+from actors.frames import BatchId, batch_of, batch_parts, mark_of
 from actors.gateway_messages import (
     FROM_NOW,
     PUBLISH,
@@ -40,7 +39,7 @@ from actors.gateway_messages import (
 )
 from actors.ingress import Gateway
 from actors.producer import Producer
-from actors.segments import FrameForgotten
+from actors.segments import FrameForgotten, Reader
 from actors.subscriber import Subscriber
 from configs.problems import InvalidInput
 from engine.sql import parse_create_stream
@@ -67,15 +66,6 @@ def batch(rows: int, begin: int = 0) -> pa.RecordBatch:
     sensors = np.arange(begin, begin + rows, dtype=np.int32)
     texts = pa.array([f"place {number % 7}" for number in range(rows)])
     return pa.RecordBatch.from_arrays([pa.array(sensors), pa.array(sensors / 2), texts], schema=SCHEMA.arrow)
-
-
-@pytest.fixture
-def dirs() -> Iterator[RunDirs]:
-    with TemporaryDirectory() as base:
-        found = RunDirs(Path(base), "s", "n")
-        held = found.hold()
-        yield found
-        os.close(held)
 
 
 @contextmanager
@@ -174,6 +164,23 @@ def test_wrong_columns_are_refused_by_name(dirs: RunDirs, given: pa.RecordBatch,
         assert what in answer.reason
         assert answer.retry_after_s is None
         assert accepted(producer.publish("readings", batch(1))) == 0
+
+
+def test_batch_with_an_id_may_be_sent_again_also_to_a_gateway_that_was_restarted(dirs: RunDirs) -> None:
+    first, second = (BatchId(mark_of("p"), number) for number in (7, 8))
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        gateway.streams.keep_for("reader", ["readings"], lossless=True)
+        assert producer.publish("readings", batch(1), first) == Accepted(0)
+        assert producer.publish("readings", batch(1), first) == Accepted(1, again=True)
+        assert producer.publish("readings", batch(1), BatchId(mark_of("q"), 0)) == Accepted(1)
+        assert producer.publish("readings", batch(1)) == Accepted(2)
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        assert producer.publish("readings", batch(1), first) == Accepted(3, again=True)
+        assert producer.publish("readings", batch(2, begin=5), second) == Accepted(3)
+        log = Reader(dirs.stream("readings"))
+        found = [batch_of(payload).columns[0].data.tolist() for _, payload in log.frames(0)]
+        assert found == [[0], [0], [0], [5, 6]]
 
 
 def test_names_of_streams_are_without_regard_to_case(dirs: RunDirs) -> None:

@@ -9,7 +9,7 @@ import pytest
 from engine.operators import stored
 from engine.runner import ClassRunner
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import train_from_arrow
+from engine.train import Train, train_from_arrow
 
 STREAMS = [
     parse_create_stream(f"CREATE STREAM {name} (ts int64, k int32, WATERMARK FOR ts AS ts)")
@@ -28,9 +28,9 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_pairs_beyond_what_a_train_may_make_are_counted(few_pairs: int, sizes: tuple[int, int]) -> None:
     answers = 0
 
-    def sink(query: str, out: object) -> None:
+    def sink(query: str, out: Train) -> None:
         nonlocal answers
-        answers += len(out)  # type: ignore[arg-type]
+        answers += len(out)
 
     runner = ClassRunner(sink)
     runner.add(plan_query("q", SQL, Catalog.of(streams=STREAMS)))

@@ -11,6 +11,8 @@ from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager, ReportUsage, RequestReclaim, SetKeep
 from loadshed.records import (
     KINDS,
+    Core,
+    CoreName,
     NotARecord,
     Tagged,
     codec_of,
@@ -57,7 +59,7 @@ def test_numbers_that_json_does_not_know_are_written_as_text() -> None:
     assert repr(LOAD.command.decode(line[0])) == "ReportUsage(usage=inf, load=nan)"
 
 
-TOLD = {
+TOLD: dict[CoreName, Any] = {
     "turns": ClassReady("gold"),
     "load": CycleEnded(0.15, (), (), 0.0),
     "capacity": UsageReported("gold", 0.5, 0.5),
@@ -66,13 +68,13 @@ TOLD = {
 
 def test_a_core_is_made_again_from_its_header() -> None:
     account = ClassAccount("gold", 3, 0.75, 0.75, None, borrow_limit=0.5)
-    cores = {
+    cores: dict[CoreName, Core] = {
         "turns": RoundRobin({"gold": 0.75, "bronze": 0.25}, 0.01, 2),
         "load": LoadManager("gold", LoadSettings(step="signed"), 0.3, 0.75, 0.5, headroom_max=2.0),
         "capacity": CapacityCore([account], 2, scale_headroom=False),
     }
     for kind, core in cores.items():
-        line = json.loads(json.dumps(header_line(header_of(kind, "n#1", "virtual", core))))  # type: ignore[arg-type]
+        line = json.loads(json.dumps(header_line(header_of(kind, "n#1", "virtual", core))))
         header = header_from(line)
         assert header[:3] == (kind, "n#1", "virtual")
         made = KINDS[header.core].core_of(header.settings)

@@ -86,6 +86,25 @@ def test_every_message_between_cores_is_followed(folder: Path) -> None:
     ]
 
 
+def test_the_recordings_in_a_folder_s_folders_are_replayed_each_by_itself(
+    lent: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    for run in ("first", "nested/second"):
+        (tmp_path / run).mkdir(parents=True)
+        for name, lines in lent.items():
+            write_lines(tmp_path / run / name, lines)
+    (tmp_path / "nested/second/load-gold-1.jsonl").unlink()
+    first, second, both = (replay(tmp_path / one) for one in ("first", "nested/second", ""))
+    assert both.agrees
+    assert both.events == first.events + second.events
+    assert [(one.folder, one.core, one.name) for one in both.cores] == [
+        (folder, one.core, one.name)
+        for folder, report in (("first", first), ("nested/second", second))
+        for one in report.cores
+    ]
+    assert both.deliveries == first.deliveries + second.deliveries
+
+
 @pytest.mark.parametrize(
     ("core", "name", "command"),
     [("turns", "node", "Grant"), ("load", "bronze", "SetKeep"), ("capacity", "node", "SharesChanged")],

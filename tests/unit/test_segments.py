@@ -28,6 +28,22 @@ while True:
 """
 
 
+# The same, up to nine frames at a time; the number that is said is the last one's.
+ENDLESS_TOGETHER = """
+import os, sys
+from pathlib import Path
+from actors.segments import Writer
+log = Writer(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
+os.write(1, b"open\\n")
+while True:
+    first = log.next
+    size = 1 + first * 31 % 9
+    parts = [[b"%d/%d " % (place, size), bytes((first + place) * 7919 % 9000)] for place in range(size)]
+    log.append_all([(each, sum(map(len, each))) for each in parts])
+    os.write(1, b"%d\\n" % (log.next - 1))
+"""
+
+
 def expected(number: int) -> bytes:
     return b"%d " % number + bytes([number % 251]) * (number * 7919 % 9000)
 
@@ -123,7 +139,7 @@ def test_forgotten_frame_is_an_error_and_what_was_read_stays(tmp_path: Path) -> 
 
 def test_full_log_refuses_and_takes_again_once_something_is_forgotten(tmp_path: Path) -> None:
     log = Writer(tmp_path, bytes_max=64 * KIB)
-    with pytest.raises(LogFull, match="does not fit"):
+    with pytest.raises(LogFull, match="do not fit"):
         fill(log)
     before = log.next
     assert log.bytes <= 64 * KIB
@@ -188,6 +204,63 @@ def test_killed_writer_leaves_exactly_the_frames_it_published(tmp_path: Path, se
         assert found == [(number, expected(number)) for number in range(len(found))]
         assert last < len(found) <= max(last, 0) + 2 or last == -1
         assert following.next == len(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_writer_leaves_all_frames_that_were_appended_together_or_none(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    for _ in range(5):
+        child = subprocess.Popen(
+            [sys.executable, "-c", ENDLESS_TOGETHER, tmp_path],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        assert child.stdout is not None
+        with child, child.stdout as said:
+            assert said.readline() == b"open\n"
+            for _ in islice(said, rng.randrange(200)):
+                pass
+            child.kill()
+        found = [payload.split(b" ", 1)[0] for _, payload in read(Reader(tmp_path))]
+        place = 0
+        while place < len(found):
+            size = int(found[place].split(b"/")[1])
+            assert found[place : place + size] == [b"%d/%d" % (each, size) for each in range(size)]
+            place += size
+
+
+def test_frames_that_are_appended_together_are_in_one_segment(tmp_path: Path) -> None:
+    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    log.append([b"before"])
+    assert log.append_all([]) == 1
+    frames = [([bytes([place]) * 7000], 7000) for place in range(10)]
+    assert log.append_all(frames) == 1
+    assert read(Reader(tmp_path), 1) == [(1 + place, bytes([place]) * 7000) for place in range(10)]
+    assert len(list(tmp_path.glob("*.segment"))) == 2
+
+
+def test_log_that_has_no_room_for_all_frames_takes_none(tmp_path: Path) -> None:
+    log = Writer(tmp_path, bytes_max=64 * KIB)
+    with pytest.raises(LogFull):
+        log.append_all([([bytes(8 * KIB)], 8 * KIB)] * 9)
+    assert (log.next, read(Reader(tmp_path))) == (0, [])
+    assert log.append_all([([b"one"], 3), ([b"two"], 3)]) == 0
+
+
+def test_log_says_so_before_it_forgets(tmp_path: Path) -> None:
+    log = Writer(tmp_path, segment_bytes=16 * KIB, bytes_max=64 * KIB, keep_from=KEEP_NONE)
+    firsts: list[int] = []
+    log.forgetting = lambda: firsts.append(Reader(tmp_path).first)
+    for _ in range(40):
+        before = log.first
+        log.append([bytes(3000)])
+        assert (log.first != before) == (firsts == [before])
+        firsts.clear()
+    before = log.first
+    log.forget(log.next)
+    assert (firsts, log.first > before) == ([before], True)
 
 
 def test_full_log_keeps_the_frames_it_was_told_to_keep(tmp_path: Path) -> None:

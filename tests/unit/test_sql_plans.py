@@ -76,11 +76,8 @@ def value(of: bool | int | float | str | None, type_: DataType = FLOAT64) -> Lit
     return Literal(of, type_)
 
 
-def test(function: str, *arguments: Expression) -> Call:
+def holds(function: str, *arguments: Expression) -> Call:
     return Call(function, arguments, BOOLEAN)
-
-
-test.__test__ = False  # type: ignore[attr-defined]
 
 
 def fields(**types: DataType) -> Schema:
@@ -128,11 +125,11 @@ def joined(low: int, high: int, alerts: Plan, readings: Plan) -> Plan:
 
 
 W11 = {
-    "SELECT * FROM readings WHERE temp > 30": Filter(Scan(READINGS), test("greater", TEMP, value(30.0))),
+    "SELECT * FROM readings WHERE temp > 30": Filter(Scan(READINGS), holds("greater", TEMP, value(30.0))),
     "SELECT ts, sensor, temp*1.8+32 AS f FROM readings WHERE humidity < 20 AND wind > 15": Project(
         Filter(
             Scan(READINGS),
-            test("and", test("greater", WIND, value(15.0)), test("less", HUMIDITY, value(20.0))),
+            holds("and", holds("greater", WIND, value(15.0)), holds("less", HUMIDITY, value(20.0))),
         ),
         (
             TS,
@@ -142,9 +139,11 @@ W11 = {
         fields(ts=INT64, sensor=INT32, f=FLOAT64),
         0,
     ),
-    "SELECT * FROM readings WHERE region = 3": Filter(Scan(READINGS), test("equal", REGION, value(3, INT32))),
+    "SELECT * FROM readings WHERE region = 3": Filter(
+        Scan(READINGS), holds("equal", REGION, value(3, INT32))
+    ),
     "SELECT sensor, temp FROM readings WHERE wind > 40": Project(
-        Filter(Scan(READINGS), test("greater", WIND, value(40.0))),
+        Filter(Scan(READINGS), holds("greater", WIND, value(40.0))),
         (SENSOR, TEMP),
         fields(sensor=INT32, temp=FLOAT64),
     ),
@@ -183,8 +182,8 @@ W11 = {
     "AND a.level >= 4 AND r.temp > 25": joined(
         -1_000_000,
         1_000_000,
-        Filter(Scan(ALERTS), test("greater_equal", Column(2, INT32), value(4, INT32))),
-        Filter(Scan(READINGS), test("greater", TEMP, value(25.0))),
+        Filter(Scan(ALERTS), holds("greater_equal", Column(2, INT32), value(4, INT32))),
+        Filter(Scan(READINGS), holds("greater", TEMP, value(25.0))),
     ),
 }
 
@@ -206,7 +205,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "qty % 2": Call("modulo", (QTY, value(2, INT64)), INT64),
     "2 ** 3": value(8.0),
     "price * 2": Call("multiply", (PRICE, value(2, decimal(1, 0))), decimal(11, 2)),
-    "price > 10": test("greater", PRICE, value(1000, decimal(10, 2))),
+    "price > 10": holds("greater", PRICE, value(1000, decimal(10, 2))),
     "1.50": value(150, decimal(3, 2)),
     "1e3": value(1000.0),
     "3000000000": value(3_000_000_000, INT64),
@@ -215,28 +214,28 @@ EXPRESSIONS: dict[str, Expression] = {
     "CAST(NULL AS string)": value(None, STRING),
     "NULL + qty": value(None, INT64),
     "TIMESTAMP '1970-01-01 00:00:01'": value(S, TIMESTAMP),
-    "at > '1970-01-01 00:00:01'": test("greater", AT, value(S, TIMESTAMP)),
+    "at > '1970-01-01 00:00:01'": holds("greater", AT, value(S, TIMESTAMP)),
     "at + INTERVAL '1 minute 1 second'": Call("add", (AT, value(61 * S, INT64)), TIMESTAMP),
     "at - INTERVAL 2 HOURS": Call("add", (AT, value(-7200 * S, INT64)), TIMESTAMP),
     "symbol || '-' || qty": Call(
         "append", (Call("append", (SYMBOL, value("-", STRING)), STRING), Cast(QTY, STRING)), STRING
     ),
-    "symbol LIKE 'A%'": test("like", SYMBOL, value("A%", STRING)),
-    "symbol NOT ILIKE 'a!%' ESCAPE '!'": test(
-        "not", test("ilike", SYMBOL, value("a!%", STRING), value("!", STRING))
+    "symbol LIKE 'A%'": holds("like", SYMBOL, value("A%", STRING)),
+    "symbol NOT ILIKE 'a!%' ESCAPE '!'": holds(
+        "not", holds("ilike", SYMBOL, value("a!%", STRING), value("!", STRING))
     ),
-    "ok IS NULL": test("is_null", OK),
-    "ok IS NOT NULL": test("is_not_null", OK),
-    "ok IS TRUE": test("coalesce", OK, value(False, BOOLEAN)),
-    "qty IS DISTINCT FROM 3": test(
+    "ok IS NULL": holds("is_null", OK),
+    "ok IS NOT NULL": holds("is_not_null", OK),
+    "ok IS TRUE": holds("coalesce", OK, value(False, BOOLEAN)),
+    "qty IS DISTINCT FROM 3": holds(
         "coalesce",
-        test("not_equal", QTY, value(3, INT64)),
-        test("is_null", QTY),
+        holds("not_equal", QTY, value(3, INT64)),
+        holds("is_null", QTY),
     ),
-    "qty IN (3, 1, 2)": test("in", QTY, value(1, INT64), value(2, INT64), value(3, INT64)),
-    "qty IN (1, NULL)": test("or", test("equal", QTY, value(1, INT64)), value(None, BOOLEAN)),
-    "qty BETWEEN 1 AND 2": test(
-        "and", test("greater_equal", QTY, value(1, INT64)), test("less_equal", QTY, value(2, INT64))
+    "qty IN (3, 1, 2)": holds("in", QTY, value(1, INT64), value(2, INT64), value(3, INT64)),
+    "qty IN (1, NULL)": holds("or", holds("equal", QTY, value(1, INT64)), value(None, BOOLEAN)),
+    "qty BETWEEN 1 AND 2": holds(
+        "and", holds("greater_equal", QTY, value(1, INT64)), holds("less_equal", QTY, value(2, INT64))
     ),
     "coalesce(NULL, price, 0)": Call("coalesce", (PRICE, value(0, decimal(10, 2))), decimal(10, 2)),
     "nullif(qty, 0)": Call("nullif", (QTY, value(0, INT64)), INT64),
@@ -244,7 +243,7 @@ EXPRESSIONS: dict[str, Expression] = {
         ((OK, value(10, decimal(2, 1))),), value(25, decimal(2, 1)), decimal(2, 1)
     ),
     "CASE qty WHEN 1 THEN 'one' END": Case(
-        ((test("equal", QTY, value(1, INT64)), value("one", STRING)),), value(None, STRING), STRING
+        ((holds("equal", QTY, value(1, INT64)), value("one", STRING)),), value(None, STRING), STRING
     ),
     "TRY_CAST(symbol AS int)": Cast(SYMBOL, INT32, try_=True),
     "symbol::double": Cast(SYMBOL, FLOAT64),
@@ -275,7 +274,7 @@ def test_expressions_over_aggregates_and_having_stand_above_the_window() -> None
         "GROUP BY region HAVING max(wind) > 10"
     )
     below = windowed(
-        Filter(Scan(READINGS), test("greater", WIND, value(3.0))),
+        Filter(Scan(READINGS), holds("greater", WIND, value(3.0))),
         TimeWindow(10 * S, 10 * S),
         (2,),
         Aggregate(Aggregation.COUNT_ALL, None, INT64),
@@ -284,7 +283,7 @@ def test_expressions_over_aggregates_and_having_stand_above_the_window() -> None
     )
     mean = Call("divide", (Column(5, FLOAT64), Cast(Column(3, INT64), FLOAT64)), FLOAT64)
     assert planned(sql) == Project(
-        Filter(below, test("greater", Column(4, FLOAT64), value(10.0))),
+        Filter(below, holds("greater", Column(4, FLOAT64), value(10.0))),
         (Column(0, INT64), Column(1, INT64), Column(2, INT32), mean),
         fields(window_start=INT64, window_end=INT64, region=INT32, mean=FLOAT64),
         1,
@@ -403,7 +402,7 @@ def test_conditions_go_to_keys_bounds_sides_and_residual() -> None:
         (1,),
         0,
         60 * S - 1,
-        test("less", PRICE, Column(7, decimal(10, 2))),
+        holds("less", PRICE, Column(7, decimal(10, 2))),
         joined_schema(TRADES.schema, TRADES.schema),
     )
     assert planned(sql) == Project(below, (PRICE,), fields(price=decimal(10, 2)))
@@ -445,11 +444,11 @@ def test_windows_on_both_sides_make_a_window_join() -> None:
 def test_join_with_a_table_keeps_conditions_on_the_table_as_residual() -> None:
     sql = "SELECT temp, name FROM readings JOIN sensors USING (sensor) WHERE floor = 3 AND temp > 1"
     below = TableJoin(
-        Filter(Scan(READINGS), test("greater", TEMP, value(1.0))),
+        Filter(Scan(READINGS), holds("greater", TEMP, value(1.0))),
         SENSORS,
         (1,),
         (0,),
-        test("equal", Column(8, INT32), value(3, INT32)),
+        holds("equal", Column(8, INT32), value(3, INT32)),
         False,
         joined_schema(READINGS.schema, SENSORS.schema),
     )
@@ -466,12 +465,12 @@ def test_left_join_keeps_where_above_and_on_inside() -> None:
         SENSORS,
         (1,),
         (0,),
-        test("greater", TEMP, value(1.0)),
+        holds("greater", TEMP, value(1.0)),
         True,
         joined_schema(READINGS.schema, SENSORS.schema),
     )
     assert planned(sql) == Project(
-        Filter(below, test("is_null", Column(7, STRING))),
+        Filter(below, holds("is_null", Column(7, STRING))),
         (TS, SENSOR, REGION, TEMP, HUMIDITY, WIND),
         READINGS.schema,
         0,
@@ -531,13 +530,13 @@ def test_union_all_brings_columns_to_common_types_and_keeps_a_shared_time() -> N
 def test_subquery_leaves_no_operator_of_its_own() -> None:
     sql = "SELECT f FROM (SELECT ts, temp * 2 AS f FROM readings WHERE wind > 1) AS x WHERE f > 80"
     double = Call("multiply", (TEMP, value(2.0)), FLOAT64)
-    condition = test("and", test("greater", WIND, value(1.0)), test("greater", double, value(80.0)))
+    condition = holds("and", holds("greater", WIND, value(1.0)), holds("greater", double, value(80.0)))
     assert planned(sql) == Project(Filter(Scan(READINGS), condition), (double,), fields(f=FLOAT64))
 
 
 def test_stream_without_event_time_is_filtered_as_it_is() -> None:
     assert planned("FROM loose WHERE a > 1 AND TRUE") == Filter(
-        Scan(LOOSE), test("greater", Column(0, INT32), value(1, INT32))
+        Scan(LOOSE), holds("greater", Column(0, INT32), value(1, INT32))
     )
 
 

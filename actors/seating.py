@@ -1,0 +1,170 @@
+"""Where the units of all classes run, and at which nodes their streams come in.
+
+arrange     every unit has a seat, if there is a node; those of lost nodes go home, to where copies of their logs are
+bring       one unit gets a seat on another node
+find_homes  every stream has a node at which it comes in; where that is gone, another
+streams_at, copies_at
+            what the gateways are to have for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from actors.effects import Stream
+from actors.units import Copy, Unit, class_of
+from engine.admission import CheckedClass
+from engine.plan import Scan
+from engine.reading import sources
+from scheduler.placement import Node, Seat, Shard, place, relief, seats
+
+
+@dataclass
+class Seating:
+    classes_per_host: int
+    classes: dict[str, CheckedClass] = field(init=False, default_factory=dict)
+    nodes: dict[str, int] = field(init=False, default_factory=dict)
+    """Those that are alive, with their lanes."""
+    seats: dict[str, Seat] = field(init=False, default_factory=dict)
+    """By unit."""
+    homes: dict[str, str] = field(init=False, default_factory=dict)
+    """By stream."""
+    _hosts_made: int = field(init=False, default=0)
+
+    def units(self) -> dict[str, Unit]:
+        """All there are to be, by name, without shares."""
+        units = (
+            Unit(one.declared, shard) for one in self.classes.values() for shard in range(one.declared.shards)
+        )
+        return {unit.name: unit for unit in units}
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """The node of each host."""
+        return {seat.host: seat.node for seat in self.seats.values()}
+
+    # -- seats ----------------------------------------------------------------------------------------
+
+    def arrange(self) -> dict[str, Seat]:
+        """Seats as classes and nodes ask for; who had one and is no more, and where."""
+        before = self.seats
+        self._go_home()
+        shards = self._shards()
+        found = place(self._placing(), list(shards.values()), self.classes_per_host)
+        self._take_seats({name: found[one.name] for name, one in shards.items() if one.name in found})
+        return {unit: seat for unit, seat in before.items() if unit not in shards}
+
+    def bring(self, unit: str, node: str) -> None:
+        """In one of the node's hosts."""
+        shards = self._shards()
+        there = [one for one in shards.values() if one.seat is not None and one.seat.node == node]
+        there.append(replace(shards[unit], seat=None))
+        found = seats(Node(node, self.nodes[node]), there, self.classes_per_host)
+        self._take_seats(self.seats | {unit: found[shards[unit].name]})
+
+    def relief(self, loads: Mapping[str, float]) -> tuple[str, str] | None:
+        """The unit that had better move, and the node where there is room for it."""
+        shards = {name: replace(one, load=loads.get(name, 0.0)) for name, one in self._shards().items()}
+        move = relief(self._placing(), list(shards.values()))
+        if move is None:
+            return None
+        return next(name for name, one in shards.items() if one.name == move.shard), move.target
+
+    def _shards(self) -> dict[str, Shard]:
+        """All units there are to be, as placement sees them."""
+        return {
+            name: Shard(unit.declared.name, unit.shard, weight(unit), seat=self.seats.get(name))
+            for name, unit in self.units().items()
+        }
+
+    def _placing(self) -> list[Node]:
+        return [Node(name, lanes) for name, lanes in self.nodes.items()]
+
+    def _go_home(self) -> None:
+        for unit in self.units():
+            seat, home = self.seats.get(unit), self.home_of(unit)
+            if seat is not None and seat.node not in self.nodes and home in self.nodes:
+                self.bring(unit, home)
+
+    def _take_seats(self, found: Mapping[str, Seat]) -> None:
+        """A host that is new gets a name no host has had: the last of that name may be about to end."""
+        known = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
+        taken: dict[str, Seat] = {}
+        for unit, seat in found.items():
+            if seat.host not in known:
+                self._hosts_made += 1
+                known[seat.host] = f"h{self._hosts_made}"
+            taken[unit] = Seat(seat.node, known[seat.host])
+        self.seats = taken
+
+    # -- homes ----------------------------------------------------------------------------------------
+
+    def home_of(self, unit: str) -> str | None:
+        """The node of a unit's input; there its answers are read, wherever it runs."""
+        return self.homes.get(next(iter(self.classes[class_of(unit)].streams), ""))
+
+    def find_homes(self) -> None:
+        known = {stream for one in self.classes.values() for stream in one.streams}
+        self.homes = {
+            stream: node for stream, node in self.homes.items() if stream in known and node in self.nodes
+        }
+        readers = {stream: self._nodes_reading(stream) for stream in known}
+        for stream in sorted(known - self.homes.keys()):
+            if self.nodes:
+                self.homes[stream] = min(readers[stream] or self.nodes)
+
+    def _nodes_reading(self, stream: str) -> set[str]:
+        """Where units that may read it run or have their home."""
+        units = [unit for unit in self.seats if stream in self.classes[class_of(unit)].streams]
+        homes = {home for unit in units if (home := self.home_of(unit)) is not None}
+        return homes | {self.seats[unit].node for unit in units}
+
+    # -- what gateways are to have --------------------------------------------------------------------
+
+    def streams_at(self) -> dict[str, dict[str, Stream]]:
+        """By node: those that come in there or are read there."""
+        wanted: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
+        for one in self.classes.values():
+            for sql, (name, schema) in zip(one.declared.streams, one.streams.items(), strict=True):
+                home = self.homes.get(name)
+                if home is not None:
+                    for node in {home, *self._nodes_reading(name)}:
+                        wanted[node].setdefault(schema.name, Stream(sql, home))
+        return wanted
+
+    def copies_at(self) -> dict[str, dict[str, Copy]]:
+        """By node: units that have their home there and run elsewhere."""
+        wanted: dict[str, dict[str, Copy]] = {node: {} for node in self.nodes}
+        for unit, seat in self.seats.items():
+            one, home = self.classes[class_of(unit)], self.home_of(unit)
+            if home is not None and home != seat.node:
+                wanted[home][unit] = Copy(seat.node, streams_read(one), one.declared.lossless)
+        return wanted
+
+    # -- what is saved --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "seats": {unit: [seat.node, seat.host] for unit, seat in self.seats.items()},
+            "homes": self.homes,
+            "hosts_made": self._hosts_made,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.seats = {unit: Seat(*seat) for unit, seat in state["seats"].items()}
+        self.homes = dict(state["homes"])
+        self._hosts_made = state["hosts_made"]
+
+
+def weight(unit: Unit) -> float:
+    """What the shards of a class are entitled to is what the class is."""
+    return unit.declared.priority / unit.declared.shards
+
+
+def streams_read(one: CheckedClass) -> tuple[str, ...]:
+    """Those that queries of the class read, by name in small letters."""
+    plans = [query.plan for query in one.queries.values()]
+    found = {scan.stream.name.lower() for plan in plans for scan in sources(plan) if isinstance(scan, Scan)}
+    return tuple(sorted(found))

@@ -1,0 +1,259 @@
+"""A gateway as the connector talks to it: Arrow Flight, with patience.
+
+What the gateway cannot take yet, and a gateway that is away, is tried again until timeoutSeconds are over; of several
+endpoints the next one is tried at once. That is safe for every call here: what was put under an attempt that got no answer
+is put again under another, and only the attempts a commit names are published; a batch is published once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from pyspark_weir.errors import DataLoss, GatewayAway, Refused, WeirError
+from pyspark_weir.options import Connection, WriteOptions
+
+Answer = TypeVar("Answer")
+Json = dict[str, Any]
+VERSION: Json = {"v": 1}
+# Both say: not now.
+AWAY = (flight.FlightUnavailableError, flight.FlightTimedOutError)
+ERRORS = (flight.FlightError, pa.ArrowException)
+PAUSE_S = 0.1
+PAUSE_MAX_S = 2.0
+# However impatient the caller is, a call that is under way may take so long.
+CALL_S = 10.0
+# What is staged and not dropped costs memory until the next commit, nothing else; nobody waits long for that.
+ABORT_S = 5.0
+# A gateway refuses messages that are several times larger.
+MESSAGE_BYTES = 16 << 20
+# gRPC waits up to two minutes before it tries a server again, whoever asks.
+CHANNEL = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+# How pyarrow introduces a message of the server, and where its own account of what happened begins.
+INTRODUCTION = re.compile(r"^(?:Flight error|Flight returned [a-z ]+ error, with message|Unknown error): ")
+ACCOUNT = re.compile(r"\.? ?(?:Detail|gRPC client debug context|Client context): .*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a producer publishes at once, and only once in a stream."""
+
+    producer: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A shard's answers to a query, of which the gateway keeps those from `first` up to `next`."""
+
+    name: str
+    first: int
+    next: int
+
+
+class Patience:
+    """Pauses that grow, until there is no time left."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self.renew()
+
+    def renew(self) -> None:
+        self._until = time.monotonic() + self._timeout_s
+        self._pause_s = PAUSE_S
+
+    def call_s(self) -> float:
+        return max(CALL_S, self._until - time.monotonic())
+
+    def wait(self, error: Exception) -> None:
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise GatewayAway(
+                f"the gateway did not take it within {self._timeout_s:g} s: {text_of(error)}; "
+                "see that it runs and keeps up, or give a larger timeoutSeconds"
+            ) from None
+        time.sleep(min(told(error).get("retry_after_s", self._pause_s), PAUSE_MAX_S, left_s))
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+
+class Gateway:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    # -- in --------------------------------------------------------------------------------------------------------
+
+    def stage(
+        self, options: WriteOptions, batch: Batch, partition: int, rows: Sequence[pa.RecordBatch]
+    ) -> str:
+        """Leaves rows for a commit; answers the attempt that it has to name."""
+        return self._put(options, batch, partition, rows[0].schema, rows, commit=False)
+
+    def publish(self, options: WriteOptions, batch: Batch, rows: pa.Table) -> None:
+        """A batch of one part, published when this returns."""
+        self._put(options, batch, 0, rows.schema, rows.to_batches(), commit=True)
+
+    def _put(
+        self,
+        options: WriteOptions,
+        batch: Batch,
+        partition: int,
+        schema: pa.Schema,
+        rows: Sequence[pa.RecordBatch],
+        commit: bool,
+    ) -> str:
+        def put(client: flight.FlightClient, call: flight.FlightCallOptions) -> str:
+            # Another one for each try, in each run of the query: what a try without an answer left behind is not this.
+            attempt = uuid.uuid4().hex
+            command = {
+                **of_batch(options.stream, batch),
+                "partition": partition,
+                "attempt": attempt,
+                "timestamp_column": options.timestamp_column,
+                "schema_policy": options.schema_policy,
+                "commit": commit,
+            }
+            descriptor = flight.FlightDescriptor.for_command(as_bytes(command))
+            writer, answers = client.do_put(descriptor, schema, call)
+            with writer:
+                for one in messages(rows, options.batch_rows):
+                    writer.write_batch(one)
+                writer.done_writing()
+                answers.read()
+            return attempt
+
+        return self._try(put)
+
+    def commit(self, stream: str, batch: Batch, parts: Sequence[tuple[int, str]]) -> None:
+        self._act("commit", {**of_batch(stream, batch), "parts": [list(part) for part in parts]})
+
+    def abort(self, stream: str, batch: Batch) -> None:
+        """Drops what is staged, if the gateway can be reached: a commit of the batch drops it as well."""
+        with suppress(WeirError):
+            self._act("abort", of_batch(stream, batch), min(ABORT_S, self._connection.timeout_s))
+
+    # -- out -------------------------------------------------------------------------------------------------------
+
+    def schema(self, class_: str, query: str) -> pa.Schema:
+        descriptor = flight.FlightDescriptor.for_path("query", class_, query)
+        return self._try(lambda client, call: client.get_schema(descriptor, call).schema)
+
+    def units(self, class_: str, query: str) -> list[Unit]:
+        answer = self._act("results", {**VERSION, "class": class_, "query": query})
+        return [Unit(one["unit"], one["first"], one["next"]) for one in answer["units"]]
+
+    def rows(self, unit: str, query: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows from `begin` up to `end`, each once, whatever becomes of the connection meanwhile."""
+        patience = Patience(self._connection.timeout_s)
+        while begin < end:
+            ticket = as_bytes({**VERSION, "unit": unit, "query": query, "from": begin, "to": end})
+            stream = self._try(opening(ticket))
+            try:
+                for chunk in stream:
+                    if chunk.data.num_rows:
+                        begin = chunk.data.column("_seq")[-1].as_py() + 1
+                        patience.renew()
+                        yield chunk.data
+                assert begin >= end, f"the gateway ends at {begin} what was to go up to {end}"
+            except AWAY as error:
+                patience.wait(error)
+            except ERRORS as error:
+                raise refusal(error) from None
+
+    # -- patience --------------------------------------------------------------------------------------------------
+
+    def _act(self, action: str, body: Json, timeout_s: float | None = None) -> Json:
+        asked = flight.Action(action, as_bytes(body))
+
+        def act(client: flight.FlightClient, call: flight.FlightCallOptions) -> Json:
+            (result,) = client.do_action(asked, call)
+            answer: Json = json.loads(result.body.to_pybytes())
+            return answer
+
+        return self._try(act, timeout_s)
+
+    def _try(
+        self,
+        work: Callable[[flight.FlightClient, flight.FlightCallOptions], Answer],
+        timeout_s: float | None = None,
+    ) -> Answer:
+        patience = Patience(self._connection.timeout_s if timeout_s is None else timeout_s)
+        headers = [(b"authorization", f"Bearer {self._connection.api_key}".encode())]
+        while True:
+            late: Exception | None = None
+            for endpoint in self._connection.endpoints:
+                try:
+                    call = flight.FlightCallOptions(timeout=patience.call_s(), headers=headers)
+                    return work(client(endpoint), call)
+                except AWAY as error:
+                    late = error
+                except ERRORS as error:
+                    raise refusal(error) from None
+            assert late is not None
+            patience.wait(late)
+
+
+@cache
+def client(endpoint: str) -> flight.FlightClient:
+    """One for each process: a worker that Spark uses again finds its connection open."""
+    return flight.connect(endpoint, generic_options=CHANNEL)
+
+
+def opening(
+    ticket: bytes,
+) -> Callable[[flight.FlightClient, flight.FlightCallOptions], Iterable[flight.FlightStreamChunk]]:
+    return lambda client, call: client.do_get(flight.Ticket(ticket), call)
+
+
+def messages(rows: Sequence[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        most = max(1, min(rows_max, MESSAGE_BYTES * batch.num_rows // max(1, batch.nbytes)))
+        for begin in range(0, batch.num_rows, most):
+            yield batch.slice(begin, most)
+
+
+def of_batch(stream: str, batch: Batch) -> Json:
+    return {**VERSION, "stream": stream, "producer": batch.producer, "batch": batch.number}
+
+
+def as_bytes(body: Json) -> bytes:
+    return json.dumps(body).encode()
+
+
+# -- what the gateway says -----------------------------------------------------------------------------------------
+
+
+def refusal(error: Exception) -> WeirError:
+    kept = told(error).get("next")
+    if isinstance(kept, int):
+        return DataLoss(text_of(error), kept)
+    if told(error).get("code") == "not_staged":
+        return Refused(f"{text_of(error)}; start the query again, it repeats the batch")
+    return Refused(text_of(error))
+
+
+def told(error: Exception) -> Json:
+    """The fields that the gateway sent with an error."""
+    try:
+        fields = json.loads(getattr(error, "extra_info", b"") or b"{}")
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def text_of(error: Exception) -> str:
+    """The gateway's own words."""
+    return INTRODUCTION.sub("", ACCOUNT.sub("", str(error)))

@@ -1,0 +1,107 @@
+"""The driver's path: a micro-batch is collected as Arrow and published in one call, without tasks of its own.
+
+For batches of up to a few hundred thousand rows this costs less than half of the executors' path. One query may feed several
+streams: Spark says in the same job which rows each stream takes, and each stream publishes the batch once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from pyspark_weir.client import Batch, Gateway
+from pyspark_weir.errors import OptionError
+from pyspark_weir.options import nearest, write_options
+from pyspark_weir.sink import QUERY_PROPERTY
+
+Conditions = Mapping[str, str]
+Columns = Mapping[str, Sequence[str]]
+# Columns that tell whether a row meets a condition; by number, because a stream's name need not be a column's.
+TAKES = "__weir_takes_{}"
+
+
+def to_weir(
+    *,
+    endpoint: str,
+    stream: str | None = None,
+    split: Conditions | None = None,
+    columns: Columns | None = None,
+    api_key: str | None = None,
+    timestamp_column: str | None = None,
+    schema_policy: str | None = None,
+    timeout_seconds: float | None = None,
+    batch_rows: int | None = None,
+    producer: str | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """What `df.writeStream.foreachBatch` calls: publishes every micro-batch exactly once.
+
+    Either `stream` takes all rows, or `split` names for each of several streams the condition, in Spark's SQL, of the rows
+    that it takes; a row may go to several or to none. `columns` names the columns that a stream is given, if not all.
+    `producer` stands for the query's id where there is none, outside a streaming query. The rest are the options of
+    `format("weir")`.
+    """
+    if stream is not None and split is not None:
+        raise OptionError("to_weir: give stream for one stream, or split={stream: condition, …} for several")
+    if split is not None and not split:
+        raise OptionError("split: there is no stream in it (got {}); write split={stream: condition, …}")
+    given = {
+        "endpoint": endpoint,
+        "stream": stream if split is None else next(iter(split)),
+        "apiKey": api_key,
+        "timestampColumn": timestamp_column,
+        "schemaPolicy": schema_policy,
+        "timeoutSeconds": timeout_seconds,
+        "batchRows": batch_rows,
+        "producer": producer,
+    }
+    written = write_options({name: str(one) for name, one in given.items() if one is not None}, "write")
+    streams = [written.stream] if split is None else list(split)
+    for name in columns or ():
+        if name not in streams:
+            raise OptionError(f"columns: no stream {name!r} is written; {nearest(name, streams)}")
+    gateway = Gateway(written.connection)
+
+    def publish(df: DataFrame, batch_id: int) -> None:
+        batch = Batch(written.producer or query_of(df), batch_id)
+        tables = tables_of(df, streams, split, columns or {})
+        for name, rows in tables.items():
+            gateway.publish(replace(written, stream=name), batch, rows)
+
+    return publish
+
+
+def query_of(df: DataFrame) -> str:
+    query = df.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+    if not query:
+        raise OptionError(
+            "producer is missing: outside a streaming query say whose batch it is, to_weir(producer=…)"
+        )
+    return query
+
+
+def tables_of(
+    df: DataFrame, streams: Sequence[str], split: Conditions | None, columns: Columns
+) -> dict[str, pa.Table]:
+    """The rows of each stream, in one job."""
+    if split is None and not columns:
+        return {name: df.toArrow() for name in streams}
+    chosen = {name: list(columns.get(name, df.columns)) for name in streams}
+    for name, wanted in chosen.items():
+        for column in wanted:
+            if column not in df.columns:
+                raise OptionError(f"columns[{name!r}]: no column {column!r}; {nearest(column, df.columns)}")
+    if split is None:
+        return {name: df.select(*map(quoted, wanted)).toArrow() for name, wanted in chosen.items()}
+    takes = {name: TAKES.format(place) for place, name in enumerate(streams)}
+    needed = [quoted(one) for one in df.columns if any(one in wanted for wanted in chosen.values())]
+    whole = df.select(*needed, *(sql.expr(split[name]).alias(takes[name]) for name in streams)).toArrow()
+    return {name: whole.filter(whole.column(takes[name])).select(chosen[name]) for name in streams}
+
+
+def quoted(column: str) -> str:
+    """A column by its name, whatever characters it has."""
+    return f"`{column.replace('`', '``')}`"

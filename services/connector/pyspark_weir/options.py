@@ -1,0 +1,255 @@
+"""Options as Spark users write them: camelCase, in any case, all of them text; read once, before anything is sent.
+
+A name that is not known here, one that this use does not take, one that is missing and a value that makes no sense are
+each an OptionError that says what to write instead. What may be a secret is never part of a message or a repr.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pyspark_weir.errors import OptionError
+
+Use = Literal["write", "writeStream", "read", "readStream"]
+WRITES: frozenset[Use] = frozenset({"write", "writeStream"})
+READS: frozenset[Use] = frozenset({"read", "readStream"})
+
+KEY_VARIABLE = "WEIR_API_KEY"
+KEY = re.compile(r"weir_[A-Za-z0-9_-]{43}")
+POLICIES = ("reject", "addNullable", "ignore")
+# A producer's name in the protocol.
+PRODUCER_CHARACTERS = 200
+# Spark hands its own options of a writer on with ours.
+OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+PERHAPS_SECRET = re.compile("key|token|secret|password|passwd|credential|auth|bearer", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach a gateway."""
+
+    endpoints: tuple[str, ...]
+    api_key: str = field(repr=False)
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    connection: Connection
+    stream: str
+    timestamp_column: str | None
+    schema_policy: str
+    batch_rows: int
+    producer: str | None
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    connection: Connection
+    class_: str
+    query: str
+    starting: str | int
+    rows_max: int | None
+    fail_on_data_loss: bool
+
+
+# -- what there is -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    parse: Callable[[str], Any]  # raises ValueError
+    wanted: str
+    uses: frozenset[Use]
+
+
+def endpoints(text: str) -> tuple[str, ...]:
+    return tuple(map(endpoint, text.split(",")))
+
+
+def endpoint(text: str) -> str:
+    parts = urlsplit(text.strip() if "://" in text else f"grpc://{text.strip()}")
+    rest = (parts.path, parts.query, parts.fragment, parts.username)
+    if parts.scheme != "grpc" or not parts.hostname or not parts.port or any(rest):
+        raise ValueError
+    return f"grpc://{parts.netloc}"
+
+
+def api_key(text: str) -> str:
+    # Of a file that was read there is the end of the line.
+    if not KEY.fullmatch(text.strip()):
+        raise ValueError
+    return text.strip()
+
+
+def named(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text.strip()
+
+
+def producer(text: str) -> str:
+    if len(text) > PRODUCER_CHARACTERS:
+        raise ValueError
+    return named(text)
+
+
+def class_and_query(text: str) -> tuple[str, str]:
+    class_, query = text.strip().split("/")
+    return named(class_), named(query)
+
+
+def policy(text: str) -> str:
+    return {one.lower(): one for one in POLICIES}.get(text.strip().lower()) or refuse()
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    return value if 0 <= value < float("inf") else refuse()
+
+
+def at_least_one(text: str) -> int:
+    value = int(text)
+    return value if value >= 1 else refuse()
+
+
+def starting_offsets(text: str) -> str | int:
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return word
+    value = int(word)
+    return value if value >= 0 else refuse()
+
+
+def true_or_false(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def refuse() -> Any:
+    raise ValueError
+
+
+OPTIONS = {
+    one.name.lower(): one
+    for one in (
+        Option("endpoint", endpoints, "grpc://host:port, several separated by commas", WRITES | READS),
+        Option("apiKey", api_key, "a key: weir_ and 43 letters, digits, - or _", WRITES | READS),
+        Option("timeoutSeconds", seconds, "a number of seconds, at least 0", WRITES | READS),
+        Option("stream", named, "the name of a stream", WRITES),
+        Option("timestampColumn", named, "the name of the column with the event time", WRITES),
+        Option("schemaPolicy", policy, f"one of {', '.join(POLICIES)}", WRITES),
+        Option("batchRows", at_least_one, "a number of rows, at least 1", WRITES),
+        Option(
+            "producer", producer, f"a name of at most {PRODUCER_CHARACTERS} characters", frozenset({"write"})
+        ),
+        Option("query", class_and_query, "class/query, as gold/hot", READS),
+        Option("startingOffsets", starting_offsets, "earliest, latest or a number, the first _seq", READS),
+        Option("maxRowsPerTrigger", at_least_one, "a number of rows, at least 1", frozenset({"readStream"})),
+        Option("failOnDataLoss", true_or_false, "true or false", READS),
+    )
+}
+
+
+# -- reading them --------------------------------------------------------------------------------------------------
+
+
+def write_options(given: Mapping[str, str], use: Literal["write", "writeStream"]) -> WriteOptions:
+    values = parsed(given, use, "stream")
+    return WriteOptions(
+        connection(values),
+        values["stream"],
+        values.get("timestampcolumn"),
+        values.get("schemapolicy", "reject"),
+        # A message of about 4 MB, if a row has eight columns.
+        values.get("batchrows", 65_536),
+        values.get("producer"),
+    )
+
+
+def read_options(given: Mapping[str, str], use: Literal["read", "readStream"]) -> ReadOptions:
+    values = parsed(given, use, "query")
+    starting = values.get("startingoffsets", "earliest" if use == "read" else "latest")
+    if use == "read" and starting == "latest":
+        raise OptionError(
+            "option startingOffsets: a batch that begins with the latest row has none (got 'latest'); "
+            "write earliest, a number, or read with readStream"
+        )
+    class_, query = values["query"]
+    return ReadOptions(
+        connection(values),
+        class_,
+        query,
+        starting,
+        values.get("maxrowspertrigger"),
+        values.get("failondataloss", True),
+    )
+
+
+def connection(values: Mapping[str, Any]) -> Connection:
+    return Connection(values["endpoint"], values["apikey"], values.get("timeoutseconds", 120.0))
+
+
+def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]:
+    """Every option given, and the key from the environment if it is not among them."""
+    texts = {name.lower(): text for name, text in given.items() if name.lower() not in OF_SPARK}
+    if "apikey" not in texts and os.environ.get(KEY_VARIABLE):
+        texts["apikey"] = os.environ[KEY_VARIABLE]
+    for name, text in texts.items():
+        if name not in OPTIONS or use not in OPTIONS[name].uses:
+            raise OptionError(why_not(name, text, use))
+    for name in ("endpoint", "apikey", *required):
+        if name not in texts:
+            raise OptionError(why_missing(OPTIONS[name]))
+    return {name: value_of(OPTIONS[name], text) for name, text in texts.items()}
+
+
+def value_of(option: Option, text: str) -> Any:
+    try:
+        return option.parse(str(text))
+    except (ValueError, KeyError):
+        raise OptionError(
+            f"option {option.name}: not what it takes (got {shown(option.name, text)}); write {option.wanted}"
+        ) from None
+
+
+def why_missing(option: Option) -> str:
+    or_else = f", or set {KEY_VARIABLE} for the driver before Spark starts" if option.name == "apiKey" else ""
+    return f"option {option.name} is missing: give {option.wanted}{or_else}"
+
+
+def why_not(name: str, text: str, use: Use) -> str:
+    taken = [one.name for one in OPTIONS.values() if use in one.uses]
+    if name in OPTIONS:
+        does, other = ("writing", "reading") if use in WRITES else ("reading", "writing")
+        if not OPTIONS[name].uses & (WRITES if use in WRITES else READS):
+            what = f"is for {other}, not for {does}"
+        else:
+            what = f"is not for {use}, only for {', '.join(sorted(OPTIONS[name].uses))}"
+        return f"option {OPTIONS[name].name} {what} (got {shown(name, text)}); leave it out"
+    return f"no option {shown_name(name)} (got {shown(name, text)}); {nearest(name, taken)}"
+
+
+def nearest(name: str, known: list[str]) -> str:
+    lowered = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
+    listed = f"there are {', '.join(sorted(known))}"
+    return f"did you mean {lowered[close[0]]}? ({listed})" if close else f"leave it out: {listed}"
+
+
+def shown_name(name: str) -> str:
+    return "with a key for a name" if "weir_" in name else name
+
+
+def shown(name: str, text: object) -> str:
+    """A value as it was written, unless it may hold a secret."""
+    written = str(text)
+    if PERHAPS_SECRET.search(name) or "weir_" in written.lower() or "@" in written:
+        return "a value not shown here"
+    return repr(written if len(written) <= 80 else f"{written[:79]}…")

@@ -1,0 +1,167 @@
+"""Reading: a query's rows, with the number `_seq` that each has within its unit (a shard of the class).
+
+An offset is {unit: the number of its next row}. A unit that appears later is read from its first row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_weir.client import Gateway, Unit
+from pyspark_weir.errors import DataLoss, OptionError
+from pyspark_weir.options import ReadOptions
+
+Offset = dict[str, int]
+SEQ = pa.field("_seq", pa.int64(), nullable=False)
+LOSS_HINT = "read more often, or go on without them with failOnDataLoss=false"
+
+
+@dataclass
+class Span(InputPartition):
+    """Rows of a unit that one task reads."""
+
+    unit: str
+    begin: int
+    end: int
+
+
+def schema_of(options: ReadOptions) -> StructType:
+    found = Gateway(options.connection).schema(options.class_, options.query)
+    if SEQ.name not in found.names:
+        found = found.insert(0, SEQ)
+    return from_arrow_schema(found.remove_metadata())
+
+
+class Rows:
+    """What both readers do: look what there is, and read a span of it."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        # Spark wants batches of exactly this schema.
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._gateway = Gateway(options.connection)
+
+    def units(self) -> list[Unit]:
+        return self._gateway.units(self._options.class_, self._options.query)
+
+    def started(self, units: list[Unit]) -> Offset:
+        match self._options.starting:
+            case "earliest":
+                return {one.name: one.first for one in units}
+            case "latest":
+                return {one.name: one.next for one in units}
+            case number:
+                return {one.name: min(int(number), one.next) for one in units}
+
+    def spans(self, start: Offset, end: Offset) -> list[Span]:
+        begin = dict.fromkeys(end, 0)
+        for name in sorted(start.keys() & end.keys()):
+            if start[name] <= end[name]:
+                begin[name] = start[name]
+            else:
+                self.lost(
+                    f"{name}: there are rows up to {end[name]} only, where {start[name]} was read before"
+                )
+        return [Span(name, begin[name], end[name]) for name in sorted(end) if begin[name] < end[name]]
+
+    def lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{what}; {LOSS_HINT}", 0)
+
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        begin = span.begin
+        while begin < span.end:
+            try:
+                for batch in self._gateway.rows(span.unit, self._options.query, begin, span.end):
+                    yield self.shaped(batch)
+                return
+            except DataLoss as forgotten:
+                self.lost(str(forgotten))
+                begin = max(forgotten.kept, begin + 1)
+
+    def shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        missing = [name for name in self._schema.names if name not in batch.schema.names]
+        if missing:
+            raise OptionError(
+                f"schema: query {self._options.query} has no column {missing[0]}; "
+                f"there are {', '.join(batch.schema.names)}"
+            )
+        columns = [batch.column(field.name).cast(field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read.format("weir")`: the rows that there are when the query is planned."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._rows = Rows(options, schema)
+
+    def partitions(self) -> list[Span]:
+        units = self._rows.units()
+        return self._rows.spans(self._rows.started(units), {one.name: one.next for one in units})
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Spark makes one partition of none.
+        return self._rows.read(partition) if isinstance(partition, Span) else iter(())
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream.format("weir")`"""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._rows = Rows(options, schema)
+        self._rows_max = options.rows_max
+        self._target: Offset | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        return self._rows.started(self._rows.units())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._rows_max) if self._rows_max else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self.reportLatestOffset()
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        return {one.name: one.next for one in self._rows.units()}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        units = self._rows.units()
+        target = {one.name: one.next for one in units} if self._target is None else self._target
+        # A unit that is away for a while keeps its place.
+        end = {**start, **target}
+        if isinstance(limit, ReadMaxRows):
+            first = {one.name: one.first for one in units}
+            begin = {name: start.get(name, first.get(name, 0)) for name in end}
+            return limited(begin, end, limit.max_rows)
+        return end
+
+    def partitions(self, start: Offset, end: Offset) -> list[Span]:
+        return self._rows.spans(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Span)
+        return self._rows.read(partition)
+
+
+def limited(begin: Offset, end: Offset, rows_max: int) -> Offset:
+    """As many rows of each unit as it has, or its part of the limit: what some do not need is left to the others."""
+    found: Offset = {}
+    in_order = sorted(end, key=lambda name: (end[name] - begin[name], name))
+    for place, name in enumerate(in_order):
+        part = -(-rows_max // (len(in_order) - place))
+        found[name] = min(end[name], begin[name] + part)
+        rows_max -= max(found[name] - begin[name], 0)
+    return found

@@ -1,0 +1,110 @@
+"""Writing: executors stage record batches at the gateway, the driver has them published.
+
+Spark makes a writer for every micro-batch, and another one to commit it, in another process: what a commit has to know
+travels in the messages of the executors. A micro-batch is named by its query and number, which a restarted query keeps, so
+one that is written again is published once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyspark_weir.client import Batch, Gateway
+from pyspark_weir.errors import OptionError
+from pyspark_weir.options import WriteOptions
+
+QUERY_PROPERTY = "sql.streaming.queryId"
+BATCH_PROPERTY = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task has left at the gateway; no attempt if it had no rows."""
+
+    producer: str
+    partition: int
+    attempt: str | None
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("weir")`"""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        task = task_context()
+        query, number = (task.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
+        assert query is not None, f"Spark has not set {QUERY_PROPERTY}"
+        assert number is not None, f"Spark has not set {BATCH_PROPERTY}"
+        return staged(self._options, Batch(query, int(number)), task.partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        publish(self._options, messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        drop(self._options, messages, batchId)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write.format("weir").mode("append")`: one batch of a producer that is named in the options, or of a new one."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        # Chosen on the driver; the writer travels to the executors with it.
+        self._batch = Batch(options.producer or f"write-{uuid.uuid4().hex}", 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        return staged(self._options, self._batch, task_context().partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        publish(self._options, messages, self._batch.number)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        drop(self._options, messages, self._batch.number)
+
+
+def refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise OptionError(
+            "a stream of Weir takes rows and gives none up: write with mode('append'), or outputMode('append'); "
+            "for outputMode('update') use foreachBatch(pyspark_weir.to_weir(…))"
+        )
+
+
+# -- common to both ------------------------------------------------------------------------------------------------
+
+
+def task_context() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "Spark calls write() in a task"
+    return task
+
+
+def staged(options: WriteOptions, batch: Batch, partition: int, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    # Kept until the gateway has them, so that they can be sent again.
+    rows = [one for one in iterator if one.num_rows]
+    attempt = Gateway(options.connection).stage(options, batch, partition, rows) if rows else None
+    return Staged(batch.producer, partition, attempt)
+
+
+def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
+    written = [one for one in messages if isinstance(one, Staged)]
+    # Spark runs no task for an empty batch; then nobody knows whose it is, and there is nothing to publish.
+    if written:
+        parts = [(one.partition, one.attempt) for one in written if one.attempt is not None]
+        batch = Batch(written[0].producer, number)
+        Gateway(options.connection).commit(options.stream, batch, parts)
+
+
+def drop(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
+    # Tasks that failed have left nothing and say nothing.
+    producers = {one.producer for one in messages if isinstance(one, Staged)}
+    for producer in producers:
+        Gateway(options.connection).abort(options.stream, Batch(producer, number))

@@ -1,0 +1,241 @@
+"""Conditions that split a replay: `hot: temp > 30 and room <> 'a'; rest: true`.
+
+    split      branch {; branch}              branch    name : or
+    or         and {OR and}                   and       not {AND not}
+    not        NOT not | test                 test      ( or ) | operand [rest]
+    rest       = <> < <= > >= operand | IS [NOT] NULL | [NOT] IN ( literal {, literal} )
+    operand    a column (`quoted` if it is no word) | literal
+    literal    [-]number | 'text' | TRUE | FALSE
+
+NULLs are SQL's: a comparison with NULL is NULL, and only what is true holds. Literals take the type of the column they
+are compared with, so that times can be written as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_weir_feeder.problems import InvalidOption, nearest
+
+STREAM_COLUMN = "_stream"
+
+Operand = Callable[[pa.Table], Any]
+"""From a table to a column or a scalar."""
+
+TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(?P<text>'(?:[^']|'')*')"
+    r"|`(?P<quoted>[^`]+)`|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|<>|!=|==|[<>=(),;:-]))"
+)
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": pc.equal,
+    "==": pc.equal,
+    "<>": pc.not_equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+KEYWORDS = {"and", "or", "not", "is", "null", "in", "true", "false"}
+
+
+@dataclass(frozen=True)
+class Branch:
+    name: str
+    condition: Operand
+    columns: frozenset[str]
+
+
+def parse_split(text: str) -> tuple[Branch, ...]:
+    return Parser(text).split()
+
+
+def with_stream(table: pa.Table, branches: tuple[Branch, ...]) -> pa.Table:
+    """The rows for which a condition holds, with the name of the first that does in `_stream`."""
+    holds = [verdicts(branch, table) for branch in branches]
+    conditions = pa.StructArray.from_arrays(holds, names=[str(place) for place in range(len(holds))])
+    names = [pa.scalar(branch.name, pa.string()) for branch in branches]
+    streams = pc.case_when(conditions, *names)
+    return table.append_column(STREAM_COLUMN, streams).filter(pc.is_valid(streams))
+
+
+def verdicts(branch: Branch, table: pa.Table) -> pa.Array:
+    """For every row whether the condition holds."""
+    try:
+        verdict = branch.condition(table)
+    except pa.ArrowException as problem:
+        raise InvalidOption.named("split", f"{branch.name} cannot be evaluated: {problem}") from problem
+    if not pa.types.is_boolean(verdict.type):
+        raise InvalidOption.named("split", f"{branch.name} is neither true nor false but {verdict.type}")
+    if isinstance(verdict, pa.Scalar):
+        return pa.repeat(pa.scalar(verdict.as_py() is True), table.num_rows)
+    if isinstance(verdict, pa.ChunkedArray):
+        verdict = verdict.combine_chunks()
+    return pc.fill_null(verdict, False)
+
+
+def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        raise InvalidOption.named("split", f"there is no column {name}; {nearest(name, table.column_names)}")
+    return table[name]
+
+
+def in_type_of(value: Any, other: Any) -> Any:
+    """A text literal as what it is compared with."""
+    if isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and not pa.types.is_null(other.type):
+        return value.cast(other.type)
+    return value
+
+
+class Parser:
+    """By recursive descent, a method a rule."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(self._tokenized(text))
+        self._place = 0
+        self._columns: set[str] = set()
+
+    def split(self) -> tuple[Branch, ...]:
+        branches: dict[str, Branch] = {}
+        while self._kind() != "end":
+            branch = self._branch()
+            if branch.name in branches:
+                raise InvalidOption.named("split", "two conditions have one name", branch.name)
+            branches[branch.name] = branch
+            if self._kind() != "end":
+                self._expect(";")
+        if not branches:
+            raise InvalidOption.named("split", "must hold a condition, as in `hot: temp > 30`", self._text)
+        return tuple(branches.values())
+
+    def _branch(self) -> Branch:
+        kind, name = self._next()
+        if kind not in ("word", "quoted"):
+            raise self._unexpected(name, "the name of a condition")
+        self._expect(":")
+        self._columns = set()
+        condition = self._or()
+        return Branch(name, condition, frozenset(self._columns))
+
+    def _or(self) -> Operand:
+        return self._joined("or", self._and, pc.or_kleene)
+
+    def _and(self) -> Operand:
+        return self._joined("and", self._not, pc.and_kleene)
+
+    def _joined(self, word: str, part: Callable[[], Operand], joined: Callable[[Any, Any], Any]) -> Operand:
+        condition = part()
+        while self._accept(word):
+            condition = applied(joined, condition, part())
+        return condition
+
+    def _not(self) -> Operand:
+        if self._accept("not"):
+            return applied(pc.invert, self._not())
+        return self._test()
+
+    def _test(self) -> Operand:
+        if self._accept("("):
+            condition = self._or()
+            self._expect(")")
+            return condition
+        operand = self._operand()
+        kind, token = self._peek()
+        if kind == "sign" and token in COMPARISONS:
+            self._next()
+            return compared(COMPARISONS[token], operand, self._operand())
+        if self._accept("is"):
+            negated = self._accept("not")
+            self._expect("null")
+            return applied(pc.is_valid if negated else pc.is_null, operand)
+        if self._accept("not"):
+            self._expect("in")
+            return applied(pc.invert, self._among(operand))
+        return self._among(operand) if self._accept("in") else operand
+
+    def _among(self, operand: Operand) -> Operand:
+        self._expect("(")
+        condition = compared(pc.equal, operand, self._literal())
+        while self._accept(","):
+            condition = applied(pc.or_kleene, condition, compared(pc.equal, operand, self._literal()))
+        self._expect(")")
+        return condition
+
+    def _operand(self) -> Operand:
+        kind, token = self._peek()
+        if kind == "quoted" or (kind == "word" and token.lower() not in KEYWORDS):
+            self._next()
+            self._columns.add(token)
+            return lambda table: column_of(table, token)
+        return self._literal()
+
+    def _literal(self) -> Operand:
+        negative = self._accept("-")
+        kind, token = self._next()
+        if kind == "number":
+            value: object = float(token) if re.search(r"[.eE]", token) else int(token)
+        elif kind == "text" and not negative:
+            value = token[1:-1].replace("''", "'")
+        elif kind == "word" and token.lower() in ("true", "false") and not negative:
+            value = token.lower() == "true"
+        else:
+            raise self._unexpected(token, "a number" if negative else "a column or a literal")
+        scalar = pa.scalar(-value if negative else value)  # type: ignore[operator]
+        return lambda _: scalar
+
+    def _tokenized(self, text: str) -> list[tuple[str, str]]:
+        tokens, place = [], 0
+        while text[place:].strip():
+            found = TOKEN.match(text, place)
+            if found is None:
+                raise InvalidOption.named(
+                    "split", f"not understood from {text[place:].strip()[:40]!r} on", text
+                )
+            kind = str(found.lastgroup)
+            tokens.append((kind, found[kind]))
+            place = found.end()
+        return [*tokens, ("end", "the end")]
+
+    def _kind(self) -> str:
+        return self._peek()[0]
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._place]
+
+    def _next(self) -> tuple[str, str]:
+        token = self._peek()
+        self._place = min(self._place + 1, len(self._tokens) - 1)
+        return token
+
+    def _accept(self, token: str) -> bool:
+        kind, found = self._peek()
+        accepted = kind in ("word", "sign") and found.lower() == token
+        if accepted:
+            self._next()
+        return accepted
+
+    def _expect(self, token: str) -> None:
+        if not self._accept(token):
+            raise self._unexpected(self._peek()[1], repr(token))
+
+    def _unexpected(self, token: str, wanted: str) -> InvalidOption:
+        return InvalidOption.named("split", f"{token} stands where {wanted} should be", self._text)
+
+
+def applied(function: Callable[..., Any], *operands: Operand) -> Operand:
+    return lambda table: function(*(operand(table) for operand in operands))
+
+
+def compared(comparison: Callable[[Any, Any], Any], left: Operand, right: Operand) -> Operand:
+    def evaluate(table: pa.Table) -> Any:
+        one, other = left(table), right(table)
+        return comparison(in_type_of(one, other), in_type_of(other, one))
+
+    return evaluate

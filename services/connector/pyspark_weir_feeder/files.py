@@ -1,0 +1,155 @@
+"""Files of rows: found, told apart by their endings, read whole into Arrow."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.fs
+import pyarrow.json
+import pyarrow.parquet
+
+from pyspark_weir_feeder.options import FileFormat
+from pyspark_weir_feeder.problems import ChangedReplay, InvalidOption
+
+ENDINGS: dict[str, FileFormat] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+@dataclass(frozen=True)
+class File:
+    uri: str
+    size: int
+    changed_ns: int | None
+    file_format: FileFormat
+
+
+def find_files(paths: tuple[str, ...], file_format: FileFormat | None) -> tuple[File, ...]:
+    """In the order of `paths`, those of a directory and all below it by name; hidden ones (`.x`, `_x`) are left out."""
+    return tuple(file for path in paths for file in files_at(path, file_format))
+
+
+def files_at(path: str, file_format: FileFormat | None) -> list[File]:
+    system, inner = located(path)
+    info = system.get_file_info(inner)
+    if info.type == pa.fs.FileType.NotFound:
+        raise InvalidOption.named("path", "there is no such file or directory", path)
+    if info.is_file:
+        return [file_of(path, info, file_format)]
+    below = system.get_file_info(pa.fs.FileSelector(inner, recursive=True))
+    found = {one.path[len(inner) :].lstrip("/"): one for one in below if one.is_file}
+    shown = sorted(name for name in found if not any(part[0] in "._" for part in name.split("/")))
+    if not shown:
+        raise InvalidOption.named("path", "the directory holds no files", path)
+    return [file_of(f"{path.rstrip('/')}/{name}", found[name], file_format) for name in shown]
+
+
+def located(path: str) -> tuple[pa.fs.FileSystem, str]:
+    system, inner = pa.fs.FileSystem.from_uri(path if "://" in path else os.path.abspath(path))
+    return system, inner.rstrip("/")
+
+
+def file_of(uri: str, info: pa.fs.FileInfo, file_format: FileFormat | None) -> File:
+    return File(uri, info.size, info.mtime_ns, file_format or format_of(uri))
+
+
+def format_of(uri: str) -> FileFormat:
+    stem, ending = os.path.splitext(uri.lower())
+    if ending in COMPRESSED:
+        ending = os.path.splitext(stem)[1]
+    if ending not in ENDINGS:
+        raise InvalidOption.named(
+            "path", f"the ending tells no format; {' '.join(ENDINGS)}, or fileFormat", uri
+        )
+    return ENDINGS[ending]
+
+
+def schema_of(files: tuple[File, ...]) -> pa.Schema:
+    """What all files together hold."""
+    try:
+        return pa.unify_schemas([schema_of_file(file) for file in files], promote_options="permissive")
+    except pa.ArrowException as problem:
+        raise InvalidOption.named(
+            "path", f"files of one replay must have like columns: {problem}"
+        ) from problem
+
+
+def schema_of_file(file: File) -> pa.Schema:
+    if file.file_format == "parquet":
+        with opened(file) as source:
+            return pa.parquet.read_schema(source).remove_metadata()
+    if file.file_format == "arrow":
+        with opened(file) as source:
+            return pa.ipc.open_file(source).schema.remove_metadata()
+    return read_file(file, None, pa.schema([])).schema
+
+
+def read_files(files: tuple[File, ...], names: list[str], types: pa.Schema) -> pa.Table:
+    """The columns of these names, as the files have them; formats of text are read as `types` says."""
+    tables = [read_file(file, names, types) for file in files]
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def read_file(file: File, names: list[str] | None, types: pa.Schema) -> pa.Table:
+    system, inner = located(file.uri)
+    info = system.get_file_info(inner)
+    if (info.size, info.mtime_ns) != (file.size, file.changed_ns):
+        raise ChangedReplay(f"{file.uri} has changed since the query began; begin it again")
+    try:
+        table = READERS[file.file_format](file, names, types)
+    except pa.ArrowException as problem:
+        raise InvalidOption.named("path", f"{file.uri} is no {file.file_format} file: {problem}") from problem
+    table = table.replace_schema_metadata(None)
+    return table if names is None else table.select([name for name in names if name in table.column_names])
+
+
+def read_parquet(file: File, names: list[str] | None, _: pa.Schema) -> pa.Table:
+    with opened(file) as source:
+        parquet = pa.parquet.ParquetFile(source)
+        return parquet.read(names and [name for name in names if name in parquet.schema_arrow.names])
+
+
+def read_arrow(file: File, _names: list[str] | None, _types: pa.Schema) -> pa.Table:
+    with opened(file) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def read_csv(file: File, _: list[str] | None, types: pa.Schema) -> pa.Table:
+    with unpacked(file) as source:
+        return pa.csv.read_csv(source, convert_options=pa.csv.ConvertOptions(column_types=declared(types)))
+
+
+def read_json(file: File, _: list[str] | None, types: pa.Schema) -> pa.Table:
+    with unpacked(file) as source:
+        return pa.json.read_json(source, parse_options=pa.json.ParseOptions(explicit_schema=declared(types)))
+
+
+READERS = {"parquet": read_parquet, "arrow": read_arrow, "csv": read_csv, "json": read_json}
+
+
+def declared(types: pa.Schema) -> pa.Schema:
+    """Without the times: declared with a zone, they would have to be written with one."""
+    return pa.schema([field for field in types if not pa.types.is_timestamp(field.type)])
+
+
+def opened(file: File) -> Any:
+    system, inner = located(file.uri)
+    return system.open_input_file(inner)
+
+
+def unpacked(file: File) -> Any:
+    system, inner = located(file.uri)
+    return system.open_input_stream(inner, compression="detect")

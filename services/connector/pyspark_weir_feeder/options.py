@@ -1,0 +1,193 @@
+"""What a user asks of the feeder, read once from Spark's options.
+
+Names are camelCase and mean the same in any case; a name or value that is wrong is refused with the nearest right one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar, get_args
+
+from pyspark_weir_feeder.arrivals import Arrivals, Kind
+from pyspark_weir_feeder.conditions import parse_split
+from pyspark_weir_feeder.problems import InvalidOption, nearest
+
+FileFormat = Literal["parquet", "arrow", "csv", "json"]
+EventTime = Literal["file", "clock"]
+
+NAMES = (
+    "path", "fileFormat", "columns", "split", "timeColumn", "eventTime", "eventRate", "arrivals", "rate",
+    "onSeconds", "offSeconds", "alpha", "steps", "seed", "loop", "maxRowsPerTrigger", "catchUpSeconds",
+)  # fmt: skip
+OF_KIND: dict[Kind, tuple[str, ...]] = {
+    "constant": ("rate",),
+    "poisson": ("rate",),
+    "bursts": ("rate", "onSeconds", "offSeconds", "alpha"),
+    "steps": ("steps",),
+}
+RATE_MAX = 1e9
+"""Rows a second. Beyond it moments days away from the beginning are no longer apart from each other."""
+
+
+Choice = TypeVar("Choice", bound=str)
+
+
+@dataclass(frozen=True)
+class Options:
+    paths: tuple[str, ...]
+    file_format: FileFormat | None
+    columns: tuple[str, ...]
+    """Empty: all."""
+    split: str | None
+    time_column: str | None
+    event_time: EventTime
+    event_rate: float | None
+    """Rows a second of event time; None if event time runs as in the files, or with the clock."""
+    arrivals: Arrivals
+    loop: bool
+    max_rows: int | None
+    catch_up_s: float | None
+
+
+def read_options(options: Mapping[str, str]) -> Options:
+    given = Given(options)
+    kind: Kind = given.choice("arrivals", get_args(Kind)) or "constant"
+    event_time: EventTime = given.choice("eventTime", get_args(EventTime)) or "file"
+    event_rate = given.number("eventRate", above=0)
+    if event_rate is not None and event_time == "clock":
+        raise InvalidOption.named("eventRate", "event time runs with the clock; leave out this or eventTime")
+    split = given.text("split")
+    if split is not None:
+        parse_split(split)
+    return Options(
+        paths=given.listed("path", required=True),
+        file_format=given.choice("fileFormat", get_args(FileFormat)),
+        columns=given.listed("columns"),
+        split=split,
+        time_column=given.text("timeColumn"),
+        event_time=event_time,
+        event_rate=event_rate,
+        arrivals=read_arrivals(given, kind),
+        loop=given.choice("loop", ("true", "false")) != "false",
+        max_rows=given.whole("maxRowsPerTrigger", least=1),
+        catch_up_s=given.number("catchUpSeconds", least=0),
+    )
+
+
+def read_arrivals(given: Given, kind: Kind) -> Arrivals:
+    for name in sorted({name for names in OF_KIND.values() for name in names} - {*OF_KIND[kind]}):
+        if given.text(name) is not None:
+            kinds = " or ".join(other for other, names in OF_KIND.items() if name in names)
+            raise InvalidOption.named(name, f"goes with arrivals={kinds}, not with arrivals={kind}")
+    seed = given.whole("seed", least=0)
+    on_and_off = (
+        given.number(name, above=0, required=kind == "bursts") for name in ("onSeconds", "offSeconds")
+    )
+    on_s, off_s = (length or 0.0 for length in on_and_off)
+    alpha = given.number("alpha", above=1, most=10)
+    return Arrivals(
+        kind=kind,
+        seed=1 if seed is None else seed,
+        rate=given.number("rate", above=0, most=RATE_MAX, required=kind != "steps") or 0.0,
+        on_s=on_s,
+        off_s=off_s,
+        alpha=(1.5 if alpha is None else alpha) if kind == "bursts" else 0.0,
+        steps=read_steps(given) if kind == "steps" else (),
+    )
+
+
+def read_steps(given: Given) -> tuple[tuple[float, float], ...]:
+    """`0:1000,10:5000`: from each second on, that rate."""
+    steps = []
+    for step in given.listed("steps", required=True):
+        start, _, rate = step.partition(":")
+        steps.append((as_number("steps", start, least=0), as_number("steps", rate, least=0, most=RATE_MAX)))
+    if steps[0][0] != 0:
+        raise InvalidOption.named(
+            "steps", "must begin at second 0, with rate 0 if silent", given.text("steps")
+        )
+    if any(later[0] <= earlier[0] for earlier, later in itertools.pairwise(steps)):
+        raise InvalidOption.named("steps", "must be in rising order of seconds", given.text("steps"))
+    return tuple(steps)
+
+
+class Given:
+    """The options as text, by their names in any case."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        known = {name.lower(): name for name in NAMES}
+        self._given: dict[str, str] = {}
+        for name, value in options.items():
+            if name.lower() not in known:
+                raise InvalidOption.named(name, f"there is no such option; {nearest(name, NAMES)}")
+            self._given[known[name.lower()]] = value.strip()
+
+    def text(self, name: str, required: bool = False) -> str | None:
+        value = self._given.get(name)
+        if value == "":
+            raise InvalidOption.named(name, "is empty; leave it out for its default")
+        if value is None and required:
+            raise InvalidOption.named(name, "is missing")
+        return value
+
+    def listed(self, name: str, required: bool = False) -> tuple[str, ...]:
+        text = self.text(name, required)
+        parts = tuple(part.strip() for part in text.split(",")) if text else ()
+        if not all(parts):
+            raise InvalidOption.named(name, "has an empty part", text)
+        return parts
+
+    def choice(self, name: str, choices: tuple[Choice, ...]) -> Choice | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        for choice in choices:
+            if choice == text.lower():
+                return choice
+        raise InvalidOption.named(name, nearest(text, choices), text)
+
+    def number(
+        self,
+        name: str,
+        *,
+        least: float | None = None,
+        above: float | None = None,
+        most: float | None = None,
+        required: bool = False,
+    ) -> float | None:
+        text = self.text(name, required)
+        return None if text is None else as_number(name, text, least=least, above=above, most=most)
+
+    def whole(self, name: str, least: int) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise InvalidOption.named(name, f"must be a whole number, at least {least}", text)
+        return int(text)
+
+
+def as_number(
+    name: str,
+    text: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidOption.named(name, "must be a number", text)
+    if least is not None and number < least:
+        raise InvalidOption.named(name, f"must be at least {least:g}", text)
+    if above is not None and number <= above:
+        raise InvalidOption.named(name, f"must be above {above:g}", text)
+    if most is not None and number > most:
+        raise InvalidOption.named(name, f"must be at most {most:g}", text)
+    return number

@@ -1,0 +1,168 @@
+"""The feeder as Spark sees it: a streaming source with offsets, partitions and readers.
+
+Offsets come from the clock and are exact, so a micro-batch that Spark repeats has the rows it had. A reader lives in
+three places: where the query is planned, where the plan is made, and in Python workers, which keep the files between
+micro-batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_weir_feeder.arrivals import Arrivals, schedule_of
+from pyspark_weir_feeder.columns import declared_schema, time_column_of
+from pyspark_weir_feeder.files import find_files
+from pyspark_weir_feeder.offsets import Bounds, Offset, advanced, due, rescheduled, rows_between
+from pyspark_weir_feeder.options import Options, read_options
+from pyspark_weir_feeder.problems import ChangedReplay
+from pyspark_weir_feeder.replay import Moments, Recipe, Replay, load
+
+PARTITION_ROWS = 1_000_000
+"""A micro-batch of more rows is read by several tasks. Each costs some milliseconds, and memory for the files."""
+
+
+class DefaultSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "weir_feeder"
+
+    def schema(self) -> StructType:
+        return declared_schema(read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> FeederReader:  # noqa: N802
+        return FeederReader(read_options(self.options), schema)
+
+
+@dataclass(frozen=True)
+class Rows(InputPartition):
+    """Rows of the replay and the schedule they arrive by."""
+
+    first: int
+    end: int
+    began_us: int
+    base: int
+    replay: str
+
+
+def clock_us() -> int:
+    return time.time_ns() // 1_000
+
+
+class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Options, schema: StructType, now_us: Callable[[], int] = clock_us) -> None:
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        self._options = options
+        self._recipe = Recipe(
+            files=find_files(options.paths, options.file_format),
+            split=options.split,
+            schema=arrow,
+            time_column=time_column_of(options, arrow),
+        )
+        self._replay = self._recipe.fingerprint()
+        self._arrivals = fingerprint(options.arrivals)
+        self._now_us = now_us
+        self._initial: Offset | None = None
+        self._last: Offset | None = None
+        self._stop_us: int | None = None
+        """The moment whose rows are the last to be read, with Trigger.AvailableNow."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        # Spark may ask again before the first rows are due; the beginning must not move on.
+        if self._initial is None:
+            self._initial = Offset(0, 0, self._now_us(), 0, self._arrivals, self._replay)
+        return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable() if self._options.max_rows is None else ReadMaxRows(self._options.max_rows)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        self._last = self._scheduled(Offset.from_json(start))
+        schedule = schedule_of(self._options.arrivals)
+        return advanced(self._last, self._until_us(), schedule, self._bounds(max_rows)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        if self._last is None:
+            return None
+        row = due(self._last, self._until_us(), schedule_of(self._options.arrivals), self._bounds(None))
+        return replace(self._last, row=max(row, self._last.row)).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._stop_us = self._now_us()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Rows]:
+        last = Offset.from_json(end)
+        self._check(last)
+        if self._options.event_time == "clock" and last.arrivals != self._arrivals:
+            raise ChangedReplay(
+                "the micro-batch to be repeated was planned with other arrivals, which its event times follow; "
+                "let the query repeat it with those (options arrivals, rate, …, seed), then change them"
+            )
+        rows = rows_between(Offset.from_json(start), last)
+        return [
+            Rows(first, min(first + PARTITION_ROWS, rows.stop), last.began_us, last.base, self._replay)
+            for first in rows[::PARTITION_ROWS]
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Rows), "partitions() gives out nothing else"
+        if partition.replay != self._replay:
+            raise ChangedReplay("the files have changed since the query began; begin it again")
+        replay = load(self._recipe)
+        return replay.batches(partition.first, partition.end, self._moments(replay, partition))
+
+    def _scheduled(self, start: Offset) -> Offset:
+        self._check(start)
+        if start.arrivals == self._arrivals:
+            return start
+        return rescheduled(start, self._until_us(), self._arrivals)
+
+    def _check(self, offset: Offset) -> None:
+        if offset.replay != self._replay:
+            raise ChangedReplay(
+                "the checkpoint stands on other rows: the files (option path) or the option split have changed; "
+                "bring them back, or begin with a new checkpoint"
+            )
+
+    def _until_us(self) -> int:
+        return self._now_us() if self._stop_us is None else self._stop_us
+
+    def _bounds(self, max_rows: int | None) -> Bounds:
+        rows = None if self._options.loop else load(self._recipe).rows
+        return Bounds(rows, max_rows, self._options.catch_up_s)
+
+    def _moments(self, replay: Replay, partition: Rows) -> Moments | None:
+        if self._options.event_time == "clock":
+            return lambda first, end: arrived(self._options.arrivals, partition, first, end)
+        rate = self._options.event_rate
+        return None if rate is None else lambda first, end: replay.earliest + evenly(rate, first, end)
+
+
+def arrived(arrivals: Arrivals, rows: Rows, first: int, end: int) -> NDArray[np.int64]:
+    times = schedule_of(arrivals).times(first - rows.base, end - rows.base)
+    return rows.began_us + (times * 1e6).astype(np.int64)
+
+
+def evenly(rate: float, first: int, end: int) -> NDArray[np.int64]:
+    return (np.arange(first, end) * (1e6 / rate)).astype(np.int64)
+
+
+def fingerprint(arrivals: Arrivals) -> str:
+    return hashlib.sha256(repr(arrivals).encode()).hexdigest()[:16]

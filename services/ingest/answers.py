@@ -1,0 +1,106 @@
+"""Answers of queries as Arrow, for readers beyond this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from actors.dirs import RunDirs
+from actors.results import AnswerReader, units_of
+from configs.problems import InvalidInput, WeirError
+from engine.schema import DataType, Kind
+from engine.train import values_to_arrow
+
+SEQ = "_seq"
+# Of one message, unless one commit has more.
+MESSAGE_ROWS = 50_000
+DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
+
+
+@dataclass(eq=False)
+class RowsForgotten(WeirError):
+    """The row is no longer kept; `next` is the first after it that is."""
+
+    next: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRows:
+    """The rows of a query that are kept of one unit."""
+
+    unit: str
+    first: int
+    next: int
+
+
+def units(dirs: RunDirs, class_name: str, query: str) -> list[UnitRows]:
+    """One a shard."""
+    found = units_of(dirs, class_name)
+    if not found:
+        raise InvalidInput("no answers of this class are kept on this node", "class", class_name)
+    rows = []
+    for unit in found:
+        reader = AnswerReader(dirs, unit)
+        reader.columns(query)  # there is such a query
+        rows.append(UnitRows(unit, *reader.kept(query)))
+    return rows
+
+
+def schema_of(dirs: RunDirs, unit: str, query: str) -> pa.Schema:
+    """`_seq`, then the query's columns."""
+    columns = AnswerReader(dirs, unit).columns(query)
+    return pa.schema(
+        [
+            pa.field(SEQ, pa.int64(), nullable=False),
+            *(pa.field(name, arrow_of(kind)) for name, kind in columns),
+        ]
+    )
+
+
+def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> Iterator[pa.RecordBatch]:
+    """The rows with the numbers from `first` up to `following`, each once; RowsForgotten if they are not kept."""
+    schema, expected = schema_of(dirs, unit, query), first
+    gathered: list[pa.RecordBatch] = []
+    for answer in AnswerReader(dirs, unit).answers(query, first - 1) if first < following else ():
+        if answer.first > expected:
+            break
+        size = min(len(answer.train), following - expected)
+        numbers = np.arange(expected, expected + size, dtype=np.int64)
+        columns = [values_to_arrow(one).slice(0, size) for one in answer.train.columns]
+        gathered.append(pa.RecordBatch.from_arrays([numbers, *columns], schema=schema))
+        expected += size
+        if sum(one.num_rows for one in gathered) >= MESSAGE_ROWS:
+            yield from joined(gathered)
+            gathered = []
+        if expected == following:
+            break
+    yield from joined(gathered)
+    if expected < following:
+        raise missing(dirs, unit, query, expected)
+
+
+def missing(dirs: RunDirs, unit: str, query: str, number: int) -> WeirError:
+    kept, following = AnswerReader(dirs, unit).kept(query)
+    if number >= following:
+        return InvalidInput("there is no such row yet", "to", number, f"there are rows up to {following}")
+    what = f"row {number} of {query} is forgotten; next kept is {kept}"
+    return RowsForgotten(what, unit, hint="read on from there, or keep more (results_bytes)", next=kept)
+
+
+def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """As few as can be."""
+    if len(batches) < 2:
+        return batches
+    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
+
+
+def arrow_of(kind: str) -> pa.DataType:
+    digits = DECIMAL.fullmatch(kind)
+    if digits is None:
+        return DataType(Kind(kind)).arrow
+    return DataType(Kind.DECIMAL, int(digits[1]), int(digits[2])).arrow

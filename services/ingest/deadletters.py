@@ -1,0 +1,172 @@
+"""Rows that could not be published, kept with the reason: `<stream folder>/dead/`, a log of its own.
+
+    frame    version, bytes of the head; the head as JSON; in 64 bytes or a multiple, the rows as an Arrow stream
+
+Numbered properties:
+1. The dead rows of a batch are kept once, however often the batch is brought; all of them or none.
+2. The log takes no more than `bytes_max`, the oldest frames go first. Of one batch no more rows are kept than have
+   room; all are counted.
+3. Each frame tells how many rows there have been by reason up to its batch, so that a kill loses no count.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+import pyarrow as pa
+
+from actors.frames import BatchId, NotAFrame, aligned, in_a_row, mark_of
+from actors.published import LastBatches
+from actors.segments import KEEP_NONE, SEGMENTS_LEAST, Frame, Reader, Writer, frames_left
+from actors.streams import Stream
+
+FOLDER = "dead"
+DEAD_BYTES = 64 << 20
+# Of one reason in one batch.
+ROWS_MAX = 10_000
+VERSION = 1
+_HEAD = Struct("=BxxxI")  # version, bytes of the head
+
+
+@dataclass(slots=True)
+class DeadRows:
+    """Rows of one part with the same thing wrong, as they were sent."""
+
+    reason: str
+    column: str
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(one.num_rows for one in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A frame of the log."""
+
+    reason: str
+    column: str
+    producer: str
+    batch: int
+    rows: int
+    """Of which `kept` may have fewer."""
+    kept: pa.Table
+
+
+class DeadLog:
+    """Of one stream; who writes holds the stream."""
+
+    def __init__(self, folder: Path, bytes_max: int) -> None:
+        self._writer = Writer(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
+        self._bytes_max = bytes_max
+        self._last = LastBatches()
+        self.counts: Mapping[str, int] = {}
+        for head, _ in found(folder):
+            self._last.note(BatchId(mark_of(head["producer"]), head["batch"]))
+            self.counts = head["counts"]
+
+    def keep(self, producer: str, number: int, dead: Sequence[DeadRows]) -> None:
+        batch = BatchId(mark_of(producer), number)
+        if self._last.has(batch):
+            return
+        counts = Counter(self.counts)
+        for one in dead:
+            counts[one.reason] += one.rows
+        told = {"producer": producer, "batch": number, "counts": counts}
+        groups = grouped(dead)
+        # Half of what the log takes at once is for the rows.
+        most = self._bytes_max // SEGMENTS_LEAST
+        frames = [frame_of(one, told, most // 2 // len(groups)) for one in groups]
+        if sum(size for _, size in frames) > most:
+            frames = [frame_of(one, told, 0) for one in groups]
+        self._writer.append_all(frames)
+        self._last.note(batch)
+        self.counts = counts
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class DeadLetters:
+    """Of all streams of a node."""
+
+    def __init__(self, bytes_max: int = DEAD_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._logs: dict[str, tuple[Stream, DeadLog]] = {}
+
+    def keep(self, stream: Stream, producer: str, number: int, dead: Sequence[DeadRows]) -> None:
+        """Of all parts of a batch."""
+        if dead:
+            self._log(stream).keep(producer, number, dead)
+
+    def counts(self, stream: Stream) -> Mapping[str, int]:
+        """Rows by reason."""
+        return self._log(stream).counts if (stream.folder / FOLDER).is_dir() else {}
+
+    def close(self) -> None:
+        with self._lock:
+            for _, log in self._logs.values():
+                log.close()
+            self._logs.clear()
+
+    def _log(self, stream: Stream) -> DeadLog:
+        with self._lock:
+            known, log = self._logs.get(stream.name.lower(), (None, None))
+            if log is not None and known is not stream:
+                log.close()  # of a stream that was dropped
+                log = None
+            if log is None:
+                log = DeadLog(stream.folder / FOLDER, self._bytes_max)
+                self._logs[stream.name.lower()] = stream, log
+            return log
+
+
+def letters(folder: Path) -> Iterator[DeadLetter]:
+    """What the log of a stream's folder holds, the oldest first."""
+    for head, rows in found(folder / FOLDER):
+        kept = pa.ipc.open_stream(pa.py_buffer(rows)).read_all()
+        yield DeadLetter(head["reason"], head["column"], head["producer"], head["batch"], head["rows"], kept)
+
+
+def found(folder: Path) -> Iterator[tuple[dict[str, Any], memoryview]]:
+    """Heads and rows of the frames."""
+    log = Reader(folder)
+    for _, payload in frames_left(log, log.first):
+        version, size = _HEAD.unpack_from(payload)
+        if version != VERSION:
+            raise NotAFrame("not a dead letter of this version", value=version, file=str(folder))
+        end = _HEAD.size + size
+        yield json.loads(bytes(payload[_HEAD.size : end])), payload[aligned(end) :]
+
+
+def grouped(dead: Sequence[DeadRows]) -> list[DeadRows]:
+    """Those of all parts with the same thing wrong together."""
+    groups: dict[tuple[str, str, pa.Schema], DeadRows] = {}
+    for one in dead:
+        known = groups.setdefault(
+            (one.reason, one.column, one.batches[0].schema), DeadRows(one.reason, one.column)
+        )
+        known.batches += one.batches
+    return list(groups.values())
+
+
+def frame_of(dead: DeadRows, told: Mapping[str, Any], bytes_max: int) -> Frame:
+    """With as many rows as have room."""
+    table = pa.Table.from_batches(dead.batches)
+    fitting = bytes_max * table.num_rows // max(1, table.nbytes)
+    kept = table.slice(0, min(ROWS_MAX, fitting)).combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, kept.schema) as writer:
+        writer.write_table(kept)
+    head = {"reason": dead.reason, "column": dead.column, "rows": dead.rows, "kept": kept.num_rows, **told}
+    text = json.dumps(head).encode()
+    return in_a_row([_HEAD.pack(VERSION, len(text)) + text, memoryview(sink.getvalue())])

@@ -1,0 +1,49 @@
+"""What an ingest is told: the streams, where their rows go, and where it may write. It travels as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from configs.streams import StreamsFile
+
+# A gateway that is away for longer shows as an error of the query, which is then started again.
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where rows go."""
+
+    endpoint: str
+    api_key: str
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Paths are absolute: the JVM has ideas of its own about where it is."""
+
+    file: StreamsFile
+    door: Door
+    folder: Path
+    java_home: Path
+
+    def secrets(self) -> tuple[str, ...]:
+        """What is to be seen nowhere."""
+        return (self.door.api_key, *self.file.secrets())
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file.model_dump(mode="json", by_alias=True),
+            "door": asdict(self.door),
+            "folder": str(self.folder),
+            "java_home": str(self.java_home),
+        }
+
+
+def job_of(told: Mapping[str, Any]) -> Job:
+    file = StreamsFile.model_validate(told["file"])
+    return Job(file, Door(**told["door"]), Path(told["folder"]), Path(told["java_home"]))

@@ -1,0 +1,137 @@
+"""How far each feed of an ingest has come, and when a query that has failed is tried again.
+
+Nothing here knows Spark but the shape of what it tells of a micro-batch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["starting", "running", "waiting"]
+BACKOFF_LEAST_S = 0.5
+BACKOFF_MOST_S = 30.0
+# A rate is over so long: a few micro-batches, and a few looks of whoever watches.
+RATE_S = 5.0
+HIDDEN = "…"
+# An exception of Python's comes to Spark with how it came about; its own line begins at the margin, with its module.
+TRACEBACK = "Traceback (most recent call last):"
+EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+: .+)$", re.MULTILINE)
+# Of what Spark says when a query fails; the rest is in its log.
+ERROR_LENGTH_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FeedProgress:
+    """One feed at this moment; a stream with a source of its own is a feed of its name."""
+
+    feed: str
+    state: State = "starting"
+    rows: int = 0
+    """Read by Spark since the start; after a failure the same rows may have been read again."""
+    rows_per_s: float = 0.0
+    batch: int | None = None
+    """The last that is done."""
+    batch_ms: float | None = None
+    lag: float | None = None
+    """Offsets that the source has and that are not done; None where it does not tell."""
+    offsets: Sequence[Any] = ()
+    """Of each source, how far the last batch has come, as the source writes it."""
+    restarts: int = 0
+    last_error: str | None = None
+
+
+@dataclass
+class Backoff:
+    """Pauses before the next try: twice as long each time, up to a bound, until something succeeds."""
+
+    least_s: float = BACKOFF_LEAST_S
+    most_s: float = BACKOFF_MOST_S
+    failures: int = 0
+
+    def failed(self) -> float:
+        """How long to wait now."""
+        # No power of what may have failed for a year.
+        pause_s = self.most_s if self.failures > 30 else min(self.most_s, self.least_s * 2.0**self.failures)
+        self.failures += 1
+        return pause_s
+
+    def succeeded(self) -> None:
+        self.failures = 0
+
+
+@dataclass
+class Counted:
+    """What the micro-batches of a feed have told, over all runs of its query."""
+
+    rows: int = 0
+    batch: int | None = None
+    batch_ms: float | None = None
+    lag: float | None = None
+    offsets: Sequence[Any] = ()
+    _last: tuple[str, int, str] = ("", -1, "")
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def hear(self, told: Sequence[Mapping[str, Any]]) -> bool:
+        """Reports of a query, oldest first, of which some may be known; whether a batch was done."""
+        done = False
+        for one in told:
+            place = (str(one["runId"]), int(one["batchId"]), str(one["timestamp"]))
+            if place[0] == self._last[0] and place[1:] <= self._last[1:]:
+                continue
+            self._last = place
+            self.lag = lag_of(one["sources"])
+            # Of a trigger that found nothing to do Spark reports the time that it looked.
+            if "addBatch" in one["durationMs"]:
+                self.rows += int(one["numInputRows"])
+                self.batch, self.batch_ms = int(one["batchId"]), float(one["durationMs"]["triggerExecution"])
+                self.offsets = [source.get("endOffset") for source in one["sources"]]
+                done = True
+        return done
+
+    def rate(self, now: float) -> float:
+        """Rows a second lately."""
+        self._seen.append((now, self.rows))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - RATE_S:
+            self._seen.popleft()
+        since, rows = self._seen[0]
+        return (self.rows - rows) / (now - since) if now > since else 0.0
+
+
+def lag_of(sources: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of all sources of a query that tell how far they could be read."""
+    found = [behind(one.get("latestOffset"), one.get("endOffset")) for one in sources]
+    known = [one for one in found if one is not None]
+    return sum(known) if known else None
+
+
+def behind(latest: object, done: object) -> float | None:
+    """The difference of two offsets: numbers, or numbers by topic and partition."""
+    if isinstance(latest, bool) or isinstance(done, bool):
+        return None
+    if isinstance(latest, Mapping) and isinstance(done, Mapping | None):
+        parts = [behind(value, None if done is None else done.get(key)) for key, value in latest.items()]
+        known = [one for one in parts if one is not None]
+        return sum(known) if known else None
+    if isinstance(latest, int | float) and isinstance(done, int | float | None):
+        return max(0.0, float(latest) - float(done or 0))
+    return None
+
+
+def hidden(text: str, secrets: Sequence[str]) -> str:
+    """The text without what nobody is to read."""
+    for one in secrets:
+        text = text.replace(one, HIDDEN)
+    return text
+
+
+def brief(text: str, secrets: Sequence[str]) -> str:
+    """The line that says why, for a table: of a traceback the exception, else the first."""
+    text = hidden(text, secrets)
+    raised = EXCEPTION.search(text.rpartition(TRACEBACK)[2]) if TRACEBACK in text else None
+    lines = [raised[1]] if raised else [line.strip() for line in text.splitlines() if line.strip()]
+    line = lines[0] if lines else "no reason given"
+    return line if len(line) <= ERROR_LENGTH_MAX else line[: ERROR_LENGTH_MAX - 1] + HIDDEN

@@ -1,0 +1,42 @@
+"""One Spark for all tests of this process: its JVM takes seconds to start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark_weir.options import KEY_VARIABLE
+
+from services.ingest.java import find_java
+from tests.spark.door import KEY
+
+SETTINGS = {
+    "spark.master": "local[1]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.session.timeZone": "UTC",
+    # Failures are part of the tests.
+    "spark.log.level": "OFF",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(find_java(None, os.environ).home))
+        # Workers must have what this process has.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        # The JVM has the environment that it was started with.
+        patch.setenv(KEY_VARIABLE, KEY)
+        builder = SparkSession.builder
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        yield session
+        session.stop()

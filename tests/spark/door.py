@@ -1,0 +1,168 @@
+"""The door of a node in this process, over logs of its own: it can be busy, lose its answers, go away and come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import flight
+
+from actors.commits import commit_parts
+from actors.dirs import RunDirs
+from actors.frames import batch_of
+from actors.segments import KEEP_NONE, Reader, Writer
+from actors.streams import Streams
+from actors.unit_log import QUERIES, QUERIES_VERSION
+from engine.schema import FLOAT64, INT64
+from engine.steps import Answer, Commit
+from engine.train import Train, Values, values_to_arrow
+from services.ingest import answers
+from services.ingest.deadletters import DEAD_BYTES, DeadLetters
+from services.ingest.flight import FlightSettings, Server, later
+from services.ingest.staging import Staging
+
+KEY = "weir_" + "k" * 43
+STREAM = "CREATE STREAM {} (id BIGINT, x DOUBLE)"
+# Logs so small that they forget.
+SEGMENT_BYTES, LOG_BYTES = 16 << 10, 64 << 10
+# Rows of an answer that come before its connection breaks.
+BROKEN_AFTER = 10
+
+
+class Node:
+    """Its logs outlive the server; what is staged does not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.dirs = RunDirs(folder, "t", "n")
+        self._held = self.dirs.hold()
+        self.streams = Streams(self.dirs, time.monotonic)
+        self.key = KEY
+        self.calls: list[str] = []
+        self.at_call: Callable[[str], None] = lambda name: None
+        """What is done when a call comes, before it is answered."""
+        self.busy = 0
+        """So many calls are told to come again."""
+        self.lost: Counter[str] = Counter()
+        """The answers to so many calls get lost, after what was asked is done."""
+        self.port = 0
+        self.come()
+
+    @property
+    def endpoint(self) -> str:
+        return f"grpc://127.0.0.1:{self.port}"
+
+    def come(self) -> None:
+        self.dead = DeadLetters(DEAD_BYTES)
+        self._server = FaultyServer(self)
+        self.port = self._server.port
+
+    def go(self) -> None:
+        self._server.shutdown()
+        self.dead.close()
+
+    def close(self) -> None:
+        self.go()
+        self.streams.close()
+        os.close(self._held)
+
+    def column(self, stream: str, name: str) -> list[Any]:
+        """Of all rows in the stream's log."""
+        with self.streams.lock:
+            found = self.streams.find(stream)
+        place = found.arrow.get_field_index(name)
+        log = Reader(found.folder)
+        trains = [batch_of(payload) for _, payload in log.frames(log.first)]
+        return [one for train in trains for one in values_to_arrow(train.columns[place]).to_pylist()]
+
+    def ids(self, stream: str) -> list[int]:
+        return self.column(stream, "id")
+
+
+class Answers:
+    """A unit's answers to the query `hot`: _seq and two columns."""
+
+    def __init__(self, node: Node, unit: str, forgets: bool = False) -> None:
+        folder = node.dirs.class_log(unit)
+        self._log = (
+            Writer(folder, bytes_max=LOG_BYTES, segment_bytes=SEGMENT_BYTES, keep_from=KEEP_NONE)
+            if forgets
+            else Writer(folder)
+        )
+        described = {
+            "version": QUERIES_VERSION,
+            "queries": {"hot": [["id", INT64.kind], ["x", FLOAT64.kind]]},
+        }
+        (folder / QUERIES).write_text(json.dumps(described), encoding="utf-8")
+        self._next = 0
+
+    def add(self, ids: Sequence[int]) -> None:
+        numbers = np.array(ids, np.int64)
+        columns = (Values(INT64, numbers), Values(FLOAT64, numbers / 2))
+        train = Train(columns, np.zeros(len(ids)))
+        answer = Answer("hot", self._next, train)
+        self._next += len(ids)
+        self._log.append(*commit_parts(Commit((), (answer,), {"hot": self._next})))
+
+
+class FaultyServer(Server):
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        settings = FlightSettings().with_key(node.key)
+        super().__init__(settings, node.port, node.streams, node.dirs, Staging(), node.dead)
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        self._called("put")
+        super().do_put(context, descriptor, reader, writer)
+        self._answered("put")
+
+    def do_action(self, context: Any, action: Any) -> list[bytes]:
+        self._called(action.type)
+        answer = super().do_action(context, action)
+        self._answered(action.type)
+        return answer
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        self._called("get")
+        if not self._node.lost["get"]:
+            return super().do_get(context, ticket)
+        asked = json.loads(ticket.ticket)
+        given = (self._node.dirs, asked["unit"], asked["query"])
+        rows = answers.rows(*given, asked["from"], min(asked["from"] + BROKEN_AFTER, asked["to"]))
+        return flight.GeneratorStream(answers.schema_of(*given), self._breaking(rows))
+
+    def _called(self, name: str) -> None:
+        self._node.calls.append(name)
+        self._node.at_call(name)
+        if self._node.busy:
+            self._node.busy -= 1
+            raise later("the stream's log is full", 0.01)
+
+    def _answered(self, name: str) -> None:
+        if self._node.lost[name]:
+            self._node.lost[name] -= 1
+            raise flight.FlightUnavailableError("the connection broke")
+
+    def _breaking(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            yield batch
+            self._answered("get")
+
+
+@contextmanager
+def opened(folder: Path, *streams: str) -> Iterator[Node]:
+    """With streams of that name."""
+    node = Node(folder)
+    try:
+        for name in streams:
+            node.streams.declare(STREAM.format(name))
+        yield node
+    finally:
+        node.close()

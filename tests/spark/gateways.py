@@ -1,0 +1,83 @@
+"""A gateway in this process, with its door for producers over the network: what Spark brings can be read from its logs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from actors.dirs import RunDirs
+from actors.frames import batch_of
+from actors.ingress import Gateway
+from actors.segments import Reader
+from actors.subscriber import Subscriber
+from engine.schema import StreamSchema
+from engine.train import train_to_arrow
+from services.ingest.flight import FlightSettings
+from services.ingest.keys import new_key
+
+
+class RealGateway:
+    """It can be stopped, and started again at the same address with what it had."""
+
+    def __init__(self, base: Path) -> None:
+        self.key = new_key()
+        self.endpoint = ""
+        self._dirs = RunDirs(base, "s", "n1")
+        self._held = self._dirs.hold()
+        self._schemas: dict[str, StreamSchema] = {}
+        self._readers: list[Subscriber] = []
+        self.start()
+
+    def start(self) -> None:
+        self._gateway = Gateway(self._dirs)
+        self._thread = threading.Thread(target=self._gateway.run)
+        self._thread.start()
+        port = int(self.endpoint.rpartition(":")[2] or 0)
+        settings = FlightSettings(port=port).with_key(self.key)
+        self._door = settings.open(self._gateway.streams, self._dirs)
+        self.endpoint = self._door.address
+        for name in self._schemas:
+            self._read(name)
+
+    def stop(self) -> None:
+        for reader in self._readers:
+            reader.close()
+        self._readers.clear()
+        self._door.close()
+        self._gateway.stop()
+        self._thread.join()
+
+    def close(self) -> None:
+        self.stop()
+        os.close(self._held)
+
+    def declare(self, sql: str) -> None:
+        """A stream of which nothing is forgotten."""
+        stream = self._gateway.streams.declare(sql)
+        self._schemas[stream.name] = stream.schema
+        self._read(stream.name)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """All that has come, in the order in which it came."""
+        frames = Reader(self._dirs.stream(name)).frames(0)
+        batches = [train_to_arrow(batch_of(payload), self._schemas[name].schema) for _, payload in frames]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def _read(self, name: str) -> None:
+        self._readers.append(Subscriber(self._dirs, "reader", name, 0, lossless=True))
+
+
+@contextmanager
+def opened() -> Iterator[RealGateway]:
+    # Sockets are in there, whose paths must be short.
+    with TemporaryDirectory() as base:
+        gateway = RealGateway(Path(base))
+        try:
+            yield gateway
+        finally:
+            gateway.close()

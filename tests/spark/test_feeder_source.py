@@ -1,0 +1,135 @@
+"""The feeder under Spark: every row once over failures and restarts, what is due now, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.spark
+
+ROWS = 5_000
+FILE_US = 1_700_000_000_000_000
+GAP_US = 1_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Two files of one replay."""
+    number = np.arange(ROWS)
+    times = pa.array(FILE_US + number * GAP_US).cast(pa.timestamp("us", "UTC"))
+    table = pa.table({"id": number, "ts": times, "temp": number % 50 + 0.5})
+    folder = tmp_path / "readings"
+    folder.mkdir()
+    pq.write_table(table.slice(0, 3_000), folder / "1.parquet")
+    pq.write_table(table.slice(3_000), folder / "2.parquet")
+    return folder
+
+
+Batches = dict[int, list[list[dict[str, Any]]]]
+"""Of every micro-batch what each attempt brought."""
+
+
+def collector(into: Batches, failing: frozenset[int] = frozenset()) -> Callable[[DataFrame, int], None]:
+    """Takes the rows of micro-batches, and fails at the first attempt of some once it has them."""
+
+    def collect(batch: DataFrame, number: int) -> None:
+        attempts = into.setdefault(number, [])
+        attempts.append(batch.toArrow().to_pylist())
+        if number in failing and len(attempts) == 1:
+            raise ValueError(f"micro-batch {number} fails")
+
+    return collect
+
+
+def feed(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    return spark.readStream.format("weir_feeder").options(path=str(path), **options).load()
+
+
+def run(query: StreamingQuery) -> None:
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
+def expected(rows: int) -> list[tuple[int, int]]:
+    """Identity and event time of the first rows of the endless replay."""
+    return [(number % ROWS, FILE_US + number * GAP_US) for number in range(rows)]
+
+
+def read(batches: Batches) -> list[dict[str, Any]]:
+    """The rows of the micro-batches that were committed."""
+    return list(itertools.chain(*(attempts[-1] for _, attempts in sorted(batches.items()))))
+
+
+def read_keys(batches: Batches) -> list[tuple[int, int]]:
+    return [(row["id"], pa.scalar(row["ts"]).cast(pa.timestamp("us")).value) for row in read(batches)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"rate": "1000000"}, id="constant"),
+        pytest.param({"rate": "1000000", "arrivals": "poisson", "eventTime": "clock"}, id="poisson"),
+    ],
+)
+def test_after_failures_and_restarts_every_row_has_come_once(
+    spark: SparkSession, path: Path, tmp_path: Path, options: dict[str, str]
+) -> None:
+    batches: Batches = {}
+    failing = frozenset({0, 2, 3})
+
+    def start() -> StreamingQuery:
+        rows = feed(spark, path, loop="false", maxRowsPerTrigger="900", **options)
+        writer = rows.writeStream.foreachBatch(collector(batches, failing))
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    for _ in failing:
+        with pytest.raises(StreamingQueryException):
+            run(start())
+    run(start())
+    assert [row["id"] for row in read(batches)] == list(range(ROWS))
+    assert all(attempts[0] == attempts[-1] for attempts in batches.values())
+    assert {number for number, attempts in batches.items() if len(attempts) > 1} == failing
+    if "eventTime" not in options:
+        assert read_keys(batches) == expected(ROWS)
+
+
+def test_a_query_takes_up_what_was_due_meanwhile_lap_after_lap(
+    spark: SparkSession, path: Path, tmp_path: Path
+) -> None:
+    batches: Batches = {}
+    while len(read(batches)) < 3 * ROWS:
+        rows = feed(spark, path, rate="20000", maxRowsPerTrigger="4000")
+        writer = rows.writeStream.foreachBatch(collector(batches)).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    keys = read_keys(batches)
+    assert keys == expected(len(keys))
+
+
+def test_the_stream_is_split_and_its_event_time_carries_a_watermark(
+    spark: SparkSession, path: Path, tmp_path: Path
+) -> None:
+    rows = feed(spark, path, rate="1000000", loop="false", split="hot: temp > 30; rest: temp > 10")
+    assert rows.schema.simpleString() == "struct<id:bigint,ts:timestamp,temp:double,_stream:string>"
+    counts = rows.withWatermark("ts", "1 second").groupBy("_stream").count()
+    batches: Batches = {}
+    writer = counts.writeStream.outputMode("complete").foreachBatch(collector(batches))
+    run(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+    last = {row["_stream"]: row["count"] for row in batches[max(batches)][-1]}
+    assert last == {"hot": ROWS * 20 // 50, "rest": ROWS * 20 // 50}
+
+
+def test_a_wrong_option_is_refused_by_name(spark: SparkSession, path: Path) -> None:
+    with pytest.raises(AnalysisException, match="option ratte: there is no such option; did you mean rate"):
+        feed(spark, path, ratte="5")

@@ -1,0 +1,355 @@
+"""Spark brings streams to a gateway: every source, end to end, each row once, whoever is killed; and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import yaml
+
+from configs.problems import InvalidInput
+from configs.reading import parse_model
+from configs.streams import StreamsFile
+from services.ingest.java import find_java
+from services.ingest.job import Door, Job
+from services.ingest.process import IngestProcess, SparkFailed
+from services.ingest.progress import FeedProgress
+from tests.live.waiting import eventually
+from tests.spark.gateways import RealGateway, opened
+
+pytestmark = pytest.mark.spark
+
+Definition = dict[str, Any]
+COLUMNS = {"id": "int64", "temp": "float64"}
+SCHEMA = "id BIGINT, temp DOUBLE"
+HUNG_S = 60.0
+# Streams of which there are ten rows.
+WHOLE = ("pq", "comma", "js", "fed", "lines")
+
+
+def stream(**source: Any) -> Definition:
+    return {"columns": COLUMNS, "source": source}
+
+
+TICKS = stream(format="rate", sql="SELECT value AS id, 0D AS temp FROM source")
+
+
+def table(ids: range) -> pa.Table:
+    return pa.table({"id": list(ids), "temp": [one / 2 for one in ids]})
+
+
+def job(streams: Mapping[str, Definition], gateway: RealGateway, folder: Path, **door: Any) -> Job:
+    file = parse_model(StreamsFile, {"streams": dict(streams)})
+    java = find_java(None, os.environ)
+    return Job(file, Door(gateway.endpoint, gateway.key, **door), folder, java.home)
+
+
+def json_file(folder: Path, number: int, ids: range) -> None:
+    """Of one name after the other; Spark takes no notice of those that begin with a point until they have their name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f".{number}"
+    lines = [json.dumps({"id": one, "temp": one / 2}) for one in ids]
+    written.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    written.rename(folder / f"{number:04}.json")
+
+
+@contextmanager
+def lines_served(lines: list[str]) -> Iterator[int]:
+    """A server that sends the lines to whoever connects first; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall("".join(f"{line}\n" for line in lines).encode())
+                    connection.recv(1)  # until the other side has gone
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.fixture
+def gateway() -> Iterator[RealGateway]:
+    with opened() as found:
+        yield found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "ingest"
+
+
+def progress_of(ingest: IngestProcess, name: str) -> FeedProgress:
+    return {one.feed: one for one in ingest.progress()}[name]
+
+
+def ids(gateway: RealGateway, name: str) -> list[int]:
+    return sorted(one["id"] for one in gateway.rows(name))
+
+
+def has_all(gateway: RealGateway, name: str, wanted: range) -> Callable[[], bool]:
+    return lambda: ids(gateway, name) == list(wanted)
+
+
+def descendants(mark: Path) -> list[int]:
+    """Processes of whose environment the path is a part: all that were started beneath who had it first."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if process.name.isdigit() and str(mark).encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def names(mark: Path) -> set[str]:
+    found = set()
+    for process in descendants(mark):
+        with suppress(OSError):
+            found.add(Path(f"/proc/{process}/comm").read_text(encoding="utf-8").strip())
+    return found
+
+
+def jvm_of(ingest: IngestProcess) -> int:
+    (found,) = Path(f"/proc/{ingest.pid}/task/{ingest.pid}/children").read_text().split()
+    return int(found)
+
+
+# -- sources -------------------------------------------------------------------------------------------------------
+
+
+def test_every_source_arrives_whole(gateway: RealGateway, folder: Path, tmp_path: Path) -> None:
+    for name in ("parquet", "csv", "json"):
+        (tmp_path / name).mkdir()
+    pyarrow.parquet.write_table(table(range(10)), tmp_path / "parquet" / "a.parquet")
+    pyarrow.csv.write_csv(table(range(10)), tmp_path / "csv" / "a.csv")
+    json_file(tmp_path / "json", 0, range(10))
+    with lines_served([str(one) for one in range(10)]) as port:
+        streams = {
+            "ticks": stream(
+                format="rate",
+                options={"rowsPerSecond": 20},
+                sql="SELECT value AS id, value / 2D AS temp FROM source",
+            ),
+            "pq": stream(format="parquet", options={"path": str(tmp_path / "parquet")}, schema=SCHEMA),
+            "comma": stream(
+                format="csv",
+                options={"path": str(tmp_path / "csv"), "header": True},
+                schema=SCHEMA,
+                path="executor",
+            ),
+            "js": stream(format="json", options={"path": str(tmp_path / "json")}, schema=SCHEMA),
+            "fed": stream(
+                format="weir_feeder",
+                options={"path": str(tmp_path / "parquet"), "rate": 100, "loop": False},
+            ),
+            "lines": stream(
+                format="socket",
+                options={"host": "127.0.0.1", "port": port},
+                sql="SELECT CAST(value AS BIGINT) AS id, CAST(value AS BIGINT) / 2D AS temp FROM source",
+            ),
+            "sums": stream(
+                format="json",
+                options={"path": str(tmp_path / "json")},
+                schema=SCHEMA,
+                sql="SELECT id % 2 AS id, SUM(temp) AS temp FROM source GROUP BY id % 2",
+                output_mode="update",
+            ),
+        }
+        for name in streams:
+            gateway.declare(f"CREATE STREAM {name} (id int64, temp float64)")
+        with IngestProcess(job(streams, gateway, folder)) as ingest:
+            for name in WHOLE:
+                eventually(has_all(gateway, name, range(10)), f"all of {name}")
+            eventually(lambda: len(gateway.rows("ticks")) >= 20, "a second of ticks")
+            eventually(lambda: len(gateway.rows("sums")) == 2, "both sums")
+            eventually(lambda: all(one.state == "running" for one in ingest.progress()), "progress of all")
+            told = {one.feed: one for one in ingest.progress()}
+    for name in WHOLE:
+        assert sorted(gateway.rows(name), key=lambda row: row["id"]) == table(range(10)).to_pylist()
+    ticks = ids(gateway, "ticks")
+    assert ticks == list(range(len(ticks)))
+    assert sorted(row["temp"] for row in gateway.rows("sums")) == [10.0, 12.5]
+    assert {(one.restarts, one.last_error) for one in told.values()} == {(0, None)}
+    assert [told[name].rows for name in (*WHOLE, "sums")] == [10] * 6
+    assert descendants(folder) == []
+    assert gateway.key not in (folder / "spark.log").read_text(encoding="utf-8")
+
+
+# -- what fails ----------------------------------------------------------------------------------------------------
+
+
+def test_query_that_fails_is_started_again_and_brings_each_row_once(
+    gateway: RealGateway, folder: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    json_file(source, 0, range(10))
+    streams = {
+        "readings": stream(format="json", options={"path": str(source)}, schema=SCHEMA),
+    }
+    gateway.declare("CREATE STREAM readings (id int64, temp float64)")
+    with IngestProcess(job(streams, gateway, folder, patience_s=0.5)) as ingest:
+        eventually(has_all(gateway, "readings", range(10)), "what was there")
+        gateway.stop()
+        json_file(source, 1, range(10, 20))
+        failed = eventually(
+            lambda: progress_of(ingest, "readings").restarts and progress_of(ingest, "readings"), "a restart"
+        )
+        gateway.start()
+        eventually(has_all(gateway, "readings", range(20)), "what came meanwhile")
+    assert isinstance(failed, FeedProgress)
+    assert "GatewayAway" in (failed.last_error or "")
+    assert ids(gateway, "readings") == list(range(20))
+
+
+@pytest.mark.parametrize("killed", ["jvm", "child"])
+def test_process_that_is_killed_is_started_again_and_brings_each_row_once(
+    killed: str, gateway: RealGateway, folder: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    for number in range(20):
+        json_file(source, number, range(10 * number, 10 * number + 10))
+    options = {"path": str(source), "maxFilesPerTrigger": 1}
+    streams = {"readings": stream(format="json", options=options, schema=SCHEMA)}
+    gateway.declare("CREATE STREAM readings (id int64, temp float64)")
+    with IngestProcess(job(streams, gateway, folder)) as ingest:
+        eventually(lambda: gateway.rows("readings"), "the first rows")
+        before = jvm_of(ingest)
+        os.kill(before if killed == "jvm" else ingest.pid, signal.SIGKILL)
+        eventually(has_all(gateway, "readings", range(200)), "all rows")
+        # It may have read a batch twice, and brings it once.
+        told = eventually(lambda: (one := progress_of(ingest, "readings")).rows >= 200 and one, "progress")
+        assert isinstance(told, FeedProgress)
+        assert (told.restarts, told.state) == (1, "running")
+        assert jvm_of(ingest) != before
+    assert ids(gateway, "readings") == list(range(200))
+    assert descendants(folder) == []
+
+
+def test_nothing_is_left_of_a_jvm_that_hangs(gateway: RealGateway, folder: Path) -> None:
+    gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
+    with IngestProcess(job({"ticks": TICKS}, gateway, folder)) as ingest:
+        os.kill(jvm_of(ingest), signal.SIGSTOP)
+    assert descendants(folder) == []
+
+
+def test_mistake_that_only_spark_can_see_is_told_at_the_start(gateway: RealGateway, folder: Path) -> None:
+    streams = {"ticks": stream(format="rate", sql="SELECT valeu AS id FROM source")}
+    with pytest.raises(InvalidInput, match=r"streams\.ticks\.source: .*valeu"):
+        IngestProcess(job(streams, gateway, folder)).start()
+    assert descendants(folder) == []
+
+
+def test_session_that_cannot_be_had_is_told_at_the_start(gateway: RealGateway, folder: Path) -> None:
+    streams = {"ticks": stream(format="rate", sql="SELECT value AS id FROM source")}
+    impossible = job(streams, gateway, folder)
+    data = impossible.file.model_dump(by_alias=True) | {"session": {"master": "nowhere"}}
+    impossible = Job(parse_model(StreamsFile, data), impossible.door, folder, impossible.java_home)
+    with pytest.raises(SparkFailed, match="Spark did not start: Master must"):
+        IngestProcess(impossible).start()
+    assert descendants(folder) == []
+
+
+def test_folder_is_for_one_ingest_at_a_time(gateway: RealGateway, folder: Path) -> None:
+    gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
+    with (
+        IngestProcess(job({"ticks": TICKS}, gateway, folder)),
+        pytest.raises(InvalidInput, match="an ingest runs there already"),
+    ):
+        IngestProcess(job({"ticks": TICKS}, gateway, folder)).start()
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def command(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """`weir` in a folder, and what marks all processes it starts."""
+    mark = folder / "mark"
+    running = subprocess.Popen(
+        [sys.executable, "-c", "from services.cli.main import main; main()", *arguments],
+        env={**os.environ, **environ, "MARK": str(mark)},
+        stdout=subprocess.PIPE,
+        cwd=folder,
+    )
+    with running:
+        try:
+            yield running, mark
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_nothing_is_left_when_the_command_ends(
+    how: signal.Signals, gateway: RealGateway, tmp_path: Path
+) -> None:
+    gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
+    (tmp_path / "streams.yaml").write_text(yaml.safe_dump({"streams": {"ticks": TICKS}}), encoding="utf-8")
+    options = ("-f", "streams.yaml", "--endpoint", gateway.endpoint, "--json")
+    with command(tmp_path, "ingest", *options, WEIR_API_KEY=gateway.key) as (running, mark):
+        assert running.stdout is not None
+        first = next(one for one in map(json.loads, running.stdout) if one["feeds"][0]["rows"] > 0)
+        assert first["feeds"][0]["feed"] == "ticks"
+        assert len(descendants(mark)) >= 3  # it, its child, the JVM
+        for process in descendants(mark):
+            with suppress(FileNotFoundError):
+                assert gateway.key.encode() not in Path(f"/proc/{process}/cmdline").read_bytes()
+        running.send_signal(how)
+        running.stdout.read()
+        code = running.wait(HUNG_S)
+        if how == signal.SIGKILL:
+            eventually(lambda: not descendants(mark), "the end of all")
+        assert descendants(mark) == []
+    assert code == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[how]
+
+
+def test_nothing_is_left_when_the_command_is_killed_before_spark_is_there(
+    gateway: RealGateway, tmp_path: Path
+) -> None:
+    gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
+    (tmp_path / "streams.yaml").write_text(yaml.safe_dump({"streams": {"ticks": TICKS}}), encoding="utf-8")
+    options = ("-f", "streams.yaml", "--endpoint", gateway.endpoint)
+    with command(tmp_path, "ingest", *options, WEIR_API_KEY=gateway.key) as (running, mark):
+        eventually(lambda: "java" in names(mark), "a JVM")
+        running.kill()
+        running.wait(HUNG_S)
+        eventually(lambda: not descendants(mark), "the end of all")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_one_command_starts_everything_and_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
+    ticks = {
+        "columns": {"ts": "timestamp", "id": "int64"},
+        "time": "ts",
+        "source": {"format": "rate", "sql": "SELECT timestamp AS ts, value AS id FROM source"},
+    }
+    gold = {"name": "gold", "priority": 1, "delay_target_ms": 500, "queries": {"all": "SELECT id FROM ticks"}}
+    (tmp_path / "streams.yaml").write_text(yaml.safe_dump({"streams": {"ticks": ticks}}), encoding="utf-8")
+    (tmp_path / "classes.yaml").write_text(yaml.safe_dump([gold]), encoding="utf-8")
+    with command(tmp_path, "up", "-f", "streams.yaml", "-f", "classes.yaml", "--json") as (running, mark):
+        assert running.stdout is not None
+        told = next(one for one in map(json.loads, running.stdout) if one["classes"][0]["results"] > 0)
+        assert told["feeds"][0]["state"] == "running"
+        assert {"java", "raylet"} <= names(mark)
+        running.send_signal(how)
+        running.stdout.read()
+        assert running.wait(HUNG_S) == {signal.SIGTERM: 143, signal.SIGINT: 130}[how]
+        assert descendants(mark) == []

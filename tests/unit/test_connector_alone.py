@@ -1,0 +1,28 @@
+"""The connector is shipped to Spark clusters by itself: it needs pyspark, pyarrow and the standard library."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pyspark_weir
+
+ALLOWED = {*sys.stdlib_module_names, "pyspark", "pyarrow", "pyspark_weir"}
+
+
+def imported(source: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(source)))
+    plain = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in (*plain, *named)}
+
+
+def test_it_imports_nothing_else() -> None:
+    files = sorted(Path(pyspark_weir.__file__).parent.glob("*.py"))
+    assert {file.name: imported(file.read_text(encoding="utf-8")) - ALLOWED for file in files} == {
+        file.name: set() for file in files
+    }
+    assert len(files) > 1
+
+
+def test_what_else_is_imported_is_found() -> None:
+    assert imported("import numpy as np\nfrom configs.problems import WeirError") == {"numpy", "configs"}

@@ -1,0 +1,220 @@
+"""The connector at a gateway that is busy, away, or loses its answers: every row once, and the end of patience is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark_weir.client import MESSAGE_BYTES, Batch, Gateway, messages
+from pyspark_weir.errors import DataLoss, GatewayAway, Refused
+from pyspark_weir.options import WriteOptions, write_options
+from pyspark_weir.reader import limited
+
+from tests.spark.door import Answers, Node, opened
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with opened(tmp_path, "s") as found:
+        yield found
+
+
+def options(node: Node, **given: Any) -> WriteOptions:
+    texts = {"endpoint": node.endpoint, "stream": "s", "apiKey": node.key, "timeoutSeconds": "20"}
+    return write_options(texts | {name: str(one) for name, one in given.items()}, "writeStream")
+
+
+def gateway(node: Node) -> Gateway:
+    return Gateway(options(node).connection)
+
+
+def table(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "x": pa.array([0.5] * len(ids))})
+
+
+def staged(node: Node, batch: Batch, *parts: tuple[int, ...]) -> list[tuple[int, str]]:
+    return [
+        (place, gateway(node).stage(options(node), batch, place, table(*ids).to_batches()))
+        for place, ids in enumerate(parts)
+    ]
+
+
+# -- exactly once --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_staged_appears_when_it_is_committed_and_in_the_order_of_its_parts(node: Node) -> None:
+    batch = Batch("q", 0)
+    parts = staged(node, batch, (1, 2), (3,), (4, 5))
+    assert node.ids("s") == []
+    gateway(node).commit("s", batch, parts[::-1])
+    assert node.ids("s") == [1, 2, 3, 4, 5]
+
+
+def test_an_attempt_that_is_not_named_is_not_published(node: Node) -> None:
+    batch = Batch("q", 0)
+    staged(node, batch, (1, 2))
+    gateway(node).commit("s", batch, staged(node, batch, (1, 2)))
+    assert node.ids("s") == [1, 2]
+
+
+def test_what_is_aborted_cannot_be_committed(node: Node) -> None:
+    batch = Batch("q", 0)
+    parts = staged(node, batch, (1, 2))
+    gateway(node).abort("s", batch)
+    with pytest.raises(Refused, match="not staged"):
+        gateway(node).commit("s", batch, parts)
+
+
+@pytest.mark.parametrize("call", ["put", "commit"])
+def test_lost_answers_double_nothing(node: Node, call: str) -> None:
+    node.lost[call] = 2
+    for number in range(3):
+        batch = Batch("executors", number)
+        gateway(node).commit("s", batch, staged(node, batch, (number,)))
+        gateway(node).publish(options(node), Batch("driver", number), table(10 + number))
+    assert sorted(node.ids("s")) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_batch_is_published_once_whichever_way_it_comes_again(node: Node) -> None:
+    batch = Batch("q", 3)
+    gateway(node).publish(options(node), batch, table(1))
+    gateway(node).publish(options(node), batch, table(1))
+    gateway(node).commit("s", batch, staged(node, batch, (1,)))
+    assert node.ids("s") == [1]
+
+
+def test_a_gateway_that_says_later_is_asked_again(node: Node) -> None:
+    node.busy = 3
+    gateway(node).publish(options(node), Batch("q", 0), table(1))
+    assert (node.ids("s"), node.calls) == ([1], ["put"] * 4)
+
+
+def test_a_gateway_that_has_been_away_is_found_again(node: Node) -> None:
+    to = options(node)
+    Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+    node.go()
+    impatient = replace(to, connection=replace(to.connection, timeout_s=0.0))
+    with pytest.raises(GatewayAway):
+        Gateway(impatient.connection).publish(impatient, Batch("q", 1), table(2))
+    node.come()
+    Gateway(to.connection).publish(to, Batch("q", 1), table(2))
+    assert node.ids("s") == [1, 2]
+
+
+def test_of_several_endpoints_the_first_that_answers_is_used(node: Node) -> None:
+    to = options(node, endpoint=f"{NOBODY},{node.endpoint}", timeoutSeconds=0)
+    Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+    assert node.ids("s") == [1]
+
+
+def test_messages_have_no_more_rows_than_batch_rows_and_no_more_bytes_than_a_gateway_takes() -> None:
+    def lengths(batch: pa.RecordBatch, rows_max: int) -> list[int]:
+        return [one.num_rows for one in messages([batch], rows_max)]
+
+    (narrow,) = table(*range(10)).to_batches()
+    assert lengths(narrow, 3) == [3, 3, 3, 1]
+    assert lengths(narrow, 100) == [10]
+    wide = pa.record_batch({"text": ["x" * (MESSAGE_BYTES // 4)] * 10})
+    assert lengths(wide, 100) == [3, 3, 3, 1]
+    endless = pa.record_batch({"text": ["x" * (MESSAGE_BYTES + 1)] * 2})
+    assert lengths(endless, 100) == [1, 1]
+
+
+# -- what is told --------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_in_vain_hears_for_what_and_what_to_do(node: Node) -> None:
+    node.busy = 1000
+    to = options(node, timeoutSeconds=0)
+    with pytest.raises(GatewayAway) as raised:
+        Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+    assert str(raised.value) == (
+        "the gateway did not take it within 0 s: the stream's log is full; "
+        "see that it runs and keeps up, or give a larger timeoutSeconds"
+    )
+
+
+def test_a_refusal_is_told_in_the_gateways_words_and_not_repeated(node: Node) -> None:
+    for wrong, words in (
+        ({"stream": "t"}, "stream: no such stream (got 't')\n  hint: known: s"),
+        ({"apiKey": "weir_" + "x" * 43}, "nobody knows this key here: look at the option apiKey"),
+    ):
+        to = options(node, **wrong)
+        with pytest.raises(Refused) as raised:
+            Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+        assert str(raised.value) == words
+    assert node.calls == ["put"]
+
+
+def test_a_column_that_the_stream_does_not_have_is_named(node: Node) -> None:
+    drifted = table(1).append_column("y", pa.array([1]))
+    with pytest.raises(Refused, match="y"):
+        gateway(node).publish(options(node), Batch("q", 0), drifted)
+    gateway(node).publish(options(node, schemaPolicy="ignore"), Batch("q", 0), drifted)
+    assert node.ids("s") == [1]
+
+
+def test_parts_that_a_restarted_gateway_does_not_know_are_written_again_by_the_query(node: Node) -> None:
+    batch = Batch("q", 0)
+    parts = staged(node, batch, (1,))
+    node.go()
+    node.come()
+    with pytest.raises(Refused, match=r"not staged.*start the query again"):
+        gateway(node).commit("s", batch, parts)
+    gateway(node).commit("s", batch, staged(node, batch, (1,)))
+    assert node.ids("s") == [1]
+
+
+def test_an_abort_that_reaches_nobody_hides_no_error(node: Node) -> None:
+    Gateway(options(node, endpoint=NOBODY, timeoutSeconds=0).connection).abort("s", Batch("q", 0))
+
+
+# -- out -----------------------------------------------------------------------------------------------------------
+
+
+def read(node: Node, begin: int, end: int) -> list[int]:
+    batches = gateway(node).rows("gold", "hot", begin, end)
+    return [seq for batch in batches for seq in batch.column("_seq").to_pylist()]
+
+
+def test_a_connection_that_breaks_is_taken_up_where_it_was(node: Node) -> None:
+    Answers(node, "gold").add(range(100, 150))
+    node.lost["get"] = 3
+    assert read(node, 5, 45) == list(range(5, 45))
+    assert node.calls == ["get"] * 4
+
+
+def test_rows_that_are_forgotten_say_where_it_goes_on(node: Node) -> None:
+    answers = Answers(node, "gold", forgets=True)
+    for place in range(50):
+        answers.add(range(200 * place, 200 * place + 200))
+    (unit,) = gateway(node).units("gold", "hot")
+    assert 0 < unit.first < unit.next == 10_000
+    with pytest.raises(DataLoss, match="row 5 of hot is forgotten") as raised:
+        read(node, 5, 10_000)
+    assert raised.value.kept == unit.first
+
+
+@given(
+    st.dictionaries(
+        st.text("abc", min_size=1), st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1
+    ),
+    st.integers(1, 100),
+)
+def test_a_limit_is_used_up_and_kept(units: dict[str, tuple[int, int]], rows_max: int) -> None:
+    begin = {name: first for name, (first, _) in units.items()}
+    end = {name: first + rows for name, (first, rows) in units.items()}
+    found = limited(begin, end, rows_max)
+    taken = {name: found[name] - begin[name] for name in units}
+    assert all(0 <= taken[name] <= rows for name, (_, rows) in units.items())
+    assert sum(taken.values()) == min(rows_max, sum(rows for _, rows in units.values()))
+    most = max(taken.values())
+    assert all(taken[name] == rows or taken[name] >= most - 1 for name, (_, rows) in units.items())

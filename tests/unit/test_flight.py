@@ -1,0 +1,573 @@
+"""The door over the network, with a real server and client: batches in, answers out, who may do what."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from actors.dirs import RunDirs
+from actors.frames import batch_of
+from actors.segments import SEGMENT_BYTES, Reader
+from actors.streams import Streams
+from actors.unit_log import UnitLog
+from engine.schema import Schema
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.steps import Answer, Commit
+from engine.train import train_from_arrow
+from services.ingest.deadletters import letters
+from services.ingest.flight import FlightDoor, FlightSettings
+from services.ingest.keys import KeyRecord, digest_of, new_key
+
+READINGS = "CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
+PLAIN = "CREATE STREAM plain (x int64)"
+KEY, NARROW = new_key(), new_key()
+KIB = 1024
+
+
+@dataclass
+class Client:
+    """What a producer does."""
+
+    address: str
+    key: str | None = KEY
+
+    def __post_init__(self) -> None:
+        self.flight = flight.connect(self.address)
+        shown = [] if self.key is None else [(b"authorization", f"Bearer {self.key}".encode())]
+        self.call = flight.FlightCallOptions(headers=shown)
+
+    def put(
+        self,
+        rows: pa.RecordBatch | Sequence[pa.RecordBatch],
+        number: int = 0,
+        partition: int = 0,
+        attempt: str = "a",
+        **others: Any,
+    ) -> dict[str, Any]:
+        batches = [rows] if isinstance(rows, pa.RecordBatch) else list(rows)
+        command = {
+            "v": 1,
+            "stream": "plain",
+            "producer": "p",
+            "batch": number,
+            "partition": partition,
+            "attempt": attempt,
+            "timestamp_column": None,
+            "schema_policy": "reject",
+            "commit": False,
+            **others,
+        }
+        descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
+        writer, answers = self.flight.do_put(descriptor, batches[0].schema, self.call)
+        with writer:
+            for batch in batches:
+                writer.write_batch(batch)
+            writer.done_writing()
+            return as_object(answers.read())
+
+    def act(self, action: str, **told: Any) -> dict[str, Any]:
+        body = json.dumps({"v": 1, **told}).encode()
+        (result,) = self.flight.do_action(flight.Action(action, body), self.call)
+        return as_object(result.body)
+
+    def commit(self, number: int, *parts: tuple[int, str], **others: Any) -> dict[str, Any]:
+        return self.act(
+            "commit", **{"stream": "plain", "producer": "p", "batch": number, "parts": parts, **others}
+        )
+
+    def committed(self, producer: str = "p") -> int | None:
+        found: int | None = self.act("committed", stream="plain", producer=producer)["batch"]
+        return found
+
+
+def as_object(body: pa.Buffer) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(body.to_pybytes())
+    return found
+
+
+@dataclass
+class Door:
+    dirs: RunDirs
+    streams: Streams
+    door: FlightDoor
+
+    def client(self, key: str | None = KEY) -> Client:
+        return Client(self.door.address, key)
+
+    def frames(self, stream: str = "plain") -> list[list[Any]]:
+        """The values of the first column, by frame."""
+        log = Reader(self.dirs.stream(stream))
+        return [batch_of(payload).columns[0].data.tolist() for _, payload in log.frames(log.first)]
+
+    def again(self, **settings: Any) -> None:
+        """A gateway in its place that knows what is on disk."""
+        self.door.close()
+        self.streams.close()
+        self.streams = Streams(self.dirs, lambda: 1.0)
+        self.door = FlightSettings(**settings).with_key(KEY).open(self.streams, self.dirs)
+
+    def close(self) -> None:
+        self.door.close()
+        self.streams.close()
+
+
+def opened(dirs: RunDirs, bytes_max: int = 64 << 20, **settings: Any) -> Door:
+    streams = Streams(dirs, lambda: 1.0, bytes_max=bytes_max)
+    for sql in (READINGS, PLAIN):
+        streams.declare(sql)
+    records = (KeyRecord(digest_of(NARROW), frozenset({"PLAIN"}), frozenset({"gold"})),)
+    found = Door(dirs, streams, FlightSettings(keys=records, **settings).with_key(KEY).open(streams, dirs))
+    for name in ("plain", "readings"):
+        streams.keep_for("reader", [name, "plain"], lossless=True)
+    return found
+
+
+@pytest.fixture
+def door(dirs: RunDirs) -> Iterator[Door]:
+    found = opened(dirs)
+    yield found
+    found.close()
+
+
+def plain(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"x": pa.array(values, pa.int64())})
+
+
+def readings(times: Sequence[int | None], sensor: int = 1) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "sensor": pa.array([sensor] * len(times), pa.int64()),
+            "temp": [0.5] * len(times),
+        }
+    )
+
+
+# -- batches -----------------------------------------------------------------------------------------------------
+
+
+def test_staged_parts_become_visible_with_their_commit_in_order_of_partitions(door: Door) -> None:
+    client = door.client()
+    assert client.put([plain(5), plain(6)], 1, 1) == {"rows": 2, "again": False}
+    assert client.put(plain(1, 2), 1, 0) == {"rows": 2, "again": False}
+    assert client.put(plain(9), 1, 0, "lost attempt") == {"rows": 1, "again": False}
+    assert (door.frames(), client.committed()) == ([], None)
+    assert client.commit(1, (1, "a"), (0, "a")) == {"published": 4, "dead": 0, "again": False}
+    assert (door.frames(), client.committed()) == ([[1, 2], [5, 6]], 1)
+    assert door.door.status()["staged"]["bytes"] == 0
+
+
+def test_batch_that_comes_again_is_acknowledged_and_ignored(door: Door) -> None:
+    client = door.client()
+    client.put(plain(1), 3)
+    client.commit(3, (0, "a"))
+    assert client.commit(3, (0, "a")) == {"published": 0, "dead": 0, "again": True}
+    assert client.put(plain(1, 2), 3) == {"rows": 2, "again": True}
+    assert client.put(plain(7), 2, commit=True) == {"rows": 1, "again": True, "published": 0, "dead": 0}
+    assert client.commit(3, (0, "b"))["again"]
+    assert client.put(plain(8), 3, producer="q", commit=True)["published"] == 1
+    assert door.frames() == [[1], [8]]
+
+
+def test_part_that_is_the_only_one_is_published_at_once(door: Door) -> None:
+    answer = door.client().put(plain(1, 2, 3), 0, commit=True)
+    assert answer == {"rows": 3, "again": False, "published": 3, "dead": 0}
+    assert door.frames() == [[1, 2, 3]]
+
+
+def test_batch_without_rows_is_committed_and_stays_so(door: Door) -> None:
+    client = door.client()
+    assert client.commit(4) == {"published": 0, "dead": 0, "again": False}
+    assert client.put(plain(), 5, commit=True)["published"] == 0
+    assert (client.committed(), door.frames()) == (5, [])
+    door.again()
+    assert door.client().committed() == 5
+
+
+def test_commit_of_parts_that_are_not_there_says_to_write_the_batch_again(door: Door) -> None:
+    client = door.client()
+    client.put(plain(1), 0)
+    door.again()
+    client = door.client()
+    with pytest.raises(flight.FlightServerError, match="not staged: write the batch again") as caught:
+        client.commit(0, (0, "a"))
+    assert json.loads(caught.value.extra_info)["code"] == "not_staged"
+    client.put(plain(1), 0)
+    client.act("abort", stream="plain", producer="p", batch=0)
+    client.act("abort", stream="plain", producer="p", batch=0)
+    with pytest.raises(flight.FlightServerError, match="not staged"):
+        client.commit(0, (0, "a"))
+    assert door.frames() == []
+
+
+def test_large_parts_are_cut_into_frames_and_small_batches_are_put_together(door: Door) -> None:
+    client = door.client()
+    client.put([plain(*range(begin, begin + 7000)) for begin in range(0, 210_000, 7000)], 0, commit=True)
+    client.put(plain(*range(210_000, 220_000)), 1, commit=True)
+    frames = door.frames()
+    assert [len(frame) for frame in frames] == [100_000, 100_000, 10_000, 10_000]
+    assert [value for frame in frames for value in frame] == list(range(220_000))
+
+
+def test_columns_are_fitted_to_the_stream_by_policy_and_its_schema_can_be_asked_for(door: Door) -> None:
+    client = door.client()
+    schema = client.flight.get_schema(
+        flight.FlightDescriptor.for_path("stream", "READINGS"), client.call
+    ).schema
+    assert schema.equals(door.streams.find("readings").arrow)
+    assert schema.metadata == {
+        b"weir.time_column": b"ts",
+        b"weir.time_unit_us": b"1",
+        b"weir.sql": READINGS.encode(),
+    }
+    rows = readings([1]).rename_columns(["at", "Sensor", "x"])
+    given: dict[str, Any] = {"stream": "readings", "commit": True, "timestamp_column": "at"}
+    with pytest.raises(flight.FlightServerError, match="column x: the stream has no such column"):
+        client.put(rows, **given)
+    with pytest.raises(flight.FlightServerError, match="column temp: the column is missing"):
+        client.put(rows, schema_policy="ignore", **given)
+    with pytest.raises(flight.FlightServerError, match=r"CREATE STREAM readings \(x float64, ts"):
+        client.put(rows, schema_policy="addNullable", **given)
+    assert client.put(rows.drop_columns(["x"]), schema_policy="addNullable", **given)["published"] == 1
+    assert door.frames("readings") == [[1]]
+
+
+# -- rows that cannot be -----------------------------------------------------------------------------------------
+
+
+def test_bad_rows_are_kept_once_with_the_reason_and_the_others_go_on(door: Door) -> None:
+    client = door.client()
+    parts = [(0, "a"), (1, "a")]
+    answers = []
+    for _ in range(2):
+        client.put([readings([1, None]), readings([None, 4], 2**40)], 0, stream="readings")
+        client.put(readings([5, None]), 0, 1, stream="readings")
+        answers.append(client.commit(0, *parts, stream="readings"))
+    assert [one["again"] for one in answers] == [False, True]
+    client.put(readings([6, None]), 1, stream="readings")
+    assert client.commit(1, (0, "a"), stream="readings") == {"published": 1, "dead": 1, "again": False}
+    assert door.frames("readings") == [[1], [5], [6]]
+    counts = {"no event time": 4, "does not fit": 1}
+    assert door.door.status()["dead"] == {"readings": counts, "plain": {}}
+    found = list(letters(door.dirs.stream("readings")))
+    assert [(one.reason, one.column, one.batch, one.rows) for one in found] == [
+        ("no event time", "ts", 0, 3),
+        ("does not fit", "sensor", 0, 1),
+        ("no event time", "ts", 1, 1),
+    ]
+    assert found[1].kept.to_pylist() == readings([4], 2**40).to_pylist()
+    door.again()
+    assert door.door.status()["dead"]["readings"] == counts
+
+
+def test_dead_rows_of_a_batch_that_could_not_be_published_are_not_doubled_by_it(dirs: RunDirs) -> None:
+    door = opened(dirs, bytes_max=256 * KIB)
+    client = door.client()
+    fill(client, "readings", readings(range(1000)))
+    for _ in range(3):
+        with pytest.raises(flight.FlightUnavailableError):
+            client.put(readings([*range(1000), None]), 0, stream="readings", producer="q", commit=True)
+    door.streams.keep_for("reader", [], lossless=True)
+    answer = client.put(readings([*range(1000), None]), 0, stream="readings", producer="q", commit=True)
+    assert (answer["published"], answer["dead"]) == (1000, 1)
+    assert door.door.status()["dead"]["readings"] == {"no event time": 1}
+    door.close()
+
+
+def test_dead_rows_take_no_more_than_their_log_and_all_are_counted(dirs: RunDirs) -> None:
+    door = opened(dirs, dead_bytes=256 * KIB)
+    client = door.client()
+    for number in range(30):
+        client.put(readings([None] * 5000, number), number, stream="readings", commit=True)
+    assert door.door.status()["dead"]["readings"] == {"no event time": 150_000}
+    taken = sum(path.stat().st_blocks * 512 for path in door.dirs.stream("readings").glob("dead/*.segment"))
+    assert taken <= 256 * KIB
+    last = list(letters(door.dirs.stream("readings")))[-1]
+    assert (last.batch, last.rows) == (29, 5000)
+    assert 0 < last.kept.num_rows < 5000
+    door.close()
+
+
+def test_dropped_stream_takes_its_dead_rows_with_it(door: Door) -> None:
+    client = door.client()
+    client.put(readings([None]), 0, stream="readings", commit=True)
+    client.put(readings([1]), 1, stream="readings")
+    door.streams.drop("readings")
+    door.streams.declare(READINGS)
+    assert door.door.status()["dead"]["readings"] == {}
+    with pytest.raises(flight.FlightServerError, match="not staged"):
+        client.commit(1, (0, "a"), stream="readings")
+    client.put(readings([None, 2]), 0, stream="readings", commit=True)
+    assert door.door.status()["dead"]["readings"] == {"no event time": 1}
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------
+
+
+def fill(client: Client, stream: str, rows: pa.RecordBatch) -> None:
+    """Until a lossless reader holds the producer back."""
+    numbers = count()
+
+    def put_all() -> None:
+        while True:
+            client.put(rows, next(numbers), stream=stream, commit=True)
+
+    with pytest.raises(flight.FlightUnavailableError):
+        put_all()
+
+
+def test_full_log_of_a_lossless_reader_holds_producers_back_and_others_do_not(dirs: RunDirs) -> None:
+    door = opened(dirs, bytes_max=256 * KIB)
+    client, rows = door.client(), plain(*range(1000))
+    fill(client, "plain", rows)
+    following = client.committed()
+    assert following is not None
+    client.put(rows, following + 1)
+    for _ in range(2):
+        with pytest.raises(flight.FlightUnavailableError, match="do not fit") as caught:
+            client.commit(following + 1, (0, "a"))
+        told = json.loads(caught.value.extra_info)
+        assert told["retry_after_s"] > 0
+        assert "plain" in told["reason"]
+    # Another stream goes on, and this one with the same commit as soon as there is room.
+    client.put(readings([1]), 0, stream="readings", commit=True)
+    door.streams.release_for("reader", {"plain": door.streams.find("plain").log.next})
+    assert client.commit(following + 1, (0, "a"))["published"] == 1000
+    door.streams.keep_for("reader", [], lossless=True)
+    door.streams.keep_for("shedding", ["plain"], lossless=False)
+    for number in range(following + 2, following + 100):
+        client.put(rows, number, commit=True)
+    door.close()
+
+
+def test_batch_that_no_log_of_the_size_takes_is_refused_for_good(dirs: RunDirs) -> None:
+    door = opened(dirs, bytes_max=256 * KIB)
+    with pytest.raises(flight.FlightServerError, match="send smaller batches"):
+        door.client().put(plain(*range(20_000)), 0, commit=True)
+    door.close()
+
+
+def test_staging_that_is_full_is_there_again_after_a_commit(dirs: RunDirs) -> None:
+    door = opened(dirs, staged_bytes=100_000, message_bytes=90_000)
+    client = door.client()
+    client.put(plain(*range(8000)), 0)
+    with pytest.raises(flight.FlightUnavailableError, match="wait for their commits"):
+        client.put(plain(*range(8000)), 0, producer="q")
+    with pytest.raises(flight.FlightServerError, match="maxOffsetsPerTrigger"):
+        client.put(plain(*range(8000)), 0, 1)
+    with pytest.raises(flight.FlightServerError, match="send smaller ones"):
+        client.put(plain(*range(12_000)), 0, producer="r")
+    client.commit(0, (0, "a"))
+    client.put(plain(*range(8000)), 0, producer="q")
+    door.close()
+
+
+def test_producer_that_stops_midway_holds_nobody_up(door: Door) -> None:
+    slow, client = door.client(), door.client()
+    command = {"v": 1, "stream": "plain", "producer": "slow", "batch": 0, "partition": 0, "attempt": "a"}
+    descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
+    writer, _ = slow.flight.do_put(descriptor, plain().schema, slow.call)
+    writer.write_batch(plain(1))
+    assert client.put(plain(2), 0, commit=True)["published"] == 1
+    writer.close()
+    assert door.frames() == [[2]]
+
+
+# -- who may do what -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key",
+    [None, "", "weir_", new_key(), KEY[:-1], KEY + "x"],
+    ids=["none", "empty", "prefix", "another", "shorter", "longer"],
+)
+def test_without_a_key_that_is_known_nothing_is_answered(door: Door, key: str | None) -> None:
+    client = door.client(key)
+    with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):
+        client.put(plain(1), 0, commit=True)
+    with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):
+        client.committed()
+    # The client does not give the error of this call its class.
+    with pytest.raises(OSError, match=r"option apiKey.*Unauthenticated"):
+        client.flight.get_schema(flight.FlightDescriptor.for_path("stream", "plain"), client.call)
+    with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):
+        client.flight.do_get(flight.Ticket(b"{}"), client.call).read_all()
+    assert door.frames() == []
+
+
+def test_key_opens_what_it_is_for(door: Door) -> None:
+    client = door.client(NARROW)
+    assert client.put(plain(1), 0, commit=True)["published"] == 1
+    with pytest.raises(flight.FlightUnauthorizedError, match="stream readings"):
+        client.put(readings([1]), 0, stream="readings", commit=True)
+    with pytest.raises(flight.FlightUnauthorizedError, match="stream unknown"):
+        client.act("committed", stream="unknown", producer="p")
+    with pytest.raises(flight.FlightUnauthorizedError, match="class silver"):
+        client.act("results", **{"class": "silver", "query": "q"})
+    ticket = json.dumps({"v": 1, "unit": "silver#1", "query": "q", "from": 0, "to": 1}).encode()
+    with pytest.raises(flight.FlightUnauthorizedError, match="class silver"):
+        client.flight.do_get(flight.Ticket(ticket), client.call).read_all()
+
+
+def test_key_is_in_no_text_of_the_settings(door: Door) -> None:
+    settings = FlightSettings().with_key(KEY)
+    assert KEY not in repr(settings)
+    assert KEY not in repr(settings.keys)
+
+
+# -- what is not understood -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        ({"colour": "red"}, "colour: unknown field"),
+        ({"v": 2}, "v: Input should be 1"),
+        ({"batch": -1}, "batch: Input should be greater than or equal to 0"),
+        ({"batch": "1"}, "batch: Input should be a valid integer"),
+        ({"producer": "p" * 201}, "producer: String should have at most 200 characters"),
+        ({"schema_policy": "guess"}, "schema_policy: Input should be"),
+        ({"stream": "plian"}, "no such stream.*did you mean plain"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_refused_by_name(door: Door, told: dict[str, Any], what: str) -> None:
+    with pytest.raises(flight.FlightServerError, match=f"(?s){what}"):
+        door.client().put(plain(1), **{"number": 0, **told})
+
+
+def test_copy_of_another_nodes_stream_takes_nothing(door: Door) -> None:
+    door.streams.declare("CREATE STREAM far (x int64)", origin="n2")
+    with pytest.raises(flight.FlightServerError, match="comes in at node n2"):
+        door.client().put(plain(1), 0, stream="far", commit=True)
+
+
+def test_gateway_that_was_killed_is_found_where_it_was(door: Door) -> None:
+    address = door.door.address
+    assert door.dirs.endpoint.read_text() == address
+    left = door.dirs.endpoint.read_bytes()
+    door.door.close()
+    assert not door.dirs.endpoint.exists()
+    door.dirs.endpoint.write_bytes(left)
+    door.door = FlightSettings().with_key(KEY).open(door.streams, door.dirs)
+    assert door.door.address == address
+    other = FlightSettings().with_key(KEY).open(door.streams, door.dirs)
+    assert other.address != address
+    other.close()
+    assert Client(address).put(plain(1), 0, commit=True)["published"] == 1
+
+
+def test_unknown_actions_and_paths_are_refused(door: Door) -> None:
+    client = door.client()
+    with pytest.raises(flight.FlightServerError, match="known: commit, abort, committed, results"):
+        client.act("comit")
+    with pytest.raises(pa.ArrowException, match=r"\[stream, NAME\]"):
+        client.flight.get_schema(flight.FlightDescriptor.for_path("what"), client.call)
+
+
+def test_many_producers_at_a_time_publish_everything_once(door: Door) -> None:
+    def produce(name: int) -> None:
+        client = door.client()
+        for number in range(20):
+            client.put(plain(1000 * name + number), number, producer=f"p{name}")
+            for _ in range(2):
+                client.commit(number, (0, "a"), producer=f"p{name}")
+
+    threads = [threading.Thread(target=produce, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [value for frame in door.frames() for value in frame]
+    assert sorted(found) == sorted(1000 * name + number for name in range(8) for number in range(20))
+    for name in range(8):
+        assert [one for one in found if one // 1000 == name] == [1000 * name + number for number in range(20)]
+
+
+# -- answers out ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Unit:
+    """A unit's log with the answers of a query, as a class writes them."""
+
+    log: UnitLog
+    schema: Schema
+    given: int = 0
+
+    def commit(self, rows: int) -> None:
+        values = np.arange(self.given, self.given + rows)
+        batch = pa.RecordBatch.from_arrays(
+            [values, pa.array([f"v{one}" for one in values])], names=["n", "s"]
+        )
+        train = train_from_arrow(batch, self.schema, 0.0)
+        answers = (Answer("q", self.given, train),) if rows else ()
+        self.given += rows
+        self.log.append(Commit((), answers, {"q": self.given}))
+
+
+@pytest.fixture
+def unit(door: Door) -> Iterator[Unit]:
+    stream = parse_create_stream("CREATE STREAM s (n int64, s string)")
+    query = plan_query("q", "SELECT n, s FROM s", Catalog.of(streams=[stream]))
+    log = UnitLog(door.dirs.class_log("gold"), 4 * SEGMENT_BYTES)
+    log.describe({"q": query})
+    yield Unit(log, stream.schema)
+    log.close()
+
+
+def get(client: Client, first: int, following: int, query: str = "q") -> pa.Table:
+    told = {"v": 1, "unit": "gold", "query": query, "from": first, "to": following}
+    return client.flight.do_get(flight.Ticket(json.dumps(told).encode()), client.call).read_all()
+
+
+def test_rows_of_a_query_are_read_by_their_numbers_each_once(door: Door, unit: Unit) -> None:
+    client = door.client(NARROW)
+    for rows in (100, 0, 3, 1000, 0, 50):
+        unit.commit(rows)
+    schema = client.flight.get_schema(
+        flight.FlightDescriptor.for_path("query", "gold", "q"), client.call
+    ).schema
+    assert schema.names == ["_seq", "n", "s"]
+    told = client.act("results", **{"class": "gold", "query": "q"})
+    assert told == {"units": [{"unit": "gold", "first": 0, "next": 1153}]}
+    for first, following in [(0, 1153), (0, 1), (99, 101), (100, 100), (103, 1103), (1152, 1153), (5, 7)]:
+        found = get(client, first, following)
+        assert found.schema == schema
+        numbers = list(range(first, following))
+        assert found.to_pydict() == {"_seq": numbers, "n": numbers, "s": [f"v{one}" for one in numbers]}
+
+
+def test_rows_that_are_forgotten_or_yet_to_come_are_errors(door: Door, unit: Unit) -> None:
+    client = door.client()
+    for _ in range(400):
+        unit.commit(20_000)
+        unit.log.save(b"")
+    told = client.act("results", **{"class": "gold", "query": "q"})["units"][0]
+    assert 0 < told["first"] < told["next"] == 8_000_000
+    found = get(client, told["first"], told["first"] + 10)
+    assert found["n"].to_pylist() == list(range(told["first"], told["first"] + 10))
+    with pytest.raises(flight.FlightServerError, match="forgotten; next kept is") as caught:
+        get(client, told["first"] - 1, told["next"])
+    assert json.loads(caught.value.extra_info) == {"next": told["first"]}
+    with pytest.raises(flight.FlightServerError, match="there are rows up to 8000000"):
+        get(client, told["next"] - 1, told["next"] + 1)
+
+
+def test_unknown_class_or_query_is_refused(door: Door, unit: Unit) -> None:
+    client = door.client()
+    unit.commit(1)
+    with pytest.raises(flight.FlightServerError, match="no answers of this class"):
+        client.act("results", **{"class": "iron", "query": "q"})
+    with pytest.raises(flight.FlightServerError, match="no such query"):
+        client.act("results", **{"class": "gold", "query": "r"})
+    with pytest.raises(flight.FlightServerError, match="no such query"):
+        get(client, 0, 1, "r")
