@@ -172,6 +172,7 @@ NUMBER = re.compile(
     r"(?:[eE][+-]?[0-9]+(?:_[0-9]+)*)?"
 )
 NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
+AFTER_WHOLE = re.compile(r"[.eE].*")
 OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 PLAIN = {
     # What Arrow reads as we do; integers of more digits may be out of range.
@@ -254,13 +255,22 @@ def parse_scaled(text: str, scale: int, integer: bool) -> int | None:
         return int(text, 0)
     if not NUMBER.fullmatch(text):
         return None
-    number = decimal.Decimal(text.replace("_", ""))
+    digits = text.replace("_", "")
+    if integer and is_too_long(AFTER_WHOLE.sub("", digits)):
+        return None
+    number = decimal.Decimal(digits)
     # An exponent like 1e999999 would make an integer of a million digits.
     if number.adjusted() > EXPONENT_MOST:
         return None
     if number.adjusted() < -EXPONENT_MOST:
         return 0
     return int(number.scaleb(scale, LOSSLESS).to_integral_value(decimal.ROUND_HALF_UP))
+
+
+def is_too_long(whole: str) -> bool:
+    """Whether the digits before the point are more than 64 bits hold: DuckDB reads them before it looks at the exponent."""
+    figures = whole.lstrip("+-0")
+    return len(figures) > 19 or int(figures or 0) > 2**63 - (not whole.startswith("-"))
 
 
 def parse_timestamp(text: str) -> int | None:

@@ -23,7 +23,7 @@ from engine.schema import StreamSchema
 from engine.sql import PlanningError, parse_create_stream
 from services.cli.class_views import ClassView, class_views
 from services.cli.class_views import as_json as class_as_json
-from services.cli.ingest import FolderOption, JsonOption, ended_by_signal, ingest_table, feeds_told, watch
+from services.cli.ingest import FolderOption, JsonOption, ended_by_signal, feeds_told, ingest_table, watch
 from services.cli.sim import DEFAULT_MANAGER, make_folder
 from services.cli.tables import class_view_table
 from services.ingest.declared import declared

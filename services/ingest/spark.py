@@ -31,7 +31,7 @@ from pyspark_weir.errors import OptionError
 from configs.problems import InvalidInput, WeirError
 from configs.streams import FeedDefinition
 from services.ingest.job import Door, Job
-from services.ingest.progress import Backoff, Counted, State, FeedProgress, brief
+from services.ingest.progress import Backoff, Counted, FeedProgress, State, brief
 from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_session
 
 LOOK_S = 0.5
@@ -62,7 +62,8 @@ class SparkIngest:
             try:
                 one.begin()
             except (AnalysisException, OptionError) as problem:
-                where, hint = self._file.source_field(one.name), f"Spark's own words are in {self._folder.log}"
+                where = self._file.source_field(one.name)
+                hint = f"Spark's own words are in {self._folder.log}"
                 raise InvalidInput(brief(str(problem), self._secrets), where, hint=hint) from None
 
     def look(self, now: float) -> list[FeedProgress]:

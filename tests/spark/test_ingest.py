@@ -51,8 +51,14 @@ def table(ids: range) -> pa.Table:
     return pa.table({"id": list(ids), "temp": [one / 2 for one in ids]})
 
 
-def job(streams: Mapping[str, Definition], gateway: RealGateway, folder: Path, **door: Any) -> Job:
-    file = parse_model(StreamsFile, {"streams": dict(streams)})
+def job(
+    streams: Mapping[str, Definition],
+    gateway: RealGateway,
+    folder: Path,
+    feeds: Mapping[str, Definition] | None = None,
+    **door: Any,
+) -> Job:
+    file = parse_model(StreamsFile, {"streams": dict(streams), "feeds": dict(feeds or {})})
     java = find_java(None, os.environ)
     return Job(file, Door(gateway.endpoint, gateway.key, **door), folder, java.home)
 
@@ -191,6 +197,48 @@ def test_every_source_arrives_whole(gateway: RealGateway, folder: Path, tmp_path
     assert [told[name].rows for name in (*WHOLE, "sums")] == [10] * 6
     assert descendants(folder) == []
     assert gateway.key not in (folder / "spark.log").read_text(encoding="utf-8")
+
+
+def test_feed_brings_each_of_its_streams_what_it_takes(
+    gateway: RealGateway, folder: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    json_file(source, 0, range(10))
+    streams: dict[str, Any] = {
+        "all": {"columns": COLUMNS},
+        "even": {"columns": COLUMNS},
+        "warm": {"columns": {"temp": "float64"}},
+    }
+    feed = {
+        "source": {"format": "json", "options": {"path": str(source)}, "schema": SCHEMA},
+        "streams": {
+            "all": {},
+            "even": {"where": "id % 2 = 0"},
+            "warm": {"where": "temp >= 4", "columns": ["temp"]},
+        },
+    }
+    for name in ("all", "even"):
+        gateway.declare(f"CREATE STREAM {name} (id int64, temp float64)")
+    gateway.declare("CREATE STREAM warm (temp float64)")
+    with IngestProcess(job(streams, gateway, folder, feeds={"readings": feed})) as ingest:
+        eventually(has_all(gateway, "all", range(10)), "what was there")
+        # A batch of which only the first stream has been published is repeated, and published once.
+        os.kill(ingest.pid, signal.SIGKILL)
+        json_file(source, 1, range(10, 20))
+        eventually(has_all(gateway, "all", range(20)), "what came later")
+        eventually(lambda: len(gateway.rows("warm")) == 12, "the last stream")
+        told = eventually(lambda: (one := progress_of(ingest, "readings")).state == "running" and one, "news")
+    assert isinstance(told, FeedProgress)
+    assert told.offsets == [{"logOffset": 1}]
+    assert ids(gateway, "even") == list(range(0, 20, 2))
+    assert gateway.rows("warm") == [{"temp": one / 2} for one in range(8, 20)]
+
+
+def test_condition_that_only_spark_can_judge_is_told_at_the_start(gateway: RealGateway, folder: Path) -> None:
+    feed = {"source": {"format": "rate"}, "streams": {"ticks": {"where": "valeu > 1"}}}
+    with pytest.raises(InvalidInput, match=r"feeds\.all\.source: .*valeu"):
+        IngestProcess(job({"ticks": {"columns": COLUMNS}}, gateway, folder, feeds={"all": feed})).start()
+    assert descendants(folder) == []
 
 
 # -- what fails ----------------------------------------------------------------------------------------------------

@@ -22,7 +22,15 @@ from configs.live import LiveClass
 from configs.problems import InvalidInput
 from configs.reading import parse_model, parse_yaml
 from configs.sources import KAFKA_CONNECTOR, KAFKA_SQL
-from configs.streams import SessionSettings, SourceSettings, StreamDefinition, StreamsFile, load_streams
+from configs.streams import (
+    FedStream,
+    FeedDefinition,
+    SessionSettings,
+    SourceSettings,
+    StreamDefinition,
+    StreamsFile,
+    load_streams,
+)
 from engine.sql import Catalog, parse_create_stream, plan_query
 from services.cli.ingest import door_of
 from services.cli.main import main
@@ -65,6 +73,16 @@ streams:
   faults:
     columns: {ts: timestamp}
     source: {format: weir_feeder, options: {anything: goes}}
+  hot:
+    columns: {sensor: int32, temp: float64}
+  cold:
+    columns: {sensor: int32}
+feeds:
+  both:
+    source: {format: weir_feeder, options: {path: in/both, password: secret of a feed}}
+    streams:
+      hot: {where: temp > 30}
+      cold: {where: temp < 10, columns: [sensor]}
 """
 GONE = "gone from the file"
 TICKS, READINGS, ORDERS = "streams.ticks.source", "streams.readings.source", "streams.orders.source"
@@ -248,6 +266,44 @@ MISTAKES = [
         "here",
         None,
     ),
+    (
+        "feeds/both/streams/hto",
+        {},
+        "feeds.both.streams: no such stream (got 'hto')\n  hint: did you mean hot?",
+    ),
+    (
+        "feeds/both/streams/ticks",
+        {},
+        "feeds.both.streams: the stream has a source of its own (got 'ticks')\n"
+        "  hint: leave out its source, or take it from the feed",
+    ),
+    (
+        "feeds/other",
+        {"source": {"format": "rate"}, "streams": {"hot": {}}},
+        "feeds.other.streams: feed both brings it already (got 'hot')\n  hint: let one of the two have it",
+    ),
+    (
+        "feeds/both/streams/cold",
+        GONE,
+        "streams.cold.source: nothing brings the stream\n  hint: add a source, or name the stream in a feed",
+    ),
+    (
+        "feeds/ticks",
+        {"source": {"format": "rate"}, "streams": {"hot": {}}},
+        "feeds: a stream with a source of its own has that name (got 'ticks')\n"
+        "  hint: give the feed another name",
+    ),
+    (
+        "feeds/both/source/path",
+        "executor",
+        "feeds.both.source.path: executors send whole rows to one stream (got 'executor')\n"
+        "  hint: use `path: driver`",
+    ),
+    (
+        "feeds/both/source/formt",
+        "rate",
+        "feeds.both.source.formt: unknown key (got 'formt')\n  hint: did you mean format?",
+    ),
 ]
 
 
@@ -259,8 +315,8 @@ def test_mistake_is_named_with_field_value_and_remedy(
     if said is None:
         data["streams"]["lines"]["source"]["checkpoint"] = value
         said = (
-            "streams.lines.source.checkpoint: stream ticks has the same checkpoint (got 'here')\n"
-            "  hint: give each stream a folder of its own, or leave it out"
+            "streams.lines.source.checkpoint: streams.ticks.source has the same checkpoint (got 'here')\n"
+            "  hint: give each source a folder of its own, or leave it out"
         )
     found = problem(data, tmp_path)
     assert found == said
@@ -312,9 +368,18 @@ def test_job_survives_its_journey(tmp_path: Path) -> None:
     assert job_of(json.loads(json.dumps(job.as_json()))) == job
 
 
+def test_feed_of_several_streams_stands_beside_those_of_one() -> None:
+    feeds = parsed().all_feeds()
+    assert list(feeds) == ["ticks", "readings", "orders", "lines", "faults", "both"]
+    assert [name for name, one in feeds.items() if one.is_split] == ["both"]
+    assert feeds["both"].conditions == {"hot": "temp > 30", "cold": "temp < 10"}
+    assert feeds["both"].columns == {"cold": ("sensor",)}
+    assert list(feeds["ticks"].streams) == ["ticks"]
+
+
 def test_secrets_are_cut_out_of_errors() -> None:
     secrets = parsed().secrets()
-    assert set(secrets) == {"verysecret", "user password=x"}
+    assert set(secrets) == {"verysecret", "user password=x", "secret of a feed"}
     assert brief("\n failed with verysecret at x\n more", secrets) == "failed with … at x"
 
 
@@ -333,7 +398,9 @@ pyspark_weir.errors.GatewayAway: not taken within 3 s; see that it runs
 PAGE = (ROOT / "docs/ingest.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("model", [StreamDefinition, SourceSettings, SessionSettings])
+@pytest.mark.parametrize(
+    "model", [StreamDefinition, SourceSettings, SessionSettings, FedStream, FeedDefinition]
+)
 def test_page_describes_every_key(model: type[Settings]) -> None:
     keys = [one.alias or name for name, one in model.model_fields.items()]
     assert [key for key in keys if f"| `{key}` |" not in PAGE] == []
@@ -345,7 +412,7 @@ def test_examples_of_the_page_hold_together(tmp_path: Path) -> None:
         [written(tmp_path, str(place), one) for place, one in enumerate(examples)]
     )
     schemas = declared(streams)
-    assert schemas.keys() == {"ticks", "readings", "orders"}
+    assert schemas.keys() == {"ticks", "readings", "orders", "hot", "alerts"}
     catalog = Catalog.of(map(parse_create_stream, with_streams(gold, streams, schemas).streams))
     assert plan_query("odd", gold.queries["odd"], catalog).plan.schema.names == ("ts", "value")
 
@@ -626,7 +693,19 @@ def test_check_prints_what_would_be_started(
     code, out, err = weir(monkeypatch, capsys, "ingest", "-f", file, "--check")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert ["ticks", "ts", "timestamp,", "value", "int64", "ts", "rate", "driver", "100", "append"] in lines
+    assert [
+        "ticks",
+        "ts",
+        "timestamp,",
+        "value",
+        "int64",
+        "ts",
+        "ticks",
+        "rate",
+        "driver",
+        "100",
+        "append",
+    ] in lines
     assert KAFKA_CONNECTOR in out
     assert "verysecret" not in out
 
