@@ -98,6 +98,14 @@ class Node:
                 self.lots.append(lot)
         return was_empty
 
+    def arrived_within(self, tuples: int) -> float:
+        """When the train arrived with which more than so many tuples are queued."""
+        for train in self.queue:
+            tuples -= len(train)
+            if tuples < 0:
+                return float(train.arrival[0])
+        return math.inf
+
     def leave_lots(self) -> None:
         """What is queued will not be taken."""
         for lot in self.lots:
@@ -111,23 +119,25 @@ class Node:
             return True
         return self.relays and any(below.wants(time) for below in self.downstream)
 
-    def dequeue(self, most: int) -> Train:
-        """The next train, cut to `most` tuples; at a source, with those behind it that fit whole."""
+    def dequeue(self, most: int, upto: float = math.inf) -> Train:
+        """The next train, cut to `most` tuples; at a source, with those behind it that fit whole and arrived by then."""
         train = self.queue.popleft()
         if len(train) > most:
             self.queue.appendleft(train.slice(most, len(train)))
             train = train.slice(0, most)
         elif self.source and self.queue:
-            train = self._gathered(train, most)
+            train = self._gathered(train, most, upto)
         elif self.lots and (lot := self.lots.popleft()) is not None:
             lot.leave()
         self.tuples -= len(train)
         return train
 
-    def _gathered(self, first: Train, most: int) -> Train:
+    def _gathered(self, first: Train, most: int, upto: float) -> Train:
         """A call costs the same for few tuples as for many, and a shed stream comes in small trains."""
         parts, tuples = [first], len(first)
         while self.queue and goes_with(first, self.queue[0]) and tuples + len(self.queue[0]) <= most:
+            if self.queue[0].arrival[0] > upto:
+                break
             parts.append(self.queue.popleft())
             tuples += len(parts[-1])
         return merged(parts)

@@ -7,6 +7,7 @@ times, `cpu` for the processor time of this thread.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -136,7 +137,7 @@ class ClassRunner:
                     continue
                 number = self._oldest(number)
                 node = nodes[number]
-            tuples, answers = self._step(scheduler, number, node, self.train_max, now)
+            tuples, answers = self._step(scheduler, number, node, self.train_max, now, self._upto(number))
             # One reading ends this step and begins the next: what lies between belongs to somebody.
             done = cpu()
             scheduler.statistics.observe(number, max(1, tuples), answers, done - at)
@@ -155,11 +156,24 @@ class ClassRunner:
         ready = [place for place in places if nodes[place].queue]
         return min(ready, key=lambda place: (queue_head(nodes[place], 0.0), place != number))
 
+    def _upto(self, number: int) -> float:
+        """A source that meets others goes ahead of them by a train at most."""
+        others = self._meeting.get(number)
+        if others is None:
+            return math.inf
+        return min(self._nodes[one].arrived_within(self.train_max) for one in others if one != number)
+
     def _step(
-        self, scheduler: OperatorScheduler, number: int, node: Node, most: int, now: Clock
+        self,
+        scheduler: OperatorScheduler,
+        number: int,
+        node: Node,
+        most: int,
+        now: Clock,
+        upto: float = math.inf,
     ) -> tuple[int, int]:
         """One call of an operator; how many tuples it took and gave."""
-        train = node.dequeue(most)
+        train = node.dequeue(most, upto)
         tuples = len(train)
         head = float(train.arrival[0]) if tuples else now()
         out = node.operator.process(train)

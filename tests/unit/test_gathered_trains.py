@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from engine.network import ClassNetwork, Node
+from engine.runner import ClassRunner
 from engine.sql import Catalog, parse_create_stream, plan_query
 from engine.train import Train, progress, same_arrival, train_from_arrow
 
@@ -72,3 +74,31 @@ def test_one_arrival_of_all_is_still_known_as_one() -> None:
     for first in (0, 1):
         node.enqueue(train(first, 1, arrival=5.0))
     assert node.dequeue(100).arrival.strides == same_arrival(5.0, 2).strides
+
+
+def test_of_streams_that_meet_none_takes_what_came_after_a_train_of_the_other() -> None:
+    streams = [SCHEMA, parse_create_stream("CREATE STREAM t (ts int64, x int64, WATERMARK FOR ts AS ts)")]
+    sql = "SELECT s.x FROM s JOIN t ON s.x = t.x AND t.ts BETWEEN s.ts - 1 AND s.ts + 1"
+    steps: list[tuple[str, int]] = []
+    runner = ClassRunner(
+        lambda query, answer: None,
+        train_max=10,
+        entered=lambda stream, tuples: steps.append((stream, tuples)),
+    )
+    runner.add(plan_query("q", sql, Catalog.of(streams=streams)))
+    for moment in range(6):
+        runner.offer("s", train(10 * moment, 10, arrival=float(moment)))
+        runner.offer("t", train(10 * moment, 2, arrival=moment + 0.5))
+    clock = itertools.count()
+    runner.run(1e9, lambda: float(next(clock)), lambda: 0.0)
+    assert steps == [
+        ("s", 10),
+        ("t", 4),
+        ("s", 10),
+        ("s", 10),
+        ("t", 4),
+        ("s", 10),
+        ("s", 10),
+        ("t", 4),
+        ("s", 10),
+    ]
