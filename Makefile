@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-all check format bench soak lock clean
+.PHONY: help setup demo test test-live test-spark test-all check format bench soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -29,6 +29,9 @@ test: $(READY) ## run the fast tests
 # One after another: they share the machine's processors, and some of them measure.
 test-live: $(READY) ## run the tests that start Ray on this machine
 	@$(PYTEST) -m "live and not slow" $(ARGS)
+
+test-spark: $(READY) ## run the tests that start Spark on this machine
+	@$(PYTEST) -m "spark and not (live or slow)" $(ARGS)
 
 test-all: $(READY) ## run every test, also those that start Ray, Spark, Helm or a browser
 	@$(PYTEST) -n auto $(ARGS)

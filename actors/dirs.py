@@ -1,7 +1,7 @@
 """Where a running system keeps what its processes share: `<shared memory>/weir-<uid>-<system>/<node>/`.
 
     gateway.sock  gateway-door.sock  dispatcher.sock      sockets
-    endpoint  ingest.key                                  where the node is reached over the network, and a key for it
+    endpoint  ingest.key  keys.json                       where the node is reached over the network, and keys for it
     streams/<stream>/  classes/<class>/                   logs (`actors.segments`)
 
 and beside the nodes' folders cluster.json, on the machine where the system was started.
@@ -81,6 +81,10 @@ class RunDirs:
     @property
     def ingest_key(self) -> Path:
         return self.folder / "ingest.key"
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "keys.json"
 
     @property
     def streams(self) -> Path:

@@ -139,6 +139,15 @@ class Writer:
         self.forgetting: Callable[[], None] = lambda: None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locked(folder / LOCK)
+        try:
+            self._go_on(first)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _go_on(self, first: int) -> None:
+        """After what there is, or with the first number."""
+        folder = self.folder
         (folder / DRAFT).unlink(missing_ok=True)
         found = numbers(folder)
         # Of each segment but the last: its first number and its bytes.

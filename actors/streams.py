@@ -94,7 +94,7 @@ class Stream:
         self.log = Writer(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
         # What is in frames alone is in the record before they are forgotten.
-        self.log.forgetting = self._save_for_log
+        self.log.forgetting = self.save
         self.writing = threading.Lock()
         self.producers = LastBatches()
         self.rows = 0  # of all batches, also of those that are forgotten
@@ -159,7 +159,8 @@ class Stream:
         if self.readers.pop(reader, None) is not None:
             self.armed.discard(reader)
             self.retain()
-            self.save()
+            with suppress(LogFull):  # the next time that it is saved, the reader is not in it
+                self.save()
 
     def left(self, peer: Peer) -> None:
         """The connection has ended; what its readers have not released is kept for them."""
@@ -169,6 +170,7 @@ class Stream:
                 self.armed.discard(name)
 
     def save(self) -> None:
+        """LogFull if there is no memory for it; the record is then what it was."""
         readers = {
             name: {"released": reading.released, "lossless": reading.lossless, "rows": reading.rows}
             for name, reading in self.readers.items()
@@ -183,8 +185,11 @@ class Stream:
             "producers": self.producers.record(),
         }
         draft = self.folder / f"{RECORD}.draft"
-        draft.write_text(json.dumps(record), encoding="utf-8")
-        os.replace(draft, self.folder / RECORD)
+        try:
+            draft.write_text(json.dumps(record), encoding="utf-8")
+            os.replace(draft, self.folder / RECORD)
+        except OSError as problem:
+            raise LogFull("memory for the record has run out", str(self.folder), hint=str(problem)) from None
 
     def status(self) -> dict[str, Any]:
         return {
@@ -232,12 +237,6 @@ class Stream:
     def _forget(self, below: int) -> None:
         with suppress(LogFull):  # no memory for the record: nothing is forgotten yet
             self.log.forget(below)
-
-    def _save_for_log(self) -> None:
-        try:
-            self.save()
-        except OSError as problem:
-            raise LogFull("memory for the record has run out", str(self.folder), hint=str(problem)) from None
 
     def _rows_before(self, number: int) -> int | None:
         """A copy does not know before its first frame."""
@@ -300,7 +299,11 @@ class Streams:
                 raise InvalidInput(f"a node has {STREAMS_MAX:,} streams at most", "stream", name)
             stream = Stream(self._dirs.stream(name), sql, self._bytes_max, self._segment_bytes)
             stream.origin = origin
-            stream.save()
+            try:
+                stream.save()
+            except LogFull:
+                stream.log.close()
+                raise
             self._streams[name.lower()] = stream
             return stream
 
@@ -403,7 +406,7 @@ class Streams:
                         self.grown.notify_all()
                     case Unsubscribe(reader, _):
                         stream.unsubscribe(reader)
-            except InvalidInput as problem:
+            except (InvalidInput, LogFull) as problem:
                 peer.send(Denied(message.reader, message.stream, str(problem)))
 
     def hear_grown(self, name: str, number: int) -> None:
@@ -430,7 +433,8 @@ class Streams:
         for stream in self.all():
             with stream.writing, self.lock:
                 self._streams.pop(stream.name.lower(), None)
-                stream.save()
+                with suppress(LogFull):  # frames tell what the record does not
+                    stream.save()
                 stream.log.close()
         with self.lock:
             self.grown.notify_all()
@@ -521,6 +525,9 @@ class Streams:
         try:
             with self.lock:
                 number = stream.log.begin(frames)
+                if part_of is not None and not frames:  # no frame tells of the batch
+                    stream.producers.note(part_of)
+                    stream.save()
             stream.log.write(frames)
         except LogFull as full:
             stream.refused_batches += 1
@@ -534,8 +541,6 @@ class Streams:
             if frames:
                 stream.published(frames, number)
                 self.grown.notify_all()
-            else:
-                stream.save()  # no frame tells of the batch
         return Accepted(number)
 
     def _open(self, folder: Path) -> None:

@@ -130,6 +130,10 @@ class System:
         streams = call(self.gateway(node).status)["streams"]
         return {one["stream"] for one in streams if any(it["connected"] for it in one["readers"].values())}
 
+    def accepted_rows(self, node: str) -> dict[str, int]:
+        """What has come in at a node, by stream."""
+        return {one["stream"]: one["accepted_rows"] for one in call(self.gateway(node).status)["streams"]}
+
     def door(self, node: str) -> Path:
         """Where producers on the node bring their input."""
         return RunDirs(shared_memory(), self.name, node).door_socket

@@ -117,6 +117,8 @@ class HostedUnit:
     used_s: float = field(init=False, default=0.0)  # of the lane
     used_by_snapshots_s: float = field(init=False, default=0.0)
     _used_at_cycle: float = field(init=False, default=0.0)
+    _ran_dry: bool = field(init=False, default=True)
+    """Whether there was nothing to do for some of this load cycle."""
     snapshots: int = field(init=False, default=0)
     released: Mapping[str, int] = field(init=False, default_factory=dict)
     """By stream, the first batch that is still needed."""
@@ -312,7 +314,9 @@ class HostedUnit:
         self._account(now)
         used_s = self._cpu() - began
         self.used_s += used_s
-        return used_s, self.has_input()
+        has_more = self.has_input()
+        self._ran_dry |= not has_more
+        return used_s, has_more
 
     def has_input(self) -> bool:
         """Whether a slice would have something to do."""
@@ -415,8 +419,8 @@ class HostedUnit:
         """None while the class does again what it had done."""
         self._take(now)
         self._account(now)
-        cycle = self.hosted.end_cycle(now, self.used_s - self._used_at_cycle)
-        self._used_at_cycle = self.used_s
+        cycle = self.hosted.end_cycle(now, self.used_s - self._used_at_cycle, self._ran_dry)
+        self._used_at_cycle, self._ran_dry = self.used_s, not self.has_input()
         self._measure(now)
         if self.hosted.repeating:
             return None

@@ -9,6 +9,9 @@ from pydantic import Field
 from configs.base import Fraction, Name, Positive, Settings
 from configs.policies import HighestRate, PolicySettings
 
+MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
+Victim = Literal["random", "oldest", "newest", "fair"]
+
 
 class PriorityClass(Settings):
     """A tenant's class: its entitlement, its target, and what may be done to it."""
@@ -29,10 +32,10 @@ class PriorityClass(Settings):
     borrow_limit: Fraction = 1.0
     """How far above its original share the class may grow, as a share of the lanes."""
 
-    max_drop: Annotated[float, Field(ge=0, le=0.95)] = 0.95
+    max_drop: MaxDrop = 0.95
     """Highest part of the input that may be shed."""
 
-    victim: Literal["random", "oldest", "newest", "fair"] = "random"
+    victim: Victim = "random"
     """Which tuples go first when some must."""
 
     policy: PolicySettings = HighestRate()

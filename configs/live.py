@@ -15,6 +15,7 @@ from configs.managers import Manager
 from configs.problems import Contradiction
 
 Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
+Shards = Annotated[int, Field(ge=1, le=256)]
 
 
 class LiveClass(PriorityClass):
@@ -32,7 +33,7 @@ class LiveClass(PriorityClass):
     key: Name | None = None
     """Column by which the class is split into shards, and by which victim `fair` is fair."""
 
-    shards: Annotated[int, Field(ge=1, le=256)] = 1
+    shards: Shards = 1
     """Parts by key, each with a host and turns of its own."""
 
     limits: ClassLimits = ClassLimits()

@@ -6,7 +6,8 @@ of the others. What a field wants is read from the model itself, so that the wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,6 +55,12 @@ COMPLAINTS: Mapping[str, str] = {
     "too_long": "must have at most {max_length} entries",
 }
 
+# The same of text that is no name.
+TEXT_LENGTHS: Mapping[str, str] = {
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length:,} characters",
+}
+
 
 def read_model(model: type[Model], path: Path) -> Model:
     """The validated model, or InvalidInput for the first thing that is wrong."""
@@ -62,13 +69,18 @@ def read_model(model: type[Model], path: Path) -> Model:
 
 def read_data(path: Path) -> object:
     """The data of a YAML file, not yet looked at."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that is no larger than settings are."""
     file = str(path)
     try:
         size = path.stat().st_size
         if size > FILE_BYTES_MAX:
             hint = "at most 10 MB; is this the data rather than the settings?"
             raise InvalidInput("the file has too many bytes", value=size, file=file, hint=hint)
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         hint = "check the path and its permissions"
@@ -76,7 +88,6 @@ def read_data(path: Path) -> object:
     except UnicodeDecodeError as error:
         title = f"cannot be read: byte {error.start + 1} is not UTF-8 text"
         raise InvalidInput(title, file=file, hint="save the file as UTF-8") from None
-    return parse_yaml(text, file)
 
 
 def parse_model(model: type[Model], data: object, file: str = "") -> Model:
@@ -93,8 +104,21 @@ def parse_model(model: type[Model], data: object, file: str = "") -> Model:
 
 def parse_yaml(text: str, file: str = "") -> object:
     """The data of a YAML text."""
-    try:
+    with yaml_problems(file):
         return yaml.load(text, Loader=StrictLoader)
+
+
+def parse_documents(text: str, file: str = "") -> list[object]:
+    """The data of each document of a YAML text."""
+    with yaml_problems(file):
+        return list(yaml.load_all(text, Loader=StrictLoader))
+
+
+@contextmanager
+def yaml_problems(file: str) -> Iterator[None]:
+    """What is no YAML, in our own words."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark, why = error.problem_mark, error.problem or error.context or "it cannot be read"
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -173,6 +197,8 @@ def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> Inv
             path = ".".join(part for part in (place.path, told.field) if part)
             return InvalidInput(told.title, path, told.value, told.hint, file)
     complaint = COMPLAINTS.get(kind, found["msg"][0].lower() + found["msg"][1:]).format(**context)
+    if kind in TEXT_LENGTHS and "pattern" not in place.schema:
+        complaint = TEXT_LENGTHS[kind].format(**context)
     if value is None:
         complaint = "has no value"
     return InvalidInput(complaint, place.path, value, hint_for(place.schema, value), file)

@@ -47,6 +47,7 @@ class Entrance:
     next_batch: int = FROM_NOW  # after the last batch that came in
     rows: int | None = None  # that the stream has had before the first one; None if that is not known
     cycle_offered: int = 0
+    cycle_batches: int = 0
     cycle_delivered: int = 0  # up to the last cycle's end
 
     def enter(self, opened: Opened) -> None:

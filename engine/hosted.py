@@ -209,7 +209,9 @@ class HostedClass:
         `upto` is how many rows the stream has had with it.
         """
         if self.runner.network.source(piece.stream) is not None:
-            self._entrances[piece.stream].cycle_offered += piece.offered
+            entrance = self._entrances[piece.stream]
+            entrance.cycle_offered += piece.offered
+            entrance.cycle_batches += piece.offered > 0
         if self._repeating:
             self._held.append((piece, upto))
             self._following[piece.stream] = Following(piece.batch + 1, upto)
@@ -279,11 +281,12 @@ class HostedClass:
 
     # --- the load cycle --------------------------------------------------------------------------------
 
-    def end_cycle(self, now: float, used_s: float) -> CycleEnded:
+    def end_cycle(self, now: float, used_s: float, ran_dry: bool = False) -> CycleEnded:
         """What the load manager is shown, and a new cycle begun; `used_s` is what its slices have taken in this one."""
         # What repeating costs is not observed by operator.
         observed = not self._repeating
-        return self._cycle.end(now, used_s, self.target_s, self.runner, self._entrances, observed)
+        cycle = self._cycle.end(now, used_s, self.target_s, self.runner, self._entrances, observed)
+        return replace(cycle, ran_dry=ran_dry)
 
     def trim(self, part: float) -> None:
         """Drop this part of what no operator has taken, the oldest first."""

@@ -66,8 +66,9 @@ class LoadCycle:
             self._work.observe(used_s, believed_s)
         factor, inputs = self._work.factor, []
         for stream, entrance in entrances.items():
-            inputs.append(InputCycle(stream, entrance.cycle_offered, factor * works[stream], waiting[stream]))
-            entrance.cycle_offered = 0
+            offered, batches = entrance.cycle_offered, entrance.cycle_batches
+            inputs.append(InputCycle(stream, offered, factor * works[stream], waiting[stream], batches))
+            entrance.cycle_offered = entrance.cycle_batches = 0
         outputs = []
         for query, seen in self._responses.items():
             mean_s = max(0.0, seen.total_s / seen.results) if seen.results else 0.0

@@ -93,4 +93,5 @@ def merged(cycles: Mapping[str, CycleEnded]) -> CycleEnded:
         ),
         queued_work_s=sum(cycle.queued_work_s for cycle in cycles.values()),
         worked_s=sum(cycle.worked_s or 0.0 for cycle in cycles.values()),
+        ran_dry=all(cycle.ran_dry for cycle in cycles.values()),
     )

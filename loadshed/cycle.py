@@ -13,6 +13,7 @@ class InputCycle:
     offered: int  # tuples that arrived, before shedding
     work_s: float  # processor-seconds one tuple causes, down to the roots
     waiting_s: float = 0.0  # age of the oldest tuple in its queue, 0 if the queue is empty
+    batches: int = 0  # in which they arrived; 0 if they came one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,4 @@ class CycleEnded:
     outputs: tuple[OutputCycle, ...]
     queued_work_s: float  # processor-seconds queued in the class
     worked_s: float | None = None  # processor-seconds that the class has had; None if nobody has measured
+    ran_dry: bool = False  # whether the class had nothing to do for some of the time

@@ -168,9 +168,9 @@ class LoadManager:
         offered = self._loads.offered_load(cycle.inputs, cycle.cycle_s)
         load = offered * before.keep
         verdict = self._responses.verdict(cycle.outputs, cycle.queued_work_s / before.headroom)
-        reclaim = self._wants_reclaim(offered, verdict, cycle)
         after = decide(before, load, verdict, self._limits())
         limit = self._queue_limit(after.headroom, offered, cycle)
+        reclaim = self._wants_reclaim(offered, verdict, cycle, limit)
         if reclaim and not self._reclaiming:
             # The headroom still learns: if it was too high, usage would look low and the share be lent again.
             after, limit = (
@@ -198,17 +198,23 @@ class LoadManager:
             commands.append(RequestReclaim())
         return tuple(commands)
 
-    def _wants_reclaim(self, offered: float, verdict: Verdict, cycle: CycleEnded) -> bool:
+    def _wants_reclaim(self, offered: float, verdict: Verdict, cycle: CycleEnded, limit: float) -> bool:
         if self.share >= self.original_share - 1e-9:
             return False
         headroom = self.control.headroom
         queue_shows = cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * headroom
         beyond_doubt = offered > OVERLOAD_MARGIN * max(headroom, self.share * self.lanes)
-        return verdict.over_target or beyond_doubt or (offered > headroom and queue_shows)
+        # A burst may fill the queue of a class whose load is within what it has left.
+        would_shed = limit < self.control.keep
+        return verdict.over_target or beyond_doubt or would_shed or (offered > headroom and queue_shows)
 
     def _measure(self, cycle: CycleEnded) -> None:
         """A class that had something to do all the time has had all that it could get."""
-        has_queue = cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
+        # Of input that comes in bursts there may be some at the end of every cycle, and none in between.
+        stands = not cycle.ran_dry
+        has_queue = (
+            stands and cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
+        )
         if cycle.worked_s is not None and has_queue and self._had_queue and cycle.cycle_s > LEAST_CYCLE_S:
             had = cycle.worked_s / cycle.cycle_s
             self._served = had if self._served is None else self._served + RATE_ALPHA * (had - self._served)

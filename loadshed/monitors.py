@@ -1,8 +1,8 @@
 """The two monitors that ALoMa compares: the load as statistics tell it, the response as answers tell it.
 
 Load. L0 = Σ rate·work over the inputs, the work offered; the share of it that is admitted is L. The rate of an
-input is smoothed while it stays within counting noise (three standard deviations of a Poisson count) and taken
-at once when it jumps; a silent input decays to 0 the same way.
+input is smoothed while it stays within counting noise (three standard deviations of a Poisson count; of an input
+that comes in batches, two batches) and taken at once when it jumps; a silent input decays to 0 the same way.
 
 Response. Per output the mean of the cycle against its target; a silent output whose input has been waiting has
 that wait as its response. A window makes responses long without any overload, so *accumulating* (the papers'
@@ -19,6 +19,8 @@ from loadshed.cycle import InputCycle, OutputCycle
 
 RATE_ALPHA = 0.175  # as for costs and selectivities (Sharaf §3.3.3)
 RATE_JUMP_SIGMAS = 3.0
+# Batches come when they are ready: a cycle has one more or less than its part, or the one that the last cycle missed.
+RATE_JUMP_BATCHES = 2.0
 LEAST_CYCLE_S = 1e-9  # less than a tick of any clock; a rate taken over it could be infinite
 ACCUMULATING_RATIO = 2.0  # authors: mean > 2 × the lowest mean seen
 # The reference for "lowest" grows by this a cycle: it doubles in 70 cycles, some ten seconds.
@@ -32,26 +34,36 @@ class LoadMonitor:
     """Offered work per second of one class."""
 
     _rates: dict[str, float] = field(default_factory=dict)
+    _batches: dict[str, float] = field(default_factory=dict)
+    """Mean tuples of one batch, by stream."""
 
     def offered_load(self, inputs: Sequence[InputCycle], cycle_s: float) -> float:
         """L0 in processors, after this cycle."""
-        return sum(self._rate(one.stream, one.offered, cycle_s) * one.work_s for one in inputs)
+        return sum(self._rate(one, cycle_s) * one.work_s for one in inputs)
 
     def rate(self, stream: str) -> float:
         return self._rates.get(stream, 0.0)
 
-    def _rate(self, stream: str, offered: int, cycle_s: float) -> float:
+    def _rate(self, input_: InputCycle, cycle_s: float) -> float:
+        stream, offered = input_.stream, input_.offered
         if cycle_s < LEAST_CYCLE_S:  # a clock that stood still or ran back has measured nothing
             return self.rate(stream)
         seen, known = offered / cycle_s, self._rates.get(stream)
-        if known is None or abs(offered - known * cycle_s) > RATE_JUMP_SIGMAS * math.sqrt(
-            known * cycle_s + 1
-        ):
+        batch = self._batches.get(stream, 0.0)
+        if known is None or abs(offered - known * cycle_s) > noise(known * cycle_s, batch):
             rate = seen
         else:
             rate = known + RATE_ALPHA * (seen - known)
         self._rates[stream] = rate
+        if input_.batches:
+            size = offered / input_.batches
+            self._batches[stream] = batch + RATE_ALPHA * (size - batch) if batch else size
         return rate
+
+
+def noise(expected: float, batch: float) -> float:
+    """By how much the count of a cycle may be off without anything having changed."""
+    return max(RATE_JUMP_SIGMAS * math.sqrt(expected + 1), RATE_JUMP_BATCHES * batch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class SimulatedHost:
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
         self.processed_s = self._processed_at_cycle = 0.0
+        self._ran_dry = True
 
         size = len(self.plan.boxes)
         self._queue_max, self._train_max = scenario.queue_max, scenario.train_max
@@ -144,6 +145,7 @@ class SimulatedHost:
         if self._call is None:
             operator = self.scheduler.pick(now + self.clock_offset)
             if operator == NONE:
+                self._ran_dry = True
                 return -1.0
             self._call = self._call_of(operator)
         else:  # the host died under it: again, with the results it would have had
@@ -210,7 +212,9 @@ class SimulatedHost:
             ),
             queued_work_s=self.queued_work_s(believed),
             worked_s=self.processed_s - self._processed_at_cycle,
+            ran_dry=self._ran_dry,
         )
+        self._ran_dry = self.is_empty()
         self._processed_at_cycle = self.processed_s
         self._cycle_sum = [0.0] * len(self._cycle_sum)
         self._cycle_results = [0] * len(self._cycle_results)

@@ -43,6 +43,7 @@ from bench.idle import smaps_mb
 from configs import w11
 from configs.arrivals import StepArrivals
 from configs.live import LiveClass, LiveSettings
+from services.cli.demo_feed import inputs
 from services.cli.live_run import Calibration, Watched, calibrated
 from services.cli.replay import remarks
 from sim.replay import replay
@@ -392,11 +393,17 @@ def soaked(
 ) -> tuple[Soak, dict[str, int], Calibration]:
     with start(SETTINGS, [], data_folder=folder) as system:
         watched = Watched(system)
+        tables = inputs()
         capacity = calibrated(
-            watched, [declared(name, lossless=True, prefix="calibrate_") for name in CLASSES], 1
+            watched,
+            [declared(name, lossless=True, prefix="calibrate_") for name in CLASSES],
+            tables,
+            SETTINGS,
         )
         console.print(f"{capacity.tuples_per_s / 1e6:.2f} million tuples/s", highlight=False)
-        feeder = watched.host([declared(name) for name in CLASSES])
+        classes = [declared(name) for name in CLASSES]
+        watched.host(classes)
+        feeder = watched.feeder(classes, tables)
         try:
             chance = random.Random(seed)
             soak = Soak(system, feeder, capacity.tuples_per_s, 60 * minutes, chance, console)

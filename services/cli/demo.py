@@ -1,4 +1,4 @@
-"""`weir demo`: the paper's three classes on a live system, with as much input as this machine can do, or more."""
+"""`weir demo`: the paper's three classes on a live system that Spark feeds with as much as they can do here, or more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -19,10 +20,15 @@ from rich.table import Table
 from configs.live import LiveSettings
 from configs.managers import MANAGERS, known_manager
 from configs.problems import InvalidInput
+from services.cli.demo_feed import NICENESS, Feeds, inputs, streams_file, write_rows
 from services.cli.demo_plan import SCENARIOS, DemoScenario, demo_scenario, live_classes, loads, rates
+from services.cli.ingest import ended_by_signal
 from services.cli.live_run import LiveRun, Watched, calibrated
 from services.cli.sim import DEFAULT_MANAGER, make_folder
 from services.cli.tables import class_view_table, promise_table, result_table
+from services.ingest.java import find_java
+from services.ingest.job import Door, Job
+from services.ingest.process import IngestProcess
 from sim.outcome import Outcome
 from sim.promises import Promise, check_overload, check_promises
 from sim.report import write_report
@@ -31,7 +37,13 @@ SECONDS = 75.0
 # Time for load managers to see what comes; nobody watches for longer.
 SECONDS_LEAST, SECONDS_MOST = 5.0, 3600.0
 LOAD_LEAST, LOAD_MOST = 0.01, 10.0
+LANE_PART_LEAST = 0.01
 EXIT_BROKEN = 1
+ROWS = "rows.parquet"
+# Spark needs most of the machine to bring a few times what this part of a processor works on.
+LANE_PART = 0.2
+# A turn takes as long as elsewhere, and a train no longer: a lane is slower here.
+TRAIN_MAX = 1_000
 # A lane that has always something to do is in slices for more than this, unless other processes use its core.
 BUSY_PART = 0.9
 
@@ -50,6 +62,9 @@ def demo(
         str, typer.Option("--manager", "-m", help=f"Who sheds and lends: {', '.join(MANAGERS)}.")
     ] = DEFAULT_MANAGER,
     lanes: Annotated[int, typer.Option(min=1, max=256, help="Processors that are given to queries.")] = 1,
+    lane_part: Annotated[
+        float, typer.Option(help="What queries have of each of them; Spark and the rest have what is left.")
+    ] = LANE_PART,
     report: Annotated[Path, typer.Option(help="Folder for the HTML page.")] = Path("weir-demo"),
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write the result to this file.", show_default=False)
@@ -70,34 +85,49 @@ def demo(
         if json_path.is_dir():
             raise InvalidInput("is a folder", "--json", str(json_path), "name a file in it")
         make_folder("--json", json_path.parent)
+    settings = LiveSettings(
+        manager=known,
+        lanes=lanes,
+        lane_part=checked(lane_part, "--lane-part", LANE_PART_LEAST, 1.0),
+        train_max=TRAIN_MAX,
+    )
+    java = find_java(None, os.environ)
     # The other commands need not wait for Ray to be imported.
     from actors.system import start
+    from services.ingest.flight import FlightSettings
 
     console, phases_s = Console(), dict[str, float]()
-    settings = LiveSettings(manager=known, lanes=lanes)
-    with ExitStack() as running:
+    with ended_by_signal(), ExitStack() as running:
         with phase(console, phases_s, "start") as note:
-            watched = Watched(running.enter_context(start(settings, [], data_folder=record)))
-            note(f"a node with {lanes} of {os.cpu_count()} processors for queries")
+            folder = Path(running.enter_context(TemporaryDirectory(prefix="weir-demo-")))
+            tables = inputs()
+            write_rows(tables, folder / ROWS)
+            pinned = settings.lane_part == 1
+            system = start(settings, [], data_folder=record, pinned=pinned, endpoint=FlightSettings())
+            watched = Watched(running.enter_context(system))
+            note(f"a node with {lanes} of {os.cpu_count()} processors for queries, {lane_part:g} of each")
         with phase(console, phases_s, "calibrate") as note:
-            calibration = calibrated(watched, live_classes(chosen, "calibrate_", lossless=True), lanes)
+            calibrating = live_classes(chosen, "calibrate_", lossless=True)
+            calibration = calibrated(watched, calibrating, tables, settings)
             note(
-                f"{calibration.tuples_per_s / 1e6:.2f} million tuples/s, {calibration.tuple_us:.3f} µs a tuple"
+                f"{calibration.tuples_per_s / 1e6:.3f} million tuples/s, {calibration.tuple_us:.3f} µs a tuple"
             )
-            if calibration.lane_part < BUSY_PART:
-                note(f"[yellow]queries had only {calibration.lane_part:.0%} of their processors[/]")
+            if calibration.busy_part < BUSY_PART:
+                note(f"[yellow]queries had only {calibration.busy_part:.0%} of their time[/]")
+        classes, plan = live_classes(chosen), rates(asked, calibration.tuples_per_s)
+        with phase(console, phases_s, "Spark") as note:
+            watched.host(classes)
+            endpoint = system.endpoint(watched.node)
+            assert endpoint is not None
+            file = streams_file(classes, plan, seconds, folder / ROWS)
+            job = Job(file, Door(endpoint, system.ingest_key), folder / "ingest", java.home, NICENESS)
+            feeds = Feeds(system, watched.node, running.enter_context(IngestProcess(job)), classes)
+            feeds.wait_flowing()
+            note(f"{len(classes)} feeds come in")
         with phase(console, phases_s, "run") as note:
-            run = LiveRun(
-                watched,
-                scenario,
-                chosen.description,
-                settings,
-                live_classes(chosen),
-                rates(asked, calibration.tuples_per_s),
-                seconds,
-            )
+            run = LiveRun(watched, scenario, chosen.description, settings, classes, feeds, plan, seconds)
             watch(run, f"{scenario} at load {multiple:g} under {known}", console)
-            note(f"{run.useful_per_s() / 1e6:.2f} million tuples/s worked on, {run.offered_note()}")
+            note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s worked on, {run.offered_note()}")
         outcome = run.outcome(calibration, multiple, phases_s)
         with phase(console, phases_s, "stop"):
             running.close()

@@ -77,7 +77,9 @@ def ingest(
     make_folder("--folder", folder)
     title = f"{file} to {door.endpoint}"
     with ended_by_signal(), IngestProcess(Job(streams, door, folder.absolute(), java.home)) as process:
-        watch(lambda: ingest_table(title, process.progress()), lambda: feeds_told(process), as_json)
+        watch(
+            lambda: ingest_table(title, process.progress()), lambda: feeds_told(process.progress()), as_json
+        )
 
 
 def door_of(endpoint: str | None, api_key: str | None) -> Door | None:
@@ -139,8 +141,8 @@ def watch(picture: Callable[[], RenderableType], told: Callable[[], object], as_
         time.sleep(LOOK_S)
 
 
-def feeds_told(process: IngestProcess) -> dict[str, object]:
-    return {"feeds": [asdict(one) for one in process.progress()]}
+def feeds_told(feeds: Sequence[FeedProgress]) -> dict[str, object]:
+    return {"feeds": [asdict(one) for one in feeds]}
 
 
 def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Table:

@@ -1,4 +1,4 @@
-"""The demonstration's run on a live system: calibrate, offer what the scenario asks for, watch, account."""
+"""The demonstration's run on a live system: calibrate, watch what feeds bring and what becomes of it, account."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from actors.feeder import Feeder, Offered
+from actors.feeder import Feeder
 from actors.turns import TurnStatus
-from bench import w11 as workload
 from configs import w11
 from configs.arrivals import StepArrivals
 from configs.live import LiveClass, LiveSettings
 from configs.managers import sheds
 from loadshed.ledger import TupleLedger
 from services.cli.class_views import ClassView, class_views
+from services.cli.demo_feed import PERIOD_S, Feeds, Offered, fed, planned
 from sim.outcome import Outcome
 from sim.results import class_results, rounded
 from sim.series import ClassSeries, Series
@@ -26,9 +27,6 @@ from sim.series import ClassSeries, Series
 if TYPE_CHECKING:
     from actors.system import System
 
-# One lap of the input, in event time, and readings in a second of it. At millions of readings a second event time runs
-# ahead of the clock; ten times as dense as the workload's own, it does so no faster than windows can reasonably close.
-PERIOD_S, READINGS_PER_S = 6, 100_000
 # Between two looks at the system; classes report once a load cycle, every 150 ms.
 LOOK_S = 0.2
 # Until a change of load has gone through every queue.
@@ -46,15 +44,17 @@ class Calibration:
     tuples_per_s: float
     """With lanes that have always something to do; what was seen, over the part of their time that they had."""
     tuples_per_lane_s: float
-    """The same a processor-second of slices."""
-    lane_part: float
+    """The same a second of a lane's time in slices."""
+    busy_part: float
     """What of the lanes' time the slices had; what is missing went to turns, and to other processes."""
+    lane_part: float
+    """Of a core, what a lane is."""
     seconds: float
 
     @property
     def tuple_us(self) -> float:
         """Processor time of a tuple, with everything that follows from it."""
-        return 1e6 / self.tuples_per_lane_s
+        return 1e6 * self.lane_part / self.tuples_per_lane_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,19 @@ class Watched:
         lent = self.system.lending() if lending else {}
         return Look(status.at, {one.name: one for one in class_views(status.system, lent)})
 
-    def host(self, classes: Sequence[LiveClass]) -> Feeder:
-        """Have these classes as well, with a producer of the workload's input for them."""
+    def host(self, classes: Sequence[LiveClass]) -> None:
+        """Have these classes as well, and have them read their streams: what comes before is for nobody."""
         self.system.apply(classes)
         self.system.wait_ready()
         streams = [stream for one in classes for stream in w11.names(f"{one.name}_").values()]
-        # What comes before a stream has a reader is for nobody.
         until = time.monotonic() + READERS_S
         while missing := set(streams) - self.system.read_streams(self.node):
             if time.monotonic() > until:
                 raise TimeoutError(f"nobody reads {', '.join(sorted(missing))} after {READERS_S:g} s")
             time.sleep(LOOK_S)
-        data = workload.generated(PERIOD_S, READINGS_PER_S)
-        tables = {"readings": data.readings, "alerts": data.alerts}
+
+    def feeder(self, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table]) -> Feeder:
+        """A producer of the workload's input for these classes that needs no Spark."""
         inputs = {
             one.name: {stream: tables[name] for name, stream in w11.names(f"{one.name}_").items()}
             for one in classes
@@ -98,9 +98,12 @@ class Watched:
         return Feeder(self.system.door(self.node), inputs, "ts", 1000 * PERIOD_S)
 
 
-def calibrated(watched: Watched, classes: Sequence[LiveClass], lanes: int) -> Calibration:
+def calibrated(
+    watched: Watched, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table], settings: LiveSettings
+) -> Calibration:
     """How much the machine does while these classes, which must be lossless, are offered all that they take."""
-    feeder = watched.host(classes)
+    watched.host(classes)
+    feeder = watched.feeder(classes, tables)
     try:
         feeder.offer(None)
         began = time.monotonic()
@@ -124,7 +127,8 @@ def calibrated(watched: Watched, classes: Sequence[LiveClass], lanes: int) -> Ca
     per_s = float(np.polyfit(at - at[0], delivered_at, 1)[0])
     lanes_used = float(np.polyfit(at - at[0], used_at, 1)[0])
     per_lane_s = per_s / lanes_used
-    return Calibration(per_lane_s * lanes, per_lane_s, lanes_used / lanes, CALIBRATE_S)
+    lanes = settings.lanes
+    return Calibration(per_lane_s * lanes, per_lane_s, lanes_used / lanes, settings.lane_part, CALIBRATE_S)
 
 
 @dataclass
@@ -136,17 +140,20 @@ class LiveRun:
     description: str
     settings: LiveSettings
     classes: Sequence[LiveClass]
+    feeds: Feeds
     plan: Mapping[str, StepArrivals]
     seconds: float
     on_look: Callable[[LiveRun], None] = field(default=lambda run: None)
 
     last: Look = field(init=False)
     offered: Offered = field(init=False)
+    """In all, since the feeds began."""
     began: float = field(init=False, default=0.0)
     _series: Series = field(init=False)
     _shares: dict[str, float] = field(init=False, default_factory=dict)
     _turns: tuple[TurnStatus, TurnStatus] = field(init=False)
-    _used_s: float = field(init=False, default=0.0)
+    _begun: Look = field(init=False)
+    _offered: tuple[Offered, Offered] = field(init=False)
     _ended: Look = field(init=False)
 
     def __post_init__(self) -> None:
@@ -159,27 +166,22 @@ class LiveRun:
 
     def run(self) -> LiveRun:
         """The main loop of the demonstration: it only looks; who decides are the live system's cores."""
-        system = self.watched.system
-        feeder = self.watched.host(self.classes)
-        try:
-            self.offered = feeder.offered()
-            self.last = self.watched.look()
-            turns_before = system.turns(self.watched.node)
-            self.offered = feeder.offer(self.plan)
-            self.began = self.offered.at
-            while (left_s := self.began + self.seconds - time.monotonic()) > 0:
-                time.sleep(min(LOOK_S, left_s))
-                self._look(feeder)
-            self.offered = feeder.offer(dict.fromkeys(self.plan, SILENT))
-            self._ended = self.last
-            self._turns = (turns_before, system.turns(self.watched.node))
-        finally:
-            feeder.stop()
+        system, node = self.watched.system, self.watched.node
+        self.began = self.feeds.wait_flowing()
+        time.sleep(max(0.0, self.began - time.monotonic()))
+        begun, turns_before = self.feeds.offered(), system.turns(node)
+        self._begun = self.last = self.watched.look()
+        while (left_s := self.began + self.seconds - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left_s))
+            self._look()
+        self._ended, self._turns = self.last, (turns_before, system.turns(node))
+        self.offered = self.feeds.offered()
         self._cool_down()
+        self._offered = (begun, self.offered)
         return self
 
-    def _look(self, feeder: Feeder) -> None:
-        before, self.last, self.offered = self.last, self.watched.look(lending=True), feeder.offered()
+    def _look(self) -> None:
+        before, self.last = self.last, self.watched.look(lending=True)
         elapsed_s = self.last.at - max(before.at, self.began)
         for name, one in self.last.classes.items():
             self._shares[name] = self._shares.get(name, 0.0) + one.share * elapsed_s
@@ -205,16 +207,23 @@ class LiveRun:
         until = time.monotonic() + COOL_DOWN_S
         while time.monotonic() < until and not all(self._done(name) for name in self.plan):
             time.sleep(LOOK_S)
-            self.last = self.watched.look(lending=True)
+            self.last, self.offered = self.watched.look(lending=True), self.feeds.offered()
             self.on_look(self)
 
     def _done(self, name: str) -> bool:
         figures = self.last.classes[name].figures
-        return figures.queued == 0 and figures.offered == self.offered.accepted[name]
+        is_over = self.offered.replayed[name] > fed(self.plan[name], self.seconds) - 1
+        return is_over and figures.queued == 0 and figures.offered == self.offered.accepted[name]
 
     def offered_note(self) -> str:
         """What was offered, and how much of the plan that is not."""
-        accepted, missed = sum(self.offered.accepted.values()), sum(self.offered.missed.values())
+        accepted, missed = (
+            sum(
+                sum(getattr(one, what).values()) * sign
+                for one, sign in zip(self._offered, (-1, 1), strict=True)
+            )
+            for what in ("accepted", "missed")
+        )
         told = f"{accepted / self.seconds / 1e6:.2f} offered"
         return told + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
 
@@ -222,7 +231,10 @@ class LiveRun:
 
     def useful_per_s(self) -> float:
         """Tuples that were worked on, a second of the scenario."""
-        return sum(one.figures.delivered for one in self._ended.classes.values()) / self.seconds
+        begun, ended = (
+            sum(one.figures.delivered for one in look.classes.values()) for look in (self._begun, self._ended)
+        )
+        return (ended - begun) / self.seconds
 
     def outcome(self, calibration: Calibration, load: float, phases_s: Mapping[str, float]) -> Outcome:
         result = rounded(self._result(calibration, load) | {"phases_s": dict(phases_s)})
@@ -235,6 +247,7 @@ class LiveRun:
             sum(getattr(after, what) - getattr(before, what) for before, after in self._lanes())
             for what in ("busy_s", "in_slices_s")
         )
+        begun, _ = self._offered
         return {
             "scenario": self.name,
             "manager": self.settings.manager,
@@ -252,21 +265,22 @@ class LiveRun:
                 "tuples_per_s": calibration.tuples_per_s,
                 "tuples_per_lane_s": calibration.tuples_per_lane_s,
                 "tuple_us": calibration.tuple_us,
-                "lane_part": calibration.lane_part,
+                "busy_part": calibration.busy_part,
                 "seconds": calibration.seconds,
             },
             "offered": {
                 name: {
                     "planned_per_s": planned(plan, self.seconds) / self.seconds,
                     "accepted": self.offered.accepted[name],
-                    "accepted_per_s": self.offered.accepted[name] / self.seconds,
-                    "missed": self.offered.missed[name],
+                    "accepted_per_s": (self.offered.accepted[name] - begun.accepted[name]) / self.seconds,
+                    "missed": self.offered.missed[name] - begun.missed[name],
                 }
                 for name, plan in self.plan.items()
             },
             "machine": {
                 "cores": os.cpu_count(),
                 "lanes": self.settings.lanes,
+                "lane_part": self.settings.lane_part,
                 "not_pinned": self._not_pinned(),
             },
         }
@@ -305,12 +319,9 @@ class LiveRun:
         return TupleLedger(one.offered, one.delivered, one.shed, one.late, one.rejected, one.failed)
 
     def _closes(self, name: str) -> bool:
-        """Also with what the producer knows to be accepted."""
+        """Also with what the gateway has accepted."""
         ledger, queued = self._ledger(name), self.last.classes[name].figures.queued
         return ledger.closes(queued) and ledger.offered == self.offered.accepted[name]
-
-
-SILENT = StepArrivals.model_validate({"kind": "steps", "steps": [{"at_s": 0, "rate": 0}]})
 
 
 def mean_between(before: ClassView | None, after: ClassView) -> float | None:
@@ -323,12 +334,3 @@ def mean_between(before: ClassView | None, after: ClassView) -> float | None:
 
 def total_response_ms(view: ClassView) -> float:
     return view.figures.results * view.figures.response_ms.get("mean", 0.0)
-
-
-def planned(plan: StepArrivals, seconds: float) -> float:
-    """Tuples that the plan asks for in so many seconds."""
-    ends = [*(step.at_s for step in plan.steps[1:]), seconds]
-    return sum(
-        step.rate * max(0.0, min(end, seconds) - step.at_s)
-        for step, end in zip(plan.steps, ends, strict=True)
-    )

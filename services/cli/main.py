@@ -1,7 +1,7 @@
 """The `weir` command: its subcommands, and how it fails.
 
-Exit codes: 0 done (and every promise kept, for `demo`), 1 a promise was broken or a replay decided otherwise, 2 the
-input was wrong, 130 interrupted.
+Exit codes: 0 done (and every promise kept, for `demo`), 1 a promise was broken, a replay decided otherwise or `diff` found
+a difference, 2 the input was wrong, 3 the catalog does not answer, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ import typer
 from rich.console import Console
 
 from configs.problems import WeirError
+from services.catalog.database import CatalogAway
+from services.cli.apply import apply, delete, describe, diff, get
 from services.cli.bench import bench
 from services.cli.demo import demo
 from services.cli.ingest import ingest
+from services.cli.keys import keys
 from services.cli.run import run
 from services.cli.sim import sim
 from services.cli.top import top
 from services.cli.up import up
 
 EXIT_WRONG_INPUT = 2
+EXIT_AWAY = 3
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
@@ -36,6 +40,9 @@ app.command()(top)
 app.command()(run)
 app.command()(ingest)
 app.command()(up)
+for command in (apply, diff, get, describe, delete):
+    app.command()(command)
+app.add_typer(keys, name="keys")
 app.command()(bench)
 
 
@@ -61,7 +68,7 @@ def main() -> None:
         app()
     except WeirError as problem:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escaped(problem)}")
-        sys.exit(EXIT_WRONG_INPUT)
+        sys.exit(EXIT_AWAY if isinstance(problem, CatalogAway) else EXIT_WRONG_INPUT)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 

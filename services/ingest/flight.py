@@ -24,6 +24,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ from engine.train import Train
 from services.ingest import answers
 from services.ingest.columns import Mapped, mapped
 from services.ingest.deadletters import DEAD_BYTES, DeadLetters, DeadRows
-from services.ingest.keys import KeyRecord, digest_of, new_key, record_of
+from services.ingest.keys import KeyRecord, KeyRing, PublishedKeys, new_key
 from services.ingest.messages import Commit, OfBatch, OfProducer, Put, Results, Rows, parsed
 from services.ingest.staging import (
     STAGED_BYTES,
@@ -88,14 +89,15 @@ class FlightSettings:
     host: str = "127.0.0.1"
     port: int = 0
     """0: one that is free."""
-    keys: tuple[KeyRecord, ...] = field(default=(), repr=False)
+    keys: KeyRing = field(default=KeyRing(), repr=False)
+    """Beside those that are published in the node's folder while it runs."""
     message_bytes: int = MESSAGE_BYTES
     staged_bytes: int = STAGED_BYTES
     dead_bytes: int = DEAD_BYTES
 
     def with_key(self, key: str) -> FlightSettings:
         """Who shows the key may do everything."""
-        return replace(self, keys=(*self.keys, KeyRecord(digest_of(key))))
+        return replace(self, keys=self.keys.with_key(key))
 
     def with_new_key(self) -> tuple[FlightSettings, str]:
         key = new_key()
@@ -112,6 +114,7 @@ class FlightDoor:
         self._streams, self._dirs = streams, dirs
         self._staging = Staging(settings.staged_bytes)
         self._dead = DeadLetters(settings.dead_bytes)
+        self._keys = Keys(settings.keys, PublishedKeys(dirs.keys))
         self._server = self._served(settings)
         host = socket.getfqdn() if settings.host in EVERYWHERE else settings.host
         self.address = f"grpc://{host}:{self._server.port}"
@@ -121,7 +124,7 @@ class FlightDoor:
 
     def _served(self, settings: FlightSettings) -> Server:
         """Where the one before it was, if it can be: producers look for it there."""
-        given = (self._streams, self._dirs, self._staging, self._dead)
+        given = (self._streams, self._dirs, self._staging, self._dead, self._keys)
         if not settings.port and (before := port_in(self._dirs.endpoint)):
             try:
                 return Server(settings, before, *given)
@@ -135,7 +138,8 @@ class FlightDoor:
 
     def status(self) -> dict[str, Any]:
         dead = {stream.name: dict(self._dead.counts(stream)) for stream in self._streams.all()}
-        return {"endpoint": self.address, "staged": self._staging.status(), "dead": dead}
+        keys = self._keys.used()
+        return {"endpoint": self.address, "staged": self._staging.status(), "dead": dead, "keys_used": keys}
 
     def close(self) -> None:
         """Calls that do not end in time are refused by the streams, which close after this."""
@@ -163,19 +167,27 @@ class ShownKey(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class Keys(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who shows a key."""
+    """Lets in who shows a key, and remembers when it was shown last."""
 
-    def __init__(self, records: tuple[KeyRecord, ...]) -> None:
+    def __init__(self, own: KeyRing, published: PublishedKeys) -> None:
         super().__init__()
-        self._records = records
+        self._own, self._published = own, published
+        self._used: dict[str, float] = {}
+
+    def used(self) -> dict[str, float]:
+        """By published key."""
+        return dict(self._used)
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> ShownKey:
         shown = headers.get(AUTHORIZATION, [])
         if len(shown) != 1 or not str(shown[0]).startswith(BEARER):
             raise flight.FlightUnauthenticatedError("the call shows no key: give one with the option apiKey")
-        record = record_of(str(shown[0]).removeprefix(BEARER), self._records)
+        key, now = str(shown[0]).removeprefix(BEARER), time.time()
+        record = self._own.record_of(key, now) or self._published.ring().record_of(key, now)
         if record is None:
             raise flight.FlightUnauthenticatedError("nobody knows this key here: look at the option apiKey")
+        if record.id:
+            self._used[record.id] = now
         return ShownKey(record)
 
 
@@ -233,13 +245,14 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
         dirs: RunDirs,
         staging: Staging,
         dead: DeadLetters,
+        keys: Keys,
     ) -> None:
         self._streams, self._dirs, self._staging, self._dead = streams, dirs, staging, dead
         self._message_bytes = settings.message_bytes
         self._lock = threading.Lock()
         self._puts: Counter[str] = Counter()
         # Last: it serves from here on.
-        super().__init__(f"grpc://{settings.host}:{port}", middleware={KEY: Keys(settings.keys)})
+        super().__init__(f"grpc://{settings.host}:{port}", middleware={KEY: keys})
 
     @answering
     def get_schema(

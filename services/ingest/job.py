@@ -30,6 +30,8 @@ class Job:
     door: Door
     folder: Path
     java_home: Path
+    niceness: int = 0
+    """How far Spark gives way to other processes of the machine."""
 
     def secrets(self) -> tuple[str, ...]:
         """What is to be seen nowhere."""
@@ -41,9 +43,11 @@ class Job:
             "door": asdict(self.door),
             "folder": str(self.folder),
             "java_home": str(self.java_home),
+            "niceness": self.niceness,
         }
 
 
 def job_of(told: Mapping[str, Any]) -> Job:
     file = StreamsFile.model_validate(told["file"])
-    return Job(file, Door(**told["door"]), Path(told["folder"]), Path(told["java_home"]))
+    door = Door(**told["door"])
+    return Job(file, door, Path(told["folder"]), Path(told["java_home"]), told["niceness"])

@@ -1,20 +1,27 @@
-"""Keys of the door: who shows one may write to some streams and read some classes.
+"""Keys: who shows one may do what its scopes say.
 
-A key is `weir_` and 43 characters of chance. What is kept of it is its SHA-256, so that nobody who sees the records can
-use them; a key of so much chance needs no salt.
+    admin            everything
+    tenant:NAME      read the answers of a tenant
+    ingest:STREAM    write to a stream, letters' case aside
+
+A key is `weir_` and 43 characters of chance. What is kept of it is its HMAC-SHA256 under a pepper that is kept elsewhere,
+so that nobody who sees the records can use them. A ring of keys may be published in a file, for a door in another process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import os
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 PREFIX = "weir_"
 KEY_BYTES = 32
-EVERYTHING = frozenset({"*"})
+ADMIN, TENANT, INGEST = "admin", "tenant:", "ingest:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,30 +29,90 @@ class KeyRecord:
     """What is known of a key."""
 
     digest: bytes
-    streams: frozenset[str] = EVERYTHING
-    """Those it may write to, without regard to case; `*` is all."""
-    classes: frozenset[str] = EVERYTHING
-    """Those whose answers it may read."""
+    scopes: frozenset[str]
+    id: str = ""
+    expires_at: float | None = None
+    """Seconds since 1970."""
 
     def writes(self, stream: str) -> bool:
-        return bool({"*", stream.lower()} & {name.lower() for name in self.streams})
+        return bool({ADMIN, f"{INGEST}{stream.lower()}"} & self.scopes)
 
     def reads(self, class_name: str) -> bool:
-        return bool({"*", class_name} & self.classes)
+        return bool({ADMIN, f"{TENANT}{class_name}"} & self.scopes)
+
+    def is_live(self, now: float) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRing:
+    """All keys that one pepper belongs to."""
+
+    records: tuple[KeyRecord, ...] = ()
+    pepper: bytes = field(default=b"", repr=False)
+
+    def with_key(self, key: str, scopes: Iterable[str] = (ADMIN,)) -> KeyRing:
+        record = KeyRecord(self.digest_of(key), frozenset(scopes))
+        return replace(self, records=(*self.records, record))
+
+    def digest_of(self, key: str) -> bytes:
+        return hmac.digest(self.pepper, key.encode(), hashlib.sha256)
+
+    def record_of(self, key: str, now: float) -> KeyRecord | None:
+        """Takes as long whichever it is, and if there is none."""
+        digest, found = self.digest_of(key), None
+        for record in self.records:
+            if hmac.compare_digest(digest, record.digest) and record.is_live(now):
+                found = record
+        return found
+
+    def publish(self, path: Path) -> None:
+        """For its owner alone, whole or not at all."""
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(file, "w", encoding="utf-8") as writer:
+            json.dump(
+                {"pepper": self.pepper.hex(), "records": [as_json(one) for one in self.records]}, writer
+            )
+        os.replace(draft, path)
 
 
 def new_key() -> str:
     return PREFIX + secrets.token_urlsafe(KEY_BYTES)
 
 
-def digest_of(key: str) -> bytes:
-    return hashlib.sha256(key.encode()).digest()
+def as_json(one: KeyRecord) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "digest": one.digest.hex(),
+        "scopes": sorted(one.scopes),
+        "expires_at": one.expires_at,
+    }
 
 
-def record_of(key: str, records: Iterable[KeyRecord]) -> KeyRecord | None:
-    """Takes as long whichever it is, and if there is none."""
-    digest, found = digest_of(key), None
-    for record in records:
-        if hmac.compare_digest(digest, record.digest):
-            found = record
-    return found
+def published(path: Path) -> KeyRing:
+    told = json.loads(path.read_text(encoding="utf-8"))
+    records = (
+        KeyRecord(bytes.fromhex(one["digest"]), frozenset(one["scopes"]), one["id"], one["expires_at"])
+        for one in told["records"]
+    )
+    return KeyRing(tuple(records), bytes.fromhex(told["pepper"]))
+
+
+class PublishedKeys:
+    """A ring in a file, as it is there now."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._ring = KeyRing()
+
+    def ring(self) -> KeyRing:
+        try:
+            found = self._path.stat()
+            seen = (found.st_ino, found.st_mtime_ns)
+            if seen != self._seen:
+                self._ring, self._seen = published(self._path), seen
+        except FileNotFoundError:
+            self._ring, self._seen = KeyRing(), None
+        return self._ring

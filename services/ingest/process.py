@@ -238,6 +238,7 @@ class Child:
 def main() -> int:
     """Run the job of the first line of input until its end."""
     job = job_of(json.loads(sys.stdin.buffer.readline()))
+    os.nice(job.niceness)
     tell = Teller()
     stopping = threading.Event()
     threading.Thread(target=wait_end, args=(stopping,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""`weir demo` and `weir top` for real: exit code, result, account, and what Ctrl-C leaves behind."""
+"""`weir demo`, fed by Spark, and `weir top` for real: exit code, result, account, and what Ctrl-C leaves behind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[2]
 WEIR = [sys.executable, "-c", "from services.cli.main import main; main()"]
+MARK = "STARTED_IN"
 READINGS = "CREATE STREAM measured (ts timestamp, sensor int32, WATERMARK FOR ts AS ts)"
 # Of a simulated class, whose results tools read as well.
 CLASS_FIELDS = {
@@ -34,7 +36,7 @@ def weir(*arguments: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*WEIR, *arguments],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), MARK: str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -42,10 +44,21 @@ def weir(*arguments: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
+def descendants(folder: Path) -> list[str]:
+    """Processes that were started, however indirectly, by a command in the folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if f"{MARK}={folder}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_text())
+    return found
+
+
 def systems() -> set[str]:
     return {found.name for found in shared_memory().glob(f"{prefix()}*")}
 
 
+@pytest.mark.spark
 def test_a_demo_accounts_for_every_tuple_and_its_exit_code_tells_of_its_promises(tmp_path: Path) -> None:
     arguments = ("--scenario", "sc", "--load", "0.1", "--seconds", "6", "--json", "result.json")
     done = weir("demo", *arguments, folder=tmp_path)
@@ -68,16 +81,25 @@ def test_a_demo_accounts_for_every_tuple_and_its_exit_code_tells_of_its_promises
     assert page.count("<svg") == 5
 
 
-def test_ctrl_c_ends_a_demo_and_everything_that_it_has_started(tmp_path: Path) -> None:
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("phase", "how", "code"),
+    [("start", signal.SIGINT, 130), ("Spark", signal.SIGINT, 130), ("Spark", signal.SIGTERM, 143)],
+)
+def test_a_signal_ends_a_demo_and_everything_that_it_has_started(
+    phase: str, how: signal.Signals, code: int, tmp_path: Path
+) -> None:
     before = systems()
     demo = weir("demo", folder=tmp_path)
     assert demo.stdout is not None
-    assert demo.stdout.readline().startswith("start ")
+    assert any(line.startswith(f"{phase} ") for line in demo.stdout)
     (mine,) = systems() - before
-    os.killpg(demo.pid, signal.SIGINT)
+    # Ctrl-C is for the whole group.
+    (os.killpg if how == signal.SIGINT else os.kill)(demo.pid, how)
     printed, problems = demo.communicate()
-    assert (demo.returncode, "Traceback" in problems) == (130, False), printed + problems
+    assert (demo.returncode, "Traceback" in problems) == (code, False), printed + problems
     assert mine not in systems()
+    assert descendants(tmp_path) == []
 
 
 def test_top_shows_the_classes_of_a_system_as_they_are(system: System, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from engine.steps import Answer, Commit
 from engine.train import Train, Values, values_to_arrow
 from services.ingest import answers
 from services.ingest.deadletters import DEAD_BYTES, DeadLetters
-from services.ingest.flight import FlightSettings, Server, later
+from services.ingest.flight import FlightSettings, Keys, Server, later
+from services.ingest.keys import PublishedKeys
 from services.ingest.staging import Staging
 
 KEY = "weir_" + "k" * 43
@@ -116,7 +117,8 @@ class FaultyServer(Server):
     def __init__(self, node: Node) -> None:
         self._node = node
         settings = FlightSettings().with_key(node.key)
-        super().__init__(settings, node.port, node.streams, node.dirs, Staging(), node.dead)
+        keys = Keys(settings.keys, PublishedKeys(node.dirs.keys))
+        super().__init__(settings, node.port, node.streams, node.dirs, Staging(), node.dead, keys)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         self._called("put")

@@ -68,6 +68,10 @@ class RealGateway:
         batches = [train_to_arrow(batch_of(payload), self._schemas[name].schema) for _, payload in frames]
         return [row for batch in batches for row in batch.to_pylist()]
 
+    def refused(self) -> int:
+        """Batches that there was no room for."""
+        return sum(one["refused_batches"] for one in self._gateway.streams.status())
+
     def _read(self, name: str) -> None:
         self._readers.append(Subscriber(self._dirs, "reader", name, 0, lossless=True))
 

@@ -389,12 +389,20 @@ def test_one_command_starts_everything_and_leaves_nothing(how: signal.Signals, t
         "time": "ts",
         "source": {"format": "rate", "sql": "SELECT timestamp AS ts, value AS id FROM source"},
     }
-    gold = {"name": "gold", "priority": 1, "delay_target_ms": 500, "queries": {"all": "SELECT id FROM ticks"}}
-    (tmp_path / "streams.yaml").write_text(yaml.safe_dump({"streams": {"ticks": ticks}}), encoding="utf-8")
-    (tmp_path / "classes.yaml").write_text(yaml.safe_dump([gold]), encoding="utf-8")
-    with command(tmp_path, "up", "-f", "streams.yaml", "-f", "classes.yaml", "--json") as (running, mark):
+    documents = [
+        {"kind": "Stream", "name": "ticks", **ticks},
+        {"kind": "Tenant", "name": "acme", "priority_class": "gold"},
+        {"kind": "Query", "tenant": "acme", "name": "all", "sql": "SELECT id FROM ticks"},
+    ]
+    (tmp_path / "documents.yaml").write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    home = {"WEIR_HOME": str(tmp_path / "home")}
+    with command(tmp_path, "up", "-f", "documents.yaml", "--json", **home) as (running, mark):
         assert running.stdout is not None
-        told = next(one for one in map(json.loads, running.stdout) if one["classes"][0]["results"] > 0)
+        told = next(
+            one
+            for one in map(json.loads, running.stdout)
+            if one["classes"] and one["classes"][0]["results"] > 0
+        )
         assert told["feeds"][0]["state"] == "running"
         assert {"java", "raylet"} <= names(mark)
         running.send_signal(how)

@@ -1,7 +1,9 @@
 """The folders of a system that runs, without its processes."""
 
 import os
-from collections.abc import Iterator
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,3 +19,19 @@ def dirs() -> Iterator[RunDirs]:
         held = found.hold()
         yield found
         os.close(held)
+
+
+@pytest.fixture
+def no_room() -> Callable[[], AbstractContextManager[None]]:
+    """Within it no file of this process takes another byte."""
+
+    @contextmanager
+    def limited() -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited

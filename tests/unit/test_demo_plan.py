@@ -1,11 +1,20 @@
 """What the demonstration offers, and what it runs."""
 
-import pytest
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark_weir_feeder.arrivals import schedule_of
+from pyspark_weir_feeder.options import read_options
+
+from configs import w11
 from configs.problems import InvalidInput, UnknownName
 from engine.sql import Catalog, parse_create_stream, plan_query
+from services.cli.demo_feed import LEAD_PART, LEAD_S, fed, planned, streams_file, write_rows
 from services.cli.demo_plan import SCENARIOS, demo_scenario, live_classes, loads, rates
-from services.cli.live_run import planned
+from services.ingest.declared import declared
 
 
 def constant(asked: dict[str, list[tuple[float, float]]]) -> list[float]:
@@ -76,3 +85,40 @@ def test_classes_for_calibration_share_nothing_with_those_of_the_scenario() -> N
     assert not {one.name for one in some} & {one.name for one in others}
     assert not {sql for one in some for sql in one.streams} & {sql for one in others for sql in one.streams}
     assert all(one.lossless for one in others)
+
+
+def test_a_feed_brings_what_is_planned_after_a_slow_beginning_and_then_nothing() -> None:
+    classes = live_classes(SCENARIOS["steps"])
+    plan = rates(loads(SCENARIOS["steps"], 1.0, 12), 30_000.0)
+    feeds = streams_file(classes, plan, 12, Path("rows.parquet")).all_feeds()
+    for one in classes:
+        schedule = schedule_of(read_options(feeds[one.name].source.options).arrivals)
+        first = plan[one.name].steps[0].rate
+        assert schedule.due(LEAD_S) == pytest.approx(LEAD_PART * first * LEAD_S, abs=1)
+        for second in (1, 5, 12):
+            expected = schedule.due(LEAD_S) + planned(plan[one.name], second)
+            assert schedule.due(LEAD_S + second) == pytest.approx(expected, abs=1)
+        assert schedule.due(1e6) == pytest.approx(fed(plan[one.name], 12), abs=1)
+
+
+def test_the_streams_of_a_feed_are_those_that_its_class_reads() -> None:
+    classes = live_classes(SCENARIOS["sc"])
+    file = streams_file(classes, rates(loads(SCENARIOS["sc"], 1.0, 10), 1e5), 10, Path("rows.parquet"))
+    schemas = declared(file)
+    for one in classes:
+        feed = file.feeds[one.name]
+        assert list(feed.streams) == list(w11.names(f"{one.name}_").values())
+        for name, columns in feed.columns.items():
+            assert schemas[name].schema.names == columns
+            assert file.streams[name].declaration(name) in one.streams
+
+
+def test_rows_of_all_streams_are_in_one_file_in_order_and_can_be_told_apart(tmp_path: Path) -> None:
+    readings = pa.table({"ts": [1, 3, 5], "sensor": [7, 8, 9], "temp": [0.5, 1.5, 2.5]})
+    alerts = pa.table({"ts": [2, 6], "sensor": [7, 9], "level": [4, 5]})
+    write_rows({"readings": readings, "alerts": alerts}, tmp_path / "rows.parquet")
+    rows = pq.read_table(tmp_path / "rows.parquet")
+    assert rows["ts"].to_pylist() == [1, 2, 3, 5, 6]
+    is_alert = pc.is_valid(rows["level"])
+    assert rows.filter(is_alert).select(alerts.column_names) == alerts
+    assert rows.filter(pc.invert(is_alert)).select(readings.column_names) == readings

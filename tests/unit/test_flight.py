@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -25,7 +26,7 @@ from engine.steps import Answer, Commit
 from engine.train import train_from_arrow
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
-from services.ingest.keys import KeyRecord, digest_of, new_key
+from services.ingest.keys import KeyRecord, KeyRing, new_key
 
 READINGS = "CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 PLAIN = "CREATE STREAM plain (x int64)"
@@ -124,8 +125,8 @@ def opened(dirs: RunDirs, bytes_max: int = 64 << 20, **settings: Any) -> Door:
     streams = Streams(dirs, lambda: 1.0, bytes_max=bytes_max)
     for sql in (READINGS, PLAIN):
         streams.declare(sql)
-    records = (KeyRecord(digest_of(NARROW), frozenset({"PLAIN"}), frozenset({"gold"})),)
-    found = Door(dirs, streams, FlightSettings(keys=records, **settings).with_key(KEY).open(streams, dirs))
+    keys = KeyRing().with_key(NARROW, ("ingest:plain", "tenant:gold"))
+    found = Door(dirs, streams, FlightSettings(keys=keys, **settings).with_key(KEY).open(streams, dirs))
     for name in ("plain", "readings"):
         streams.keep_for("reader", [name, "plain"], lossless=True)
     return found
@@ -349,6 +350,21 @@ def test_full_log_of_a_lossless_reader_holds_producers_back_and_others_do_not(di
     door.close()
 
 
+def test_what_there_is_no_memory_to_note_is_to_be_sent_again(
+    door: Door, no_room: Callable[[], AbstractContextManager[None]]
+) -> None:
+    client = door.client()
+    with no_room():
+        for batch in (plain(), readings([None, 1])):
+            name = "plain" if not batch.num_rows else "readings"
+            with pytest.raises(flight.FlightUnavailableError, match="has run out"):
+                client.put(batch, 1, stream=name, commit=True)
+    assert client.put(plain(), 1, commit=True)["published"] == 0
+    assert client.put(readings([None, 1]), 1, stream="readings", commit=True)["dead"] == 1
+    door.again()
+    assert door.client().committed() == 1
+
+
 def test_batch_that_no_log_of_the_size_takes_is_refused_for_good(dirs: RunDirs) -> None:
     door = opened(dirs, bytes_max=256 * KIB)
     with pytest.raises(flight.FlightServerError, match="send smaller batches"):
@@ -416,6 +432,30 @@ def test_key_opens_what_it_is_for(door: Door) -> None:
     ticket = json.dumps({"v": 1, "unit": "silver#1", "query": "q", "from": 0, "to": 1}).encode()
     with pytest.raises(flight.FlightUnauthorizedError, match="class silver"):
         client.flight.do_get(flight.Ticket(ticket), client.call).read_all()
+
+
+def test_published_keys_open_the_door_until_they_are_taken_back(door: Door) -> None:
+    key, late = new_key(), new_key()
+    ring = KeyRing(pepper=b"pepper")
+    records = (
+        KeyRecord(ring.digest_of(key), frozenset({"ingest:plain"}), "k1"),
+        KeyRecord(ring.digest_of(late), frozenset({"admin"}), "k2", expires_at=1.0),
+    )
+    client = door.client(key)
+    with pytest.raises(flight.FlightUnauthenticatedError):
+        client.committed()
+    replace(ring, records=records).publish(door.dirs.keys)
+    assert door.dirs.keys.stat().st_mode & 0o777 == 0o600
+    assert client.committed() is None
+    with pytest.raises(flight.FlightUnauthorizedError, match="stream readings"):
+        client.act("committed", stream="readings", producer="p")
+    with pytest.raises(flight.FlightUnauthenticatedError):
+        door.client(late).committed()
+    assert door.door.status()["keys_used"].keys() == {"k1"}
+    ring.publish(door.dirs.keys)
+    with pytest.raises(flight.FlightUnauthenticatedError):
+        client.committed()
+    assert door.client().committed() is None
 
 
 def test_key_is_in_no_text_of_the_settings(door: Door) -> None:

@@ -9,8 +9,8 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from actors.gateway_messages import (
 )
 from actors.ingress import Gateway
 from actors.producer import Producer
-from actors.segments import FrameForgotten, Reader
+from actors.segments import FrameForgotten, LogFull, Reader
 from actors.subscriber import Subscriber
 from configs.problems import InvalidInput
 from engine.sql import parse_create_stream
@@ -529,3 +529,37 @@ def test_packet_of_another_protocol_is_answered_and_the_connection_ends(dirs: Ru
         assert blocking.recv(KIB) == b""
         blocking.close()
         host.close()
+
+
+def test_reader_that_comes_while_memory_has_run_out_is_told_so_and_may_come_again(
+    dirs: RunDirs, no_room: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        early = Subscriber(dirs, "early", "readings", lossless=True)
+        with no_room():
+            with pytest.raises(InvalidInput, match="memory for the record has run out"):
+                Subscriber(dirs, "late", "readings", 0, lossless=True)
+            early.unsubscribe()
+            with pytest.raises(LogFull):
+                gateway.streams.declare(READINGS.replace("readings", "others"))
+        gateway.streams.declare(READINGS.replace("readings", "others"))
+        late = Subscriber(dirs, "late", "readings", 0, lossless=True)
+        with Producer(dirs.door_socket) as producer:
+            assert accepted(producer.publish("readings", batch(3))) == 0
+        assert late.wait()
+        assert sensors(late) == [(0, [0, 1, 2])]
+        assert set(gateway.streams.find("readings").readers) == {"late"}
+        for reader in (early, late):
+            reader.close()
+
+
+def test_gateway_that_stops_while_memory_has_run_out_lets_go_of_its_logs(
+    dirs: RunDirs, no_room: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        with no_room():
+            gateway.streams.close()
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        assert accepted(producer.publish("readings", batch(3))) == 0

@@ -328,6 +328,22 @@ def test_what_may_queue_goes_by_what_a_full_queue_was_really_worked_off_with() -
     assert told[2] < told[1]
 
 
+def test_a_class_that_ran_dry_between_two_bursts_has_shown_no_capacity() -> None:
+    gold = manager(Control(0.5, 1.0))
+    burst = replace(cycle(0.45, queued_work_s=0.06), worked_s=0.25 * CYCLE_S, ran_dry=True)
+    for at in range(1, 20):
+        gold.handle(burst, at * CYCLE_S)
+    assert gold.control.keep == 1.0
+
+
+def test_an_owner_asks_for_its_share_back_before_a_burst_costs_it_data() -> None:
+    gold = LoadManager("gold", LoadSettings(), target_s=0.3, share=0.4, original_share=0.6)
+    burst = CycleEnded(CYCLE_S, (InputCycle("s", 55, 1e-3),), (), queued_work_s=0.125)
+    commands = gold.handle(burst, CYCLE_S)
+    assert RequestReclaim() in commands
+    assert gold.control.keep == 1.0
+
+
 def test_a_class_without_a_queue_has_had_no_chance_to_show_its_capacity() -> None:
     gold = manager(Control(0.5, 1.0))
     for at in range(1, 20):

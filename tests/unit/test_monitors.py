@@ -8,11 +8,12 @@ from loadshed.monitors import LoadMonitor, ResponseMonitor, Verdict
 CYCLE_S = 0.15
 
 
-def rates(*offered: int) -> list[float]:
-    """The rate after each cycle in which so many tuples arrived."""
+def rates(*offered: int, batch: int = 0) -> list[float]:
+    """The rate after each cycle in which so many tuples arrived, one by one or in batches of so many."""
     monitor, seen = LoadMonitor(), []
     for tuples in offered:
-        monitor.offered_load([InputCycle("readings", tuples, 0.001)], CYCLE_S)
+        batches = tuples // batch if batch else 0
+        monitor.offered_load([InputCycle("readings", tuples, 0.001, batches=batches)], CYCLE_S)
         seen.append(round(monitor.rate("readings"), 1))
     return seen
 
@@ -52,6 +53,25 @@ def test_the_rate_of_a_silent_input_decays_to_nothing(before: int) -> None:
     after = rates(before, *[0] * 60)
     assert after == sorted(after, reverse=True)
     assert after[-1] == 0.0
+
+
+def test_batches_that_come_unevenly_are_no_change_of_the_rate() -> None:
+    # Three batches every two cycles, of which one is late now and then.
+    seen = rates(*[1500, 3000, 1500, 3000, 0, 4500, 1500, 3000, 3000, 1500] * 10, batch=1500)
+    assert min(seen[20:]) > 0.75 * 2250 / CYCLE_S
+    assert max(seen[20:]) < 1.25 * 2250 / CYCLE_S
+
+
+def test_batches_that_come_seldom_are_a_rate_all_the_same() -> None:
+    # One a second.
+    seen = rates(*[15_000, 0, 0, 0, 0, 0, 0] * 30, batch=15_000)
+    mean = 15_000 / (7 * CYCLE_S)
+    assert min(seen[70:]) > 0.4 * mean
+    assert max(seen[70:]) < 2 * mean
+
+
+def test_a_rate_that_jumps_in_batches_is_taken_at_once() -> None:
+    assert rates(*[1500] * 5, 6000, batch=1500)[-1] == 40_000.0
 
 
 def test_a_cycle_without_duration_leaves_the_load_as_it_was() -> None:

@@ -4,6 +4,8 @@ import pickle
 import random
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 
@@ -304,3 +306,13 @@ def test_memory_that_runs_out_is_an_error_and_the_log_stays_whole(tmp_path: Path
         check=True,
         cwd=Path(__file__).parents[2],
     )
+
+
+def test_log_that_there_was_no_room_to_make_can_be_made_later(
+    tmp_path: Path, no_room: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with no_room(), pytest.raises(LogFull, match="memory for the log has run out"):
+        Writer(tmp_path / "log")
+    log = Writer(tmp_path / "log")
+    assert log.append([b"x"]) == 0
+    log.close()

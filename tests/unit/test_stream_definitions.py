@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import services.cli.ingest
 from actors.dirs import Cluster, RunDirs
 from configs.base import Settings
-from configs.live import LiveClass
 from configs.problems import InvalidInput
 from configs.reading import parse_model, parse_yaml
 from configs.sources import KAFKA_CONNECTOR, KAFKA_SQL
@@ -31,10 +30,9 @@ from configs.streams import (
     StreamsFile,
     load_streams,
 )
-from engine.sql import Catalog, parse_create_stream, plan_query
 from services.cli.ingest import door_of
 from services.cli.main import main
-from services.cli.up import from_here, read_files, with_streams
+from services.cli.up import from_here
 from services.ingest.declared import check_gateway, compare, declared
 from services.ingest.java import Java, examined, find_java
 from services.ingest.job import Door, Job, job_of
@@ -336,7 +334,7 @@ def test_columns_become_the_same_stream_as_sql() -> None:
 
 
 def test_options_are_text_as_spark_takes_them() -> None:
-    streams = parsed().streams
+    streams = parsed().all_feeds()
     assert streams["ticks"].source.options == {"rowsPerSecond": "10"}
     assert streams["readings"].source.options == {"path": "in/readings", "header": "true"}
     assert streams["lines"].source.options["port"] == "9999"
@@ -353,7 +351,7 @@ def test_connector_for_kafka_comes_by_itself_unless_one_is_named() -> None:
 
 def test_options_are_known_without_regard_to_case() -> None:
     data = changed("streams/orders/source/options/STARTINGOFFSETS", "earliest")
-    assert parsed(data).streams["orders"].source.options["STARTINGOFFSETS"] == "earliest"
+    assert parsed(data).all_feeds()["orders"].source.options["STARTINGOFFSETS"] == "earliest"
 
 
 def test_what_is_told_to_spark_is_what_the_file_says(tmp_path: Path) -> None:
@@ -406,15 +404,10 @@ def test_page_describes_every_key(model: type[Settings]) -> None:
     assert [key for key in keys if f"| `{key}` |" not in PAGE] == []
 
 
-def test_examples_of_the_page_hold_together(tmp_path: Path) -> None:
-    examples = [parse_yaml(example) for example in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
-    _, streams, (gold,) = read_files(
-        [written(tmp_path, str(place), one) for place, one in enumerate(examples)]
-    )
-    schemas = declared(streams)
-    assert schemas.keys() == {"ticks", "readings", "orders", "hot", "alerts"}
-    catalog = Catalog.of(map(parse_create_stream, with_streams(gold, streams, schemas).streams))
-    assert plan_query("odd", gold.queries["odd"], catalog).plan.schema.names == ("ts", "value")
+def test_example_of_the_page_holds_together() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    streams = parse_model(StreamsFile, parse_yaml(example))
+    assert declared(streams).keys() == {"ticks", "readings", "orders", "hot", "alerts"}
 
 
 # -- the stream at the gateway -----------------------------------------------------------------------------------
@@ -468,60 +461,9 @@ def test_gateway_is_asked_for_the_streams_before_spark_is_started(gateway: RealG
         check_gateway({"lines": streams["lines"]}, door)
 
 
-# -- classes beside the streams ------------------------------------------------------------------------------------
-
-
-def live_class(*streams: str) -> dict[str, Any]:
-    queries = {"all": "SELECT * FROM ticks"}
-    return {
-        "name": "gold",
-        "priority": 1,
-        "delay_target_ms": 100,
-        "queries": queries,
-        "streams": list(streams),
-    }
-
-
-def written(folder: Path, name: str, data: object) -> Path:
-    (folder / name).write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
-    return folder / name
-
-
-def test_class_may_read_every_stream_of_the_file_without_declaring_it(tmp_path: Path) -> None:
-    other = "CREATE STREAM other (x int64)"
-    classes = written(tmp_path, "classes.yaml", [live_class(other)])
-    _, streams, (gold,) = read_files([classes, written(tmp_path, "streams.yaml", yaml.safe_load(VALID))])
-    given = with_streams(gold, streams, declared(streams)).streams
-    assert [parse_create_stream(sql).name for sql in given] == ["other", *streams.streams]
-
-
 def test_gateway_that_is_open_to_all_is_reached_from_here_without_a_name() -> None:
     assert from_here("grpc://pod-7:4000", "0.0.0.0") == "grpc://127.0.0.1:4000"
     assert from_here("grpc://10.0.0.7:4000", "10.0.0.7") == "grpc://10.0.0.7:4000"
-
-
-def test_class_that_declares_a_stream_otherwise_is_refused() -> None:
-    gold = LiveClass.model_validate(live_class("CREATE STREAM Ticks (ts timestamp)"))
-    with pytest.raises(
-        InvalidInput, match=r"classes\.gold\.streams: the file of streams declares it otherwise"
-    ):
-        with_streams(gold, parsed(), declared(parsed()))
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ([[live_class()]], "there is one file of streams (got [])"),
-        ([yaml.safe_load(VALID), yaml.safe_load(VALID)], "there is one file of streams (got ["),
-        ([yaml.safe_load(VALID), [{"name": "gold"}]], "classes[0].priority: required, but missing"),
-    ],
-    ids=["none", "two", "class"],
-)
-def test_files_that_make_no_system_are_refused(files: list[object], said: str, tmp_path: Path) -> None:
-    paths = [written(tmp_path, f"{place}.yaml", data) for place, data in enumerate(files)]
-    with pytest.raises(InvalidInput) as caught:
-        read_files(paths)
-    assert said in str(caught.value)
 
 
 # -- progress ----------------------------------------------------------------------------------------------------

@@ -125,19 +125,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rows_max = options.rows_max
         self._target: Offset | None = None
 
-    def initialOffset(self) -> Offset:  # noqa: N802
+    def initialOffset(self) -> Offset:
         return self._rows.started(self._rows.units())
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._rows_max) if self._rows_max else ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._target = self.reportLatestOffset()
 
-    def reportLatestOffset(self) -> Offset:  # noqa: N802
+    def reportLatestOffset(self) -> Offset:
         return {one.name: one.next for one in self._rows.units()}
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         units = self._rows.units()
         target = {one.name: one.next for one in units} if self._target is None else self._target
         # A unit that is away for a while keeps its place.

@@ -45,10 +45,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert number is not None, f"Spark has not set {BATCH_PROPERTY}"
         return staged(self._options, Batch(query, int(number)), task.partitionId(), iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         publish(self._options, messages, batchId)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         drop(self._options, messages, batchId)
 
 

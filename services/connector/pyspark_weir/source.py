@@ -22,12 +22,12 @@ class DefaultSource(DataSource):
         refuse_overwrite(overwrite)
         return BatchWriter(write_options(self.options, "write"))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         refuse_overwrite(overwrite)
         return StreamWriter(write_options(self.options, "writeStream"))
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(read_options(self.options, "read"), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(read_options(self.options, "readStream"), schema)

@@ -46,7 +46,7 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         return declared_schema(read_options(self.options))
 
-    def streamReader(self, schema: StructType) -> FeederReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> FeederReader:
         return FeederReader(read_options(self.options), schema)
 
 
@@ -83,28 +83,28 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stop_us: int | None = None
         """The moment whose rows are the last to be read, with Trigger.AvailableNow."""
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         # Spark may ask again before the first rows are due; the beginning must not move on.
         if self._initial is None:
             self._initial = Offset(0, 0, self._now_us(), 0, self._arrivals, self._replay)
         return self._initial.to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._options.max_rows is None else ReadMaxRows(self._options.max_rows)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         self._last = self._scheduled(Offset.from_json(start))
         schedule = schedule_of(self._options.arrivals)
         return advanced(self._last, self._until_us(), schedule, self._bounds(max_rows)).to_json()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         if self._last is None:
             return None
         row = due(self._last, self._until_us(), schedule_of(self._options.arrivals), self._bounds(None))
         return replace(self._last, row=max(row, self._last.row)).to_json()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._stop_us = self._now_us()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Rows]:

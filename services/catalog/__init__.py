@@ -1,0 +1,1 @@
+"""What is declared, and kept: priority classes, tenants, streams, queries, keys, and who has changed them."""

@@ -1,0 +1,52 @@
+"""Who has changed what, and when; which fields, but never to what, since some of it is secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from configs.declarations import Ref
+from services.catalog.tables import audit
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One change."""
+
+    id: int
+    at: float
+    who: str
+    action: str
+    kind: str
+    name: str
+    fields: tuple[str, ...]
+
+
+def note(
+    connection: sa.Connection, at: float, who: str, action: str, ref: Ref, fields: Sequence[str] = ()
+) -> int:
+    """The number of the change, which is given once."""
+    values = {"at": at, "who": who, "action": action, "kind": ref.kind, "name": name_of(ref)}
+    told = json.dumps(list(fields))
+    done = connection.execute(sa.insert(audit).values(**values, fields=told))
+    assert done.inserted_primary_key is not None
+    number: int = done.inserted_primary_key[0]
+    return number
+
+
+def entries(connection: sa.Connection, most: int, ref: Ref | None = None) -> list[AuditEntry]:
+    """The last ones first."""
+    wanted = sa.select(audit).order_by(audit.c.id.desc()).limit(most)
+    if ref is not None:
+        wanted = wanted.where(audit.c.kind == ref.kind, audit.c.name == name_of(ref))
+    return [
+        AuditEntry(one.id, one.at, one.who, one.action, one.kind, one.name, tuple(json.loads(one.fields)))
+        for one in connection.execute(wanted)
+    ]
+
+
+def name_of(ref: Ref) -> str:
+    return f"{ref.tenant}/{ref.name}" if ref.tenant else ref.name

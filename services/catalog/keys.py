@@ -1,0 +1,217 @@
+"""Keys in the catalog: made and shown once, revoked, and used.
+
+Numbered properties:
+1. Of a key there is its hash alone, under a pepper that is not in the database.
+2. A principal has two live keys at most: the one that is in use and the one that takes its place.
+3. A key that is revoked or has expired is nobody's.
+4. When a key was used last is written at most once a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
+
+from configs.base import Name
+from configs.declarations import Ref
+from configs.problems import InvalidInput, UnknownName, nearest
+from configs.reading import A_NAME
+from services.catalog import tables
+from services.catalog.audit import note
+from services.catalog.database import Database
+from services.catalog.home import Home
+from services.ingest.keys import ADMIN, INGEST, TENANT, KeyRecord, KeyRing, new_key
+
+LIVE_KEYS = 2
+USED_EVERY_S = 60.0
+NAME: TypeAdapter[str] = TypeAdapter(Name)
+SCOPES = f"one of {ADMIN}, {TENANT}NAME, {INGEST}STREAM,…"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """What may be seen of a key."""
+
+    id: str
+    principal: str
+    scopes: tuple[str, ...]
+    created_at: float
+    expires_at: float | None
+    used_at: float | None
+    revoked_at: float | None
+
+    def is_live(self, now: float) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    @property
+    def ref(self) -> Ref:
+        return Ref("Key", self.id)
+
+
+class Keys:
+    """Of one catalog."""
+
+    def __init__(self, database: Database, home: Home, clock: Callable[[], float] = time.time) -> None:
+        self._database, self._home, self._clock = database, home, clock
+
+    def all(self) -> list[KeyInfo]:
+        """The oldest first."""
+        with self._database.reading() as connection:
+            return infos(connection)
+
+    def create(
+        self, principal: str, scopes: Iterable[str], who: str, expires_at: float | None = None
+    ) -> tuple[str, KeyInfo]:
+        """The key, which nobody can find out again, and what is kept of it."""
+        check_principal(principal)
+        now = self._clock()
+        if expires_at is not None and not (math.isfinite(expires_at) and expires_at > now):
+            raise InvalidInput("the key would have expired", "expires", expires_at, "give a time to come")
+        pepper = self._home.pepper()
+        with self._database.changing() as connection:
+            found = known_scopes(connection, scopes)
+            live = [one for one in infos(connection) if one.principal == principal and one.is_live(now)]
+            if len(live) >= LIVE_KEYS:
+                told = ", ".join(one.id for one in live)
+                hint = f"revoke one of them first: {told}"
+                raise InvalidInput(f"has {LIVE_KEYS} live keys already", "principal", principal, hint)
+            key, id_ = new_key(), f"k{secrets.token_hex(6)}"
+            info = KeyInfo(id_, principal, found, now, expires_at, None, None)
+            digest = KeyRing((), pepper).digest_of(key)
+            connection.execute(
+                sa.insert(tables.keys).values(
+                    id=id_,
+                    principal=principal,
+                    digest=digest,
+                    scopes=json.dumps(found),
+                    created_at=now,
+                    expires_at=expires_at,
+                )
+            )
+            note(connection, now, who, "created", info.ref)
+        return key, info
+
+    def revoke(self, id_: str, who: str) -> None:
+        """UnknownName if there is none; idempotent."""
+        with self._database.changing() as connection:
+            known = {one.id: one for one in infos(connection)}
+            if id_ not in known:
+                raise UnknownName("no such key", "ID", id_, nearest(id_, known))
+            if known[id_].revoked_at is None:
+                now = self._clock()
+                set_columns(connection, id_, revoked_at=now)
+                note(connection, now, who, "revoked", known[id_].ref)
+
+    def authenticated(self, key: str) -> KeyRecord | None:
+        """Who shows it, if anybody may."""
+        with self._database.reading() as connection:
+            ring = self.ring(connection)
+        found = ring.record_of(key, self._clock())
+        if found is not None:
+            self.note_used({found.id: self._clock()})
+        return found
+
+    def note_used(self, used: dict[str, float]) -> None:
+        """When keys were shown last, as somebody has seen it."""
+        with self._database.reading() as connection:
+            before = {one.id: one.used_at or -math.inf for one in infos(connection)}
+        late = {id_: at for id_, at in used.items() if id_ in before and at >= before[id_] + USED_EVERY_S}
+        if late:
+            with self._database.changing() as connection:
+                for id_, at in late.items():
+                    set_columns(connection, id_, used_at=at)
+
+    def ring(self, connection: sa.Connection) -> KeyRing:
+        """All that are live; they expire by themselves."""
+        now = self._clock()
+        live = {one.id: one for one in infos(connection) if one.is_live(now)}
+        if not live:
+            return KeyRing()
+        rows = connection.execute(
+            sa.select(tables.keys.c.id, tables.keys.c.digest).order_by(tables.keys.c.id)
+        )
+        records = (
+            KeyRecord(bytes(digest), frozenset(live[id_].scopes), id_, live[id_].expires_at)
+            for id_, digest in rows
+            if id_ in live
+        )
+        return KeyRing(tuple(records), self._home.pepper())
+
+    def users(self, connection: sa.Connection, ref: Ref) -> list[str]:
+        """Live keys that are for a tenant or a stream."""
+        now, scope = self._clock(), scope_of(ref)
+        return [f"key {one.id}" for one in infos(connection) if scope in one.scopes and one.is_live(now)]
+
+
+def check_principal(principal: str) -> None:
+    try:
+        NAME.validate_python(principal)
+    except ValidationError:
+        raise InvalidInput("not a valid name", "principal", principal, A_NAME) from None
+
+
+def scope_of(ref: Ref) -> str | None:
+    match ref.kind:
+        case "Tenant":
+            return f"{TENANT}{ref.name}"
+        case "Stream":
+            return f"{INGEST}{ref.name.lower()}"
+    return None
+
+
+def known_scopes(connection: sa.Connection, scopes: Iterable[str]) -> tuple[str, ...]:
+    """One by one, of tenants and streams that are there."""
+    rows = connection.execute(sa.select(tables.documents.c.kind, tables.documents.c.name))
+    names: dict[str, list[str]] = {"Tenant": [], "Stream": []}
+    for kind, name in rows:
+        names.setdefault(kind, []).append(name)
+    found: set[str] = set()
+    for scope in scopes:
+        found |= set(parts_of(scope, names))
+    if not found:
+        raise InvalidInput("a key is for something", "scope", hint=SCOPES)
+    return tuple(sorted(found))
+
+
+def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
+    if scope == ADMIN:
+        yield scope
+    elif scope.startswith(TENANT):
+        tenant = scope.removeprefix(TENANT)
+        if tenant not in names["Tenant"]:
+            raise UnknownName("no such tenant", "scope", scope, nearest(tenant, names["Tenant"]))
+        yield scope
+    elif scope.startswith(INGEST):
+        for stream in scope.removeprefix(INGEST).split(","):
+            if stream.lower() not in {one.lower() for one in names["Stream"]}:
+                raise UnknownName("no such stream", "scope", scope, nearest(stream, names["Stream"]))
+            yield f"{INGEST}{stream.lower()}"
+    else:
+        raise InvalidInput("not a scope", "scope", scope, f"give {SCOPES}")
+
+
+def infos(connection: sa.Connection) -> list[KeyInfo]:
+    rows = connection.execute(sa.select(tables.keys).order_by(tables.keys.c.created_at, tables.keys.c.id))
+    return [
+        KeyInfo(
+            one.id,
+            one.principal,
+            tuple(json.loads(one.scopes)),
+            one.created_at,
+            one.expires_at,
+            one.used_at,
+            one.revoked_at,
+        )
+        for one in rows
+    ]
+
+
+def set_columns(connection: sa.Connection, id_: str, **columns: object) -> None:
+    connection.execute(sa.update(tables.keys).where(tables.keys.c.id == id_).values(columns))

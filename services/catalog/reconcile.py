@@ -1,0 +1,203 @@
+"""The running system follows the catalog: what is wanted is compared with what runs, and the difference is enacted.
+
+    with Reconciling(catalog, machine) as reconciling: ...
+
+`steps` decides, from what is wanted and what runs; a Machine performs. What cannot be performed is told and tried again
+later; it keeps nothing else from being performed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from configs.live import LiveClass
+from configs.problems import WeirError
+from configs.streams import StreamsFile
+from engine.sql import parse_create_stream
+from services.catalog.catalog import Catalog, Desired
+from services.ingest.keys import KeyRing
+from services.ingest.progress import Backoff
+
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """What runs."""
+
+    classes: tuple[LiveClass, ...] = ()
+    streams: Mapping[str, str] = field(default_factory=dict)
+    """Declarations by name, of those that were declared for the catalog and are there."""
+    file: StreamsFile | None = None
+    keys: KeyRing | None = None
+
+
+@dataclass(frozen=True)
+class RemoveClass:
+    name: str
+
+
+@dataclass(frozen=True)
+class DropStream:
+    name: str
+
+
+@dataclass(frozen=True)
+class DeclareStream:
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class ApplyClasses:
+    classes: tuple[LiveClass, ...]
+
+
+@dataclass(frozen=True)
+class Bring:
+    """Let Spark bring these, and no others."""
+
+    file: StreamsFile | None
+
+
+@dataclass(frozen=True)
+class PublishKeys:
+    keys: KeyRing
+
+
+Step = RemoveClass | DropStream | DeclareStream | ApplyClasses | Bring | PublishKeys
+
+
+class Machine(Protocol):
+    """The system, its streams and its Spark."""
+
+    def running(self) -> Running: ...
+
+    def perform(self, step: Step) -> None:
+        """Idempotent. Raises what cannot be."""
+
+    def used_keys(self) -> dict[str, float]:
+        """When each was shown last."""
+
+    def stop(self) -> None:
+        """End what was started, also what is being performed; called by another thread, idempotent."""
+
+
+def steps(wanted: Desired, running: Running) -> list[Step]:
+    """What leads from one to the other. A class never reads a stream that is not there, or is another."""
+    found: list[Step] = []
+    if running.keys != wanted.keys:
+        found.append(PublishKeys(wanted.keys))
+    here, there = running.streams, wanted.streams
+    changed = {name for name, sql in here.items() if name in there and not is_same(sql, there[name])}
+    before = {one.name: one for one in running.classes}
+    named = {one.name: one for one in wanted.classes}
+    replaced = {here[name] for name in changed}
+    ended = {
+        name
+        for name, one in before.items()
+        if name not in named or not goes_on(one, named[name]) or replaced & set(one.streams)
+    }
+    found += [RemoveClass(name) for name in ended]
+    found += [DropStream(name) for name in changed]
+    found += [DeclareStream(name, sql) for name, sql in there.items() if name not in here or name in changed]
+    applied = tuple(one for name, one in named.items() if before.get(name) != one or name in ended)
+    if applied:
+        found.append(ApplyClasses(applied))
+    found += [DropStream(name) for name in here if name not in there]
+    if running.file != wanted.file:
+        found.append(Bring(wanted.file))
+    return found
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two statements declare the same stream."""
+    return one == other or parse_create_stream(one) == parse_create_stream(other)
+
+
+def goes_on(before: LiveClass, after: LiveClass) -> bool:
+    """Whether a class can change so while it runs."""
+    return before.shards == after.shards and (before.key == after.key or before.shards == 1)
+
+
+class Reconciling:
+    """Follows the catalog in a thread of its own, from `start` to `stop`."""
+
+    def __init__(self, catalog: Catalog, machine: Machine, look_s: float = LOOK_S) -> None:
+        self._catalog, self._machine, self._look_s = catalog, machine, look_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconcile", daemon=True)
+        self._problems: tuple[str, ...] = ()
+        self._wanted = catalog.desired()
+        self._backoff = Backoff(look_s)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why something does not run as it should, at this moment."""
+        return self._problems
+
+    def start(self) -> None:
+        """What the catalog says runs when this returns; `problems` tells what could not be."""
+        self._problems = self._follow()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        while self._thread.is_alive():
+            # What it is about to start may be there only now.
+            self._machine.stop()
+            self._thread.join(LOOK_S)
+
+    def __enter__(self) -> Reconciling:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        retry_at = time.monotonic()
+        while not self._stopping.wait(self._look_s):
+            try:
+                is_news = self._look()
+                if is_news:
+                    self._backoff.succeeded()
+                elif self._problems and time.monotonic() < retry_at:
+                    continue
+                self._problems = self._follow()
+            except Exception as problem:
+                self._problems = (told(problem),)
+            if self._problems:
+                retry_at = time.monotonic() + self._backoff.failed()
+            else:
+                self._backoff.succeeded()
+
+    def _look(self) -> bool:
+        """Whether the catalog wants something else than before."""
+        self._catalog.keys.note_used(self._machine.used_keys())
+        if self._catalog.revision() == self._wanted.revision:
+            return False
+        self._wanted = self._catalog.desired()
+        return True
+
+    def _follow(self) -> tuple[str, ...]:
+        """What has kept steps from being performed."""
+        to_do = steps(self._wanted, self._machine.running())
+        return tuple(filter(None, (self._performed(step) for step in to_do)))
+
+    def _performed(self, step: Step) -> str:
+        if self._stopping.is_set():
+            return ""
+        try:
+            self._machine.perform(step)
+        except Exception as problem:
+            return f"{type(step).__name__}: {told(problem)}"
+        return ""
+
+
+def told(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, WeirError) else f"{type(problem).__name__}: {problem}"

@@ -1,0 +1,127 @@
+"""What the catalog says, as people and scripts read it. Secrets of sources and sessions are hidden everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import typer
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from configs.declarations import (
+    Declaration,
+    FeedDeclaration,
+    PriorityClassDeclaration,
+    QueryDeclaration,
+    SessionDeclaration,
+    StreamDeclaration,
+    TenantDeclaration,
+    as_document,
+)
+from configs.streams import SECRET
+from services.catalog.audit import name_of
+from services.catalog.checks import Stored
+from services.cli.tables import plain_table
+
+HIDDEN = "(hidden)"
+SECRETIVE = ("options", "conf")
+TEXT_SHOWN = 60
+
+Output = Literal["table", "json", "yaml"]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How it is shown.")]
+
+
+def show(output: Output, data: object, table: Callable[[], Table]) -> None:
+    """As it was asked for; a list is several documents in YAML."""
+    match output:
+        case "json":
+            typer.echo(json.dumps(data, indent=2))
+        case "yaml" if isinstance(data, list):
+            typer.echo(yaml.safe_dump_all(data, sort_keys=False, allow_unicode=True), nl=False)
+        case "yaml":
+            typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+        case _:
+            Console(highlight=False, soft_wrap=True).print(table())
+
+
+def shown_document(one: Declaration) -> dict[str, Any]:
+    hidden: dict[str, Any] = without_secrets(as_document(one))
+    return hidden
+
+
+def without_secrets(data: Any, within: str = "") -> Any:
+    """The same without the values that nobody is to read, which are options of sources and settings of Spark's."""
+    if not isinstance(data, Mapping):
+        return data
+    return {
+        key: HIDDEN if within in SECRETIVE and SECRET.search(key) else without_secrets(value, key)
+        for key, value in data.items()
+    }
+
+
+def declarations_table(kind: str, stored: Sequence[Stored]) -> Table:
+    """A line a declaration."""
+    rows = ((name_of(one.ref), *map(cell, summary(one.declaration)), str(one.version)) for one in stored)
+    return lines_table(("name", *COLUMNS[kind], "version"), rows)
+
+
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "PriorityClass": ("priority", "target ms", "min share", "max drop"),
+    "Tenant": ("class", "overrides", "shards"),
+    "Stream": ("declared as", "source"),
+    "Feed": ("source", "streams"),
+    "Session": ("master",),
+    "Query": ("sql",),
+}
+
+
+def summary(one: Declaration) -> tuple[object, ...]:
+    match one:
+        case PriorityClassDeclaration():
+            return (one.priority, one.delay_target_ms, one.min_share, one.max_drop)
+        case TenantDeclaration():
+            return (one.priority_class, ", ".join(one.overrides.model_dump(exclude_none=True)), one.shards)
+        case StreamDeclaration():
+            return (one.declaration(one.name), "" if one.source is None else one.source.format)
+        case FeedDeclaration():
+            return (one.source.format, ", ".join(one.streams))
+        case SessionDeclaration():
+            return (one.master,)
+        case QueryDeclaration():
+            return (one.sql,)
+
+
+def cell(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else " ".join(str(value).split())
+    return (text if len(text) <= TEXT_SHOWN else text[: TEXT_SHOWN - 1] + "…") or "–"
+
+
+def pairs_table(title: str, pairs: Mapping[str, object]) -> Table:
+    """A thing with all that is known of it."""
+    table = plain_table(title, ("", ""), left=2, wrapped=1)
+    table.show_header, table.columns[1].overflow = False, "fold"
+    for name, value in pairs.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        table.add_row(name, escape(text))
+    return table
+
+
+def lines_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """The first column whole, the others in as many lines as they need."""
+    table = plain_table("", heads, left=len(heads))
+    table.title = None
+    for column in table.columns[1:]:
+        column.no_wrap, column.overflow = False, "fold"
+    for row in rows:
+        table.add_row(*(escape(one) for one in row))
+    return table
+
+
+def moment(at: float | None) -> str:
+    """To the second, as every machine reads it."""
+    return "–" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

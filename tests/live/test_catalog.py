@@ -1,0 +1,122 @@
+"""`weir up` follows the catalog: tenants and keys come and go while it runs, and everything is back after a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from configs.declarations import Ref, documents_of
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+HUNG_S = 60.0
+LINES = 60
+FIRST = """
+{kind: Stream, name: readings, columns: {ts: int64, sensor: int32}, time: ts}
+---
+{kind: Tenant, name: acme, priority_class: gold}
+---
+{kind: Query, tenant: acme, name: some, sql: SELECT ts FROM readings WHERE sensor > 0}
+"""
+SECOND = """
+{kind: Tenant, name: late, priority_class: bronze}
+---
+{kind: Query, tenant: late, name: all, sql: SELECT sensor FROM readings}
+"""
+
+
+class Up:
+    """The command, and what it tells."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first that it tells for which this holds; it tells something every second."""
+        assert self._process.stdout is not None
+        told = None
+        for line in islice(self._process.stdout, LINES):
+            told = json.loads(line)
+            if holds(told):
+                return cast(dict[str, Any], told)
+        raise AssertionError(f"it has not come to this; last: {told}")
+
+    def runs(self, *names: str) -> dict[str, Any]:
+        return self.until(lambda told: [one["name"] for one in told["classes"]] == list(names))
+
+
+@contextmanager
+def up(folder: Path, *arguments: str) -> Iterator[Up]:
+    command = [sys.executable, "-c", "from services.cli.main import main; main()", "up", "--json", *arguments]
+    environ = {**os.environ, "WEIR_HOME": str(folder / "home")}
+    with subprocess.Popen(command, env=environ, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Up(process)
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout is not None
+            process.stdout.read()
+            assert process.wait(HUNG_S) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
+
+
+def refused(client: flight.FlightClient, call: flight.FlightCallOptions) -> bool:
+    try:
+        list(client.list_actions(call))
+    except flight.FlightUnauthenticatedError:
+        return True
+    return False
+
+
+def send(client: flight.FlightClient, call: flight.FlightCallOptions, number: int) -> None:
+    told = {"v": 1, "stream": "readings", "producer": "p", "batch": number, "partition": 0, "attempt": "a"}
+    descriptor = flight.FlightDescriptor.for_command(json.dumps(told | {"commit": True}).encode())
+    batch = pa.RecordBatch.from_pydict({"ts": [1, 2], "sensor": pa.array([0, 1], pa.int32())})
+    writer, answers = client.do_put(descriptor, batch.schema, call)
+    with writer:
+        writer.write_batch(batch)
+        writer.done_writing()
+        answers.read()
+
+
+def test_tenants_and_keys_come_and_go_while_it_runs_and_are_back_after_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "first.yaml").write_text(FIRST, encoding="utf-8")
+    with up(tmp_path, "-f", "first.yaml") as running, closing(Catalog(Home(tmp_path / "home"))) as catalog:
+        client = flight.connect(running.runs("acme")["endpoint"])
+        catalog.apply(documents_of(SECOND), "test")
+        key, info = catalog.keys.create("feeder", ["ingest:readings"], "test")
+        running.runs("acme", "late")
+        call = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {key}".encode())])
+        eventually(lambda: not refused(client, call), "the key")
+        numbers = count()
+
+        def answers(told: dict[str, Any]) -> bool:
+            # A class that has just come reads what comes after it.
+            send(client, call, next(numbers))
+            return all(one["results"] > 0 for one in told["classes"])
+
+        running.until(answers)
+        eventually(lambda: catalog.keys.all()[0].used_at, "the use of the key")
+        catalog.keys.revoke(info.id, "test")
+        eventually(lambda: refused(client, call), "the end of the key")
+        catalog.delete(Ref("Query", "all", "late"), "test")
+        told = running.runs("acme")
+        assert told["problems"] == []
+        catalog.put(documents_of(SECOND)[1].declaration, "test")
+    with up(tmp_path) as again:
+        assert again.runs("acme", "late")["problems"] == []

@@ -1,0 +1,410 @@
+"""The whole way from Spark to the answers of a class: who is killed in mid-batch, what is wrong, and what is full.
+
+Every row has an id, which queries hand through. A stream comes by the driver's path, another by the executors'.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from actors.dirs import RunDirs
+from actors.frames import batch_head
+from actors.names import gateway_name, host_name
+from actors.segments import Reader
+from actors.system import System, call, start
+from bench.idle import descendants
+from configs.live import LiveClass, LiveSettings
+from configs.reading import parse_model
+from configs.streams import StreamsFile
+from services.ingest.flight import FlightSettings
+from services.ingest.java import find_java
+from services.ingest.job import Door, Job
+from services.ingest.keys import new_key
+from services.ingest.process import IngestProcess
+from services.ingest.progress import FeedProgress
+from services.ingest.session import SparkFolder
+from tests.live import runs
+from tests.live.waiting import eventually
+from tests.spark.gateways import RealGateway
+
+pytestmark = [pytest.mark.live, pytest.mark.spark]
+
+# So little is retained that a class that hangs is felt soon.
+SETTINGS = LiveSettings.model_validate(
+    {"load": {"cycle_ms": 50}, "train_max": 200, "retained_bytes": 2 << 20, "idle_after_s": None}
+)
+COLUMNS = {"ts": "timestamp", "id": "int64"}
+# Parts of a micro-batch are in no order.
+SQL = "CREATE STREAM {} (ts timestamp, id int64, WATERMARK FOR ts AS ts - INTERVAL 1 SECONDS)"
+SCHEMA = "ts TIMESTAMP, id BIGINT"
+BEGIN_US = 1_700_000_000_000_000
+# Files that come together, a micro-batch each.
+TOGETHER = 5
+
+Definition = dict[str, Any]
+Kill = Callable[[], object]
+
+
+# -- streams of ids ------------------------------------------------------------------------------------------------
+
+
+class Ids:
+    """A folder of files that is read a file in a micro-batch."""
+
+    def __init__(self, folder: Path, a_file: int = 100) -> None:
+        self.folder = folder
+        self.count = 0
+        self._a_file = a_file
+        folder.mkdir(parents=True)
+
+    def add(self, files: int = TOGETHER) -> None:
+        for _ in range(files):
+            ids = range(self.count, self.count + self._a_file)
+            times = pa.array([BEGIN_US + one for one in ids], pa.timestamp("us", "UTC"))
+            draft = self.folder / ".draft"
+            pq.write_table(pa.table({"ts": times, "id": pa.array(ids, pa.int64())}), draft)
+            # Spark takes the oldest first.
+            os.utime(draft, (self.count, self.count))
+            draft.rename(self.folder / f"{self.count:06}.parquet")
+            self.count += self._a_file
+
+    def source(self, path: str = "driver", select: str = "ts, id", **more: Any) -> Definition:
+        options = {"path": str(self.folder), "maxFilesPerTrigger": 1}
+        # Where a batch may have parts, so many that most of it goes by while some are there and some are not.
+        hint = "/*+ REPARTITION(8) */ " if path == "executor" else ""
+        sql = f"SELECT {hint}{select} FROM source"
+        source = {"format": "parquet", "options": options, "schema": SCHEMA, "sql": sql}
+        return {"columns": COLUMNS, "time": "ts", "source": {**source, "path": path, **more}}
+
+
+def declared(name: str, *streams: str) -> LiveClass:
+    """A lossless class with a query for each stream."""
+    queries = {f"of_{one}": f"SELECT id FROM {one}" for one in streams}
+    return runs.declared(name, 1, [SQL.format(one) for one in streams], queries)
+
+
+def job(streams: Mapping[str, Definition], door: Door, folder: Path) -> Job:
+    file = parse_model(StreamsFile, {"streams": dict(streams)})
+    return Job(file, door, folder, find_java(None, os.environ).home)
+
+
+def door_of(system: System) -> Door:
+    endpoint = system.endpoint(runs.node_of(system))
+    assert endpoint is not None
+    return Door(endpoint, system.ingest_key)
+
+
+def progress_of(ingest: IngestProcess, feed: str) -> FeedProgress:
+    return {one.feed: one for one in ingest.progress()}[feed]
+
+
+def rows_of(dirs: RunDirs, stream: str) -> int:
+    """All that its log has ever had."""
+    log = Reader(dirs.stream(stream))
+    (rows, _, before), *_ = [batch_head(payload) for _, payload in log.frames(log.next - 1)]
+    return before + rows
+
+
+def assert_answered_once(system: System, hosted: LiveClass, count: int) -> None:
+    """The ids from 0 on, each once in every query; and the account closes."""
+    offered = count * len(hosted.queries)
+    figures = runs.worked_off(system, {hosted.name: offered})[hosted.name]
+    assert (figures.offered, figures.delivered, figures.results) == (offered, offered, offered)
+    dirs = runs.folders(system, runs.node_of(system))
+    for name, found in runs.answers(system, [hosted]).items():
+        assert found.column("id").to_pylist() == list(range(count)), name
+    streams = runs.reads(hosted)
+    assert {stream: rows_of(dirs, stream) for stream in streams} == dict.fromkeys(streams, count)
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[System]:
+    with start(SETTINGS, [], pinned=False, endpoint=FlightSettings()) as running:
+        yield running
+
+
+# -- kills ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Way:
+    """From files to a class, with who may be killed on it."""
+
+    system: System
+    ingest: IngestProcess
+    ids: Ids
+    hosted: LiveClass
+    folder: Path
+    killed: list[int] = field(default_factory=list)
+
+    def disturb(self, kills: Sequence[tuple[str, Kill]]) -> None:
+        """Each in the midst of a micro-batch of a stream, which is done in the end all the same."""
+        for stream, kill in kills:
+            checkpoint = SparkFolder(self.folder).checkpoint(stream)
+            self.ids.add()
+            (batch,) = eventually(partial(self.under_way, stream), f"a batch of {stream}")
+            kill()
+            eventually(partial(is_done, checkpoint, batch), f"batch {batch} of {stream}")
+        self.ids.add()
+        assert_answered_once(self.system, self.hosted, self.ids.count)
+
+    def under_way(self, stream: str) -> list[int]:
+        """The micro-batch of the stream that is planned and not done; on the executors' path, of which parts are staged."""
+        checkpoint = SparkFolder(self.folder).checkpoint(stream)
+        planned, done = last(checkpoint / "offsets"), last(checkpoint / "commits")
+        if planned == done or (stream == "by_executor" and not self.staged()):
+            return []
+        return [planned]
+
+    def staged(self) -> int:
+        status = call(self.system.gateway(runs.node_of(self.system)).status)
+        return int(status["staged"]["batches"])
+
+    def jvm(self) -> int:
+        (found,) = Path(f"/proc/{self.ingest.pid}/task/{self.ingest.pid}/children").read_text().split()
+        return int(found)
+
+    def kill_jvm(self) -> None:
+        os.kill(self.jvm(), signal.SIGKILL)
+
+    def kill_driver(self) -> None:
+        os.kill(self.ingest.pid, signal.SIGKILL)
+
+    def kill_workers(self) -> None:
+        """What runs tasks in Python: what Spark's daemons have forked."""
+        daemons = [one for one in descendants(str(self.ingest.pid)) if "pyspark.daemon" in command(one)]
+        workers = {worker for one in daemons for worker in descendants(str(one))}
+        assert workers
+        for one in workers:
+            os.kill(one, signal.SIGKILL)
+
+    def kill_gateway(self) -> None:
+        self.killed.append(runs.kill(gateway_name(runs.node_of(self.system))))
+
+    def kill_host(self) -> None:
+        self.killed.append(runs.kill_host(self.system, self.hosted.name))
+
+
+def is_done(checkpoint: Path, batch: int) -> bool:
+    return last(checkpoint / "commits") >= batch
+
+
+def last(folder: Path) -> int:
+    """The newest of a checkpoint's entries, which have numbers for names."""
+    names = os.listdir(folder) if folder.is_dir() else ()
+    return max((int(one) for one in names if one.isdigit()), default=-1)
+
+
+def command(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@pytest.fixture(scope="module")
+def way(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    ids, folder = Ids(tmp_path_factory.mktemp("way") / "ids"), tmp_path_factory.mktemp("ingest")
+    hosted = declared("gold", "by_driver", "by_executor")
+    runs.host(system, [hosted])
+    streams = {"by_driver": ids.source(), "by_executor": ids.source("executor")}
+    with IngestProcess(job(streams, door_of(system), folder)) as ingest:
+        yield Way(system, ingest, ids, hosted, folder)
+
+
+def test_query_whose_process_is_killed_brings_each_id_once(way: Way) -> None:
+    way.disturb([("by_executor", way.kill_jvm), ("by_driver", way.kill_driver)])
+    assert progress_of(way.ingest, "by_driver").restarts >= 2
+
+
+def test_worker_that_is_killed_costs_no_id_and_doubles_none(way: Way) -> None:
+    before = progress_of(way.ingest, "by_executor").restarts
+
+    def has_failed() -> bool:
+        """A worker may be killed between two tasks."""
+        way.disturb([("by_executor", way.kill_workers)] * 2)
+        return progress_of(way.ingest, "by_executor").restarts > before
+
+    eventually(has_failed, "a task that fails")
+
+
+def test_gateway_that_is_killed_costs_no_id_and_doubles_none(way: Way) -> None:
+    way.killed.clear()
+    kill = way.kill_gateway
+    way.disturb([("by_executor", kill), ("by_driver", kill), ("by_executor", kill)])
+    assert len(set(way.killed)) == 3
+
+
+def test_class_host_that_is_killed_costs_no_id_and_doubles_none(way: Way) -> None:
+    way.killed.clear()
+    kill = way.kill_host
+    way.disturb([("by_driver", kill), ("by_executor", kill), ("by_driver", kill)])
+    assert len(set(way.killed)) == 3
+
+
+def test_all_that_are_killed_at_once_bring_and_answer_each_id_once(way: Way) -> None:
+    def kill_all() -> None:
+        hosts = (gateway_name(runs.node_of(way.system)), host_name(runs.units(way.system)["gold"].host))
+        pids = [*map(runs.pid_of, hosts), way.jvm()]
+        way.kill_workers()
+        for one in pids:
+            os.kill(one, signal.SIGKILL)
+
+    way.disturb([("by_executor", kill_all)])
+
+
+# -- what is wrong -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_with_a_stream_is_told_and_the_others_go_on(system: System, tmp_path: Path) -> None:
+    ids = Ids(tmp_path / "ids")
+    hosted = [declared("good", "good"), declared("dated", "dated")]
+    gateway = system.gateway(runs.node_of(system))
+    runs.host(system, [*hosted, declared("others", "drifted", "mistyped")])
+    streams = {
+        "good": ids.source(),
+        "dated": ids.source(select="IF(id % 10 = 3, NULL, ts) AS ts, id"),
+        "nowhere": ids.source(),
+        "drifted": ids.source(select="ts, id, id AS more"),
+        "mistyped": ids.source("executor", select="ts, CAST(id AS STRING) AS id"),
+    }
+    wrong = {
+        "nowhere": "no such stream",
+        "drifted": "column more: the stream has no such column",
+        "mistyped": "string where int64",
+    }
+    ids.add(2)
+    with IngestProcess(job(streams, door_of(system), tmp_path / "ingest")) as ingest:
+        for name, words in wrong.items():
+            told = eventually(partial(error_of, ingest, name), f"the error of {name}")
+            assert words in told, told
+        ids.add(2)
+        assert_answered_once(system, hosted[0], ids.count)
+        assert progress_of(ingest, "good").restarts == 0
+        living = [one for one in range(ids.count) if one % 10 != 3]
+        runs.worked_off(system, {"dated": len(living)})
+        assert runs.answers(system, hosted[1:])["dated.of_dated"].column("id").to_pylist() == living
+    dead = {one["stream"]: one["dead"] for one in call(gateway.status)["streams"]}
+    assert (dead["dated"], dead["good"]) == ({"no event time": ids.count - len(living)}, {})
+
+
+def test_wrong_key_is_told_and_shown_nowhere(system: System, tmp_path: Path) -> None:
+    ids, key = Ids(tmp_path / "ids"), new_key()
+    ids.add(1)
+    door = Door(door_of(system).endpoint, key)
+    with IngestProcess(job({"good": ids.source()}, door, tmp_path / "ingest")) as ingest:
+        told = eventually(partial(error_of, ingest, "good"), "the error")
+    assert "nobody knows this key here: look at the option apiKey" in told
+    assert key not in told
+    written = [one for one in (tmp_path / "ingest").rglob("*") if one.is_file()]
+    assert written
+    assert all(key.encode() not in one.read_bytes() for one in written)
+
+
+def error_of(ingest: IngestProcess, feed: str) -> str:
+    return progress_of(ingest, feed).last_error or ""
+
+
+# -- what is full --------------------------------------------------------------------------------------------------
+
+
+def test_slow_lossless_class_holds_its_own_stream_back_and_no_other(system: System, tmp_path: Path) -> None:
+    much, few = Ids(tmp_path / "much", a_file=5000), Ids(tmp_path / "few")
+    slow, quick = declared("slow", "held"), declared("quick", "free")
+    runs.host(system, [slow, quick])
+    streams = {"held": much.source("executor"), "free": few.source("executor")}
+    gateway = system.gateway(runs.node_of(system))
+
+    def refused() -> int:
+        return sum(one["refused_batches"] for one in call(gateway.status)["streams"])
+
+    with IngestProcess(job(streams, door_of(system), tmp_path / "ingest")) as ingest:
+        pid = runs.pid_of(host_name(runs.units(system)["slow"].host))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            much.add(30)
+            eventually(refused, "a log without room")
+            few.add(10)
+            assert_answered_once(system, quick, few.count)
+            assert rows_of(runs.folders(system, runs.node_of(system)), "held") < much.count
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert_answered_once(system, slow, much.count)
+        assert [progress_of(ingest, one).restarts for one in streams] == [0, 0]
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own, which takes root to make."""
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)], capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("no file system can be made here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """A file that takes all the room there is."""
+    path = folder / "filler"
+    subprocess.run(["dd", "if=/dev/zero", f"of={path}", "bs=4k"], capture_output=True)
+    assert shutil.disk_usage(folder).free == 0
+    return path
+
+
+def test_checkpoint_on_a_full_disk_is_told_and_other_streams_go_on(system: System, tmp_path: Path) -> None:
+    ids, hosted = Ids(tmp_path / "ids"), declared("disks", "on_full", "on_free")
+    runs.host(system, [hosted])
+    ids.add()
+    with small_disk(tmp_path / "disk", "512k") as disk:
+        streams = {"on_full": ids.source(checkpoint=str(disk / "checkpoint")), "on_free": ids.source()}
+        with IngestProcess(job(streams, door_of(system), tmp_path / "ingest")) as ingest:
+            assert_answered_once(system, hosted, ids.count)
+            filler = fill(disk)
+            ids.add()
+            told = eventually(partial(error_of, ingest, "on_full"), "the error")
+            dirs = runs.folders(system, runs.node_of(system))
+            eventually(lambda: rows_of(dirs, "on_free") == ids.count, "the other stream")
+            filler.unlink()
+            ids.add()
+            assert_answered_once(system, hosted, ids.count)
+            assert progress_of(ingest, "on_free").restarts == 0
+    assert "No space left on device" in told, told
+
+
+def test_memory_that_is_full_holds_streams_back_until_there_is_room(tmp_path: Path) -> None:
+    ids = Ids(tmp_path / "ids", a_file=5000)
+    with small_disk(tmp_path / "memory", "4m") as memory:
+        gateway = RealGateway(memory)
+        try:
+            gateway.declare(SQL.format("ids"))
+            door = Door(gateway.endpoint, gateway.key)
+            with IngestProcess(job({"ids": ids.source("executor")}, door, tmp_path / "ingest")) as ingest:
+                ids.add()
+                eventually(lambda: len(gateway.rows("ids")) == ids.count, "what there was room for")
+                filler = fill(memory)
+                ids.add(20)
+                eventually(gateway.refused, "memory without room")
+                filler.unlink()
+                eventually(lambda: len(gateway.rows("ids")) == ids.count, "the rest")
+                assert progress_of(ingest, "ids").restarts == 0
+            assert sorted(row["id"] for row in gateway.rows("ids")) == list(range(ids.count))
+        finally:
+            gateway.close()

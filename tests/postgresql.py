@@ -1,0 +1,56 @@
+"""A real PostgreSQL in a folder of its own, reached through a socket there."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+DEBIAN = Path("/usr/lib/postgresql")
+OPTIONS = "-c listen_addresses= -c fsync=off -c shared_buffers=1MB -c max_connections=30"
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """Its DSN. It refuses to run as root, so root runs it as another."""
+    programs = found()
+    user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
+    with TemporaryDirectory(prefix="pg-") as name:
+        folder = Path(name)
+        os.chown(folder, user.pw_uid, user.pw_gid)
+
+        def run(program: str, *arguments: str) -> None:
+            subprocess.run(
+                [programs / program, "-D", folder / "data", *arguments],
+                check=True,
+                user=user.pw_uid,
+                group=user.pw_gid,
+                extra_groups=[],
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+            )
+
+        run("initdb", "-U", "weir", "--auth=trust", "--no-sync", "--locale=C", "-E", "UTF8")
+        log = folder / "data" / "log"
+        run("pg_ctl", "-w", "-l", str(log), "-o", f"{OPTIONS} -k {folder}", "start")
+        try:
+            yield f"postgresql://weir@/postgres?host={folder}"
+        finally:
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+def found() -> Path:
+    """The folder of its programs."""
+    here = shutil.which("pg_ctl")
+    folders = [*sorted(DEBIAN.glob("*/bin"), reverse=True), *([Path(here).parent] if here else [])]
+    for folder in folders:
+        if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
+            return folder
+    pytest.skip("there is no PostgreSQL: apt-get install postgresql")

@@ -1,0 +1,150 @@
+"""The catalog from the command line: what goes to stdout, what to stderr, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from configs.declarations import documents_of
+from services.cli.main import main
+
+TENANT = {"kind": "Tenant", "name": "acme", "priority_class": "gold"}
+STREAM = {
+    "kind": "Stream",
+    "name": "ticks",
+    "columns": {"x": "int64", "token": "string"},
+    "source": {"format": "weir_feeder", "options": {"path": "in", "password": "HUSH-HUSH"}},
+}
+QUERY = {"kind": "Query", "tenant": "acme", "name": "q", "sql": "SELECT x FROM ticks"}
+
+Command = Callable[..., tuple[int | str | None, str, str]]
+
+
+@pytest.fixture
+def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("WEIR_CATALOG", raising=False)
+    monkeypatch.delenv("WEIR_PEPPER", raising=False)
+
+    def call(*arguments: str) -> tuple[int | str | None, str, str]:
+        monkeypatch.setattr(sys, "argv", ["weir", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
+
+    return call
+
+
+def write(*documents: dict[str, Any], file: str = "d.yaml") -> str:
+    Path(file).write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return file
+
+
+def test_what_is_applied_is_there_and_nothing_differs(weir: Command) -> None:
+    file = write(STREAM, TENANT, QUERY)
+    assert weir("diff", "-f", file)[0] == 1
+    code, out, err = weir("apply", "-f", file)
+    assert (code, err) == (0, "")
+    assert "3 created" in out
+    assert weir("diff", "-f", file)[0] == 0
+    assert "3 unchanged" in weir("apply", "-f", file)[1]
+    code, out, _ = weir("get", "tenants")
+    assert (code, out.split()[-5:-1]) == (0, ["acme", "gold", "–", "1"])
+    assert "acme/q" in weir("get", "queries")[1]
+
+
+def test_what_is_shown_as_yaml_can_be_applied_again(weir: Command) -> None:
+    weir("apply", "-f", write(STREAM, TENANT, QUERY))
+    for kind in ("priorityclasses", "tenants", "queries"):
+        Path("again.yaml").write_text(weir("get", kind, "-o", "yaml")[1], encoding="utf-8")
+        assert weir("diff", "-f", "again.yaml")[0] == 0
+    assert documents_of(weir("get", "query", "acme/q", "-o", "yaml")[1])
+    assert json.loads(weir("get", "query", "acme/q", "-o", "json")[1]) == QUERY
+
+
+def test_secrets_are_shown_nowhere(weir: Command) -> None:
+    file = write(STREAM)
+    weir("apply", "-f", file)
+    other = write(
+        {**STREAM, "source": {"format": "weir_feeder", "options": {"password": "LOUD"}}}, file="o.yaml"
+    )
+    shown = [
+        weir(*arguments, "-o", output)
+        for output in ("table", "json", "yaml")
+        for arguments in (
+            ("get", "streams"),
+            ("get", "stream", "ticks"),
+            ("describe", "stream", "ticks"),
+            ("diff", "-f", other),
+        )
+    ]
+    told = "".join(out + err for _, out, err in shown)
+    assert "(hidden)" in told
+    assert json.loads(shown[4][1])[0]["columns"] == STREAM["columns"]
+    assert not re.search("HUSH|LOUD", told)
+
+
+def test_description_tells_who_uses_it_and_who_has_changed_it(weir: Command) -> None:
+    weir("apply", "-f", write(STREAM, TENANT, QUERY))
+    weir("apply", "-f", write({**STREAM, "source": None}))
+    told = json.loads(weir("describe", "stream", "ticks", "-o", "json")[1])
+    assert told["used_by"] == ["Query acme/q"]
+    assert [(one["action"], one["fields"]) for one in told["changes"]] == [
+        ("changed", ["source"]),
+        ("created", []),
+    ]
+    assert told["version"] == told["changes"][0]["id"]
+
+
+def test_what_is_in_use_stays_until_it_is_not(weir: Command) -> None:
+    weir("apply", "-f", write(STREAM, TENANT, QUERY))
+    code, out, err = weir("delete", "tenant", "acme")
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        "error: in use by Query acme/q (got 'Tenant acme')\n  hint: delete or change these first"
+    )
+    assert weir("delete", "query", "acme/q") == (0, "deleted Query acme/q\n", "")
+    assert weir("delete", "tenant", "acme")[0] == 0
+    assert weir("delete", "tenant", "acme")[0] == 2
+
+
+def test_file_with_a_mistake_changes_nothing(weir: Command) -> None:
+    code, out, err = weir("apply", "-f", write(TENANT, {**QUERY, "sql": "SELECT"}))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: d.yaml, document 2 (Query q): ")
+    assert weir("get", "tenants", "-o", "json")[1] == "[]\n"
+
+
+def test_key_is_made_listed_and_revoked(weir: Command) -> None:
+    weir("apply", "-f", write(STREAM, TENANT))
+    code, out, _ = weir("keys", "create", "feeder", "-s", "ingest:ticks", "--expires", "2d", "-o", "json")
+    made = json.loads(out)
+    assert (code, made["scopes"], len(made["key"])) == (0, ["ingest:ticks"], 48)
+    code, out, _ = weir("keys", "list")
+    assert code == 0
+    assert made["id"] in out
+    assert "live" in out
+    assert made["key"] not in out
+    assert weir("keys", "revoke", made["id"]) == (0, f"revoked {made['id']}\n", "")
+    assert "revoked" in weir("keys", "list")[1]
+    assert weir("keys", "revoke", "nobody")[0] == 2
+    assert "not a length of time" in weir("keys", "create", "x", "-s", "admin", "--expires", "soon")[2]
+
+
+def test_catalog_that_is_away_has_an_exit_code_of_its_own(
+    weir: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_CATALOG", "postgresql://nobody@127.0.0.1:1/none")
+    code, out, err = weir("get", "tenants")
+    assert (code, out) == (3, "")
+    assert err.startswith("error: the catalog does not answer: ")

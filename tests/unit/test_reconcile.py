@@ -1,0 +1,197 @@
+"""What is wanted and what runs: steps lead from one to the other, and the thread goes on whatever fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.declarations import documents_of
+from configs.live import LiveClass
+from configs.problems import InvalidInput
+from configs.streams import StreamsFile
+from services.catalog.catalog import Catalog, Desired
+from services.catalog.home import Home
+from services.catalog.reconcile import (
+    ApplyClasses,
+    Bring,
+    DeclareStream,
+    DropStream,
+    PublishKeys,
+    Reconciling,
+    RemoveClass,
+    Running,
+    Step,
+    steps,
+)
+from services.ingest.keys import KeyRing
+
+WAIT_S = 60.0
+LOOK_S = 0.01
+FILE = StreamsFile.model_validate(
+    {"streams": {"s": {"columns": {"x": "int64"}, "source": {"format": "weir_feeder"}}}}
+)
+
+
+class Machine:
+    """Runs what it is told in memory, and refuses what a real one would."""
+
+    def __init__(self, running: Running | None = None) -> None:
+        self.now = running or Running()
+        self.fails: Callable[[Step], bool] = lambda step: False
+        self.changed = threading.Condition()
+        self.used: dict[str, float] = {}
+
+    def running(self) -> Running:
+        return self.now
+
+    def used_keys(self) -> dict[str, float]:
+        return self.used
+
+    def stop(self) -> None:
+        pass
+
+    def perform(self, step: Step) -> None:
+        if self.fails(step):
+            raise InvalidInput("not today")
+        with self.changed:
+            self.now = after(self.now, step)
+            self.changed.notify_all()
+
+    def wait(self, until: Callable[[Running], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: until(self.now), WAIT_S)
+
+
+def after(now: Running, step: Step) -> Running:
+    classes, streams = {one.name: one for one in now.classes}, dict(now.streams)
+    match step:
+        case PublishKeys(keys):
+            return replace(now, keys=keys)
+        case Bring(file):
+            return replace(now, file=file)
+        case RemoveClass(name):
+            del classes[name]
+        case DropStream(name):
+            sql = streams.pop(name)
+            assert not any(sql in one.streams for one in classes.values()), "somebody reads it"
+        case DeclareStream(name, sql):
+            assert name not in streams, "another is there"
+            streams[name] = sql
+        case ApplyClasses(changed):
+            for one in changed:
+                assert one.name not in classes or classes[one.name].shards == one.shards
+                assert set(one.streams) <= set(streams.values()), "it is not there yet"
+                classes[one.name] = one
+    return replace(now, classes=tuple(classes.values()), streams=streams)
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> Desired:
+    columns = draw(st.dictionaries(st.sampled_from("stu"), st.sampled_from("xy")))
+    streams = {name: f"CREATE STREAM {name} ({column} int64)" for name, column in columns.items()}
+    names = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True))
+    classes = tuple(
+        LiveClass(
+            name=name,
+            priority=draw(st.integers(1, 2)),
+            delay_target_ms=100,
+            shards=draw(st.integers(1, 2)),
+            key="x",
+            streams=tuple(
+                sorted(draw(st.sets(st.sampled_from(sorted(streams.values())))) if streams else ())
+            ),
+        )
+        for name in names
+    )
+    keys = KeyRing(pepper=draw(st.sampled_from([b"", b"p"])))
+    return Desired(0, classes, streams, draw(st.sampled_from([None, FILE])), keys)
+
+
+@given(st.lists(wishes(), max_size=5))
+def test_steps_lead_from_whatever_runs_to_what_is_wanted(wanted: list[Desired]) -> None:
+    now = Running()
+    for one in wanted:
+        for step in steps(one, now):
+            now = after(now, step)
+        assert {it.name: it for it in now.classes} == {it.name: it for it in one.classes}
+        assert (now.streams, now.file, now.keys) == (one.streams, one.file, one.keys)
+        assert steps(one, now) == []
+
+
+def test_stream_that_is_written_otherwise_is_the_same() -> None:
+    one = Desired(0, (), {"s": "CREATE STREAM s (x int64)"}, None, KeyRing())
+    now = Running(streams={"s": "create stream s (x BIGINT)"}, keys=KeyRing())
+    assert steps(one, now) == []
+
+
+DOCUMENTS = """
+{kind: Stream, name: s, columns: {x: int64}}
+---
+{kind: Tenant, name: a, priority_class: gold}
+---
+{kind: Query, tenant: a, name: q, sql: SELECT * FROM s}
+"""
+
+
+def has_classes(*names: str) -> Callable[[Running], bool]:
+    return lambda running: tuple(one.name for one in running.classes) == names
+
+
+def test_machine_follows_the_catalog_and_a_new_one_has_it_all_again(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with closing(Catalog(home)) as catalog:
+        machine = Machine()
+        with Reconciling(catalog, machine, LOOK_S):
+            assert machine.now.classes == ()
+            catalog.apply(documents_of(DOCUMENTS), "x")
+            machine.wait(has_classes("a"))
+            key, info = catalog.keys.create("ops", ["admin"], "x")
+            machine.wait(lambda now: now.keys is not None and now.keys.record_of(key, 0) is not None)
+            catalog.keys.revoke(info.id, "x")
+            machine.wait(lambda now: now.keys == KeyRing())
+    with closing(Catalog(home)) as catalog:
+        again = Machine()
+        with Reconciling(catalog, again, LOOK_S):
+            assert again.now == machine.now
+
+
+def test_what_fails_is_told_and_keeps_nothing_else_from_being_done(tmp_path: Path) -> None:
+    with closing(Catalog(Home(tmp_path))) as catalog:
+        machine = Machine()
+        machine.fails = lambda step: isinstance(step, ApplyClasses)
+        with Reconciling(catalog, machine, LOOK_S) as reconciling:
+            catalog.apply(documents_of(DOCUMENTS), "x")
+            machine.wait(lambda now: "s" in now.streams)
+            catalog.apply(documents_of("{kind: Stream, name: t, columns: {x: int64}}"), "x")
+            machine.wait(lambda now: "t" in now.streams)
+            assert all("not today" in one for one in reconciling.problems)
+            machine.fails = lambda step: False
+            machine.wait(has_classes("a"))
+
+
+def test_one_thing_that_cannot_be_keeps_nothing_else_from_coming_back(tmp_path: Path) -> None:
+    with closing(Catalog(Home(tmp_path))) as catalog:
+        catalog.apply(documents_of(DOCUMENTS), "x")
+        machine = Machine()
+        machine.fails = lambda step: isinstance(step, DeclareStream | PublishKeys)
+        machine.now = Running(streams=catalog.desired().streams)
+        with Reconciling(catalog, machine, LOOK_S) as reconciling:
+            assert has_classes("a")(machine.now)
+            assert list(reconciling.problems) == ["PublishKeys: not today"]
+
+
+def test_use_of_keys_at_the_machine_is_written(tmp_path: Path) -> None:
+    with closing(Catalog(Home(tmp_path))) as catalog:
+        _, info = catalog.keys.create("ops", ["admin"], "x")
+        machine = Machine()
+        machine.used = {info.id: 5.0}
+        with Reconciling(catalog, machine, LOOK_S):
+            catalog.apply(documents_of(DOCUMENTS), "x")
+            machine.wait(has_classes("a"))
+        assert catalog.keys.all()[0].used_at == 5.0
