@@ -31,7 +31,7 @@ test-live: $(READY) ## run the tests that start Ray on this machine
 	@$(PYTEST) -m "live and not slow" $(ARGS)
 
 test-spark: $(READY) ## run the tests that start Spark on this machine
-	@$(PYTEST) -m "spark and not (live or slow)" $(ARGS)
+	@$(PYTEST) -n 2 -m "spark and not (live or slow)" $(ARGS)
 
 test-all: $(READY) ## run every test, also those that start Ray, Spark, Helm or a browser
 	@$(PYTEST) -n auto $(ARGS)

@@ -79,7 +79,8 @@ class IngestProcess:
         self._keeper.start()
 
     def progress(self) -> list[FeedProgress]:
-        """Of each feed, as it was last told; a restart of the process is one of each of its feeds."""
+        """Of each feed, as it was last told; a restart of the process is one of each of its feeds. Rows that a process had
+        brought and not told of when it was killed are missing: the gateway knows them."""
         return self._progress
 
     @property
