@@ -158,7 +158,7 @@ def port_in(path: Path) -> int | None:
         return None
 
 
-class ShownKey(flight.ServerMiddleware):  # type: ignore[misc]
+class ShownKey(flight.ServerMiddleware):
     """Whose call it is."""
 
     def __init__(self, record: KeyRecord) -> None:
@@ -166,7 +166,7 @@ class ShownKey(flight.ServerMiddleware):  # type: ignore[misc]
         self.record = record
 
 
-class Keys(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class Keys(flight.ServerMiddlewareFactory):
     """Lets in who shows a key, and remembers when it was shown last."""
 
     def __init__(self, own: KeyRing, published: PublishedKeys) -> None:
@@ -234,7 +234,7 @@ def as_json(found: Any) -> bytes:
     return json.dumps(found).encode()
 
 
-class Server(flight.FlightServerBase):  # type: ignore[misc]
+class Server(flight.FlightServerBase):
     """The calls."""
 
     def __init__(

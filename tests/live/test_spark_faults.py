@@ -354,7 +354,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)], capture_output=True
     )
     if made.returncode:
-        pytest.skip("no file system can be made here")
+        pytest.skip("a small file system to fill takes root to mount")
     try:
         yield folder
     finally:

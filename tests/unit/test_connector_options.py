@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 from pyspark_weir import DefaultSource, OptionError, to_weir
 from pyspark_weir.options import KEY_VARIABLE, OPTIONS, Connection, ReadOptions, WriteOptions
 from pyspark_weir.options import read_options as read
@@ -214,13 +215,13 @@ def test_no_repr_shows_a_key() -> None:
 def test_the_source_reads_them_before_it_makes_a_writer() -> None:
     source = DefaultSource({**WRITE, "straem": "x"})
     with pytest.raises(OptionError, match="did you mean stream"):
-        source.streamWriter(None, False)  # type: ignore[arg-type]
+        source.streamWriter(StructType(), False)
 
 
 def test_rows_cannot_be_overwritten() -> None:
     for make in (DefaultSource(WRITE).streamWriter, DefaultSource(WRITE).writer):
         with pytest.raises(OptionError, match=r"append.*foreachBatch"):
-            make(None, True)  # type: ignore[arg-type]
+            make(StructType(), True)
 
 
 def test_the_function_for_foreach_batch_reads_them_when_it_is_made() -> None:

@@ -300,7 +300,7 @@ MOUNT = 'mount -t tmpfs -o size=2m none "$1"'
 
 def test_memory_that_runs_out_is_an_error_and_the_log_stays_whole(tmp_path: Path) -> None:
     if subprocess.run([*MOUNTED, MOUNT, "sh", tmp_path], check=False, capture_output=True).returncode:
-        pytest.skip("no small file system can be mounted here")
+        pytest.skip("a small file system to fill takes root or user namespaces to mount")
     subprocess.run(
         [*MOUNTED, f'{MOUNT} && exec "$2" -c "$3" "$1"', "sh", tmp_path, sys.executable, WITHOUT_MEMORY],
         check=True,

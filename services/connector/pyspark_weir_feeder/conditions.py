@@ -179,15 +179,17 @@ class Parser:
     def _literal(self) -> Operand:
         negative = self._accept("-")
         kind, token = self._next()
+        value: float | str
         if kind == "number":
-            value: object = float(token) if re.search(r"[.eE]", token) else int(token)
+            number = float(token) if re.search(r"[.eE]", token) else int(token)
+            value = -number if negative else number
         elif kind == "text" and not negative:
             value = token[1:-1].replace("''", "'")
         elif kind == "word" and token.lower() in ("true", "false") and not negative:
             value = token.lower() == "true"
         else:
             raise self._unexpected(token, "a number" if negative else "a column or a literal")
-        scalar = pa.scalar(-value if negative else value)  # type: ignore[operator]
+        scalar = pa.scalar(value)
         return lambda _: scalar
 
     def _tokenized(self, text: str) -> list[tuple[str, str]]:
