@@ -28,11 +28,11 @@ from actors.eventlog import LogWriter, machine_clock
 from actors.hosting import SWITCH_S, Host, HostStatus
 from actors.lanes import Cores, keep_process_off
 from actors.names import COORDINATOR, NAMESPACE, find, host_key, host_name
+from actors.resting import Rest
 from actors.unit import OpenRecord, not_recorded
-from actors.units import Unit, UnitReport, units_from_json
+from actors.units import Account, Explanations, Unit, UnitReport, units_from_json
 from configs.live import LiveSettings
 from engine.explain import Line
-from loadshed.ledger import TupleLedger
 from loadshed.records import header_of
 
 # Reports that wait while the coordinator is not to be found; older ones are of no use.
@@ -111,7 +111,10 @@ class ClassHost:
         self._events = None if events is None else LogWriter(events, EVENTS_BYTES)
         cores = None if cores is None else keep_process_off(cores)
         record = not_recorded if self._events is None else recorder(self._events)
-        self._host = Host(host, dirs, settings, self._reporter.report, end_process, record, cores)
+        self._host = Host(
+            host, dirs, settings, self._reporter.report, end_process, record, cores, lambda: rest.end()
+        )
+        rest = Rest(lambda: self._host.is_asleep)
         # What Ray has loaded stays; a full collection would take milliseconds of some slice to find that out.
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
@@ -139,15 +142,15 @@ class ClassHost:
     def set_keep(self, unit: str, keep: float) -> None:
         self._host.set_keep(unit, keep)
 
-    def explain(self, unit: str, last: int) -> list[str]:
-        """The last decisions of the unit's load manager, in words."""
-        return self._host.explain(unit, last)
+    def explanations(self, unit: str, last: int) -> Explanations:
+        """The last decisions of the unit's load manager."""
+        return self._host.explanations(unit, last)
 
     def plan(self, unit: str) -> list[Line]:
         """The unit's operators with what was measured of them."""
         return self._host.plan(unit)
 
-    def ledger(self, unit: str) -> dict[str, tuple[TupleLedger, int]]:
+    def ledger(self, unit: str) -> dict[str, Account]:
         """By stream, the account and what is queued."""
         return self._host.ledger(unit)
 

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from actors.common import Common
@@ -67,6 +68,8 @@ class ControlPlane:
     _cores: NodeCores = field(init=False)
     _common: Common = field(init=False)
     _telling: Telling = field(init=False)
+    changes: int = field(init=False, default=0)
+    """Grows with everything that `status` and `lending` tell."""
     _moving: dict[str, str] = field(init=False, default_factory=dict)
     _reports: dict[str, UnitReport] = field(init=False, default_factory=dict)
     _loads: dict[str, float] = field(init=False, default_factory=dict)
@@ -180,7 +183,7 @@ class ControlPlane:
     @property
     def is_awake(self) -> bool:
         """Whether some unit has input, and so shares may have to move."""
-        return any(not one.asleep for one in self._reports.values())
+        return any(not one.asleep for one in tuple(self._reports.values()))
 
     def report(self, host: str, reports: Iterable[UnitReport], now: float) -> None:
         """From a host, at the end of a load cycle. What is said of a unit that is elsewhere by now does not count."""
@@ -188,6 +191,7 @@ class ControlPlane:
             seat = self._seating.seats.get(one.unit)
             if seat is None or seat.host != host:
                 continue
+            self.changes += 1
             slept = one.unit in self._reports and self._reports[one.unit].asleep
             self._reports[one.unit] = one
             before = self._loads.get(one.unit, one.load)
@@ -226,6 +230,7 @@ class ControlPlane:
                 raise UnknownName(f"no such {field_name}", field_name, name, nearest(name, known))
         seat = seating.seats[unit]
         if seat.node != node and unit not in self._moving:
+            self.changes += 1
             self._moving[unit] = node
             self.effects.move(unit, seat.host, seat.node, node)
 
@@ -241,6 +246,7 @@ class ControlPlane:
 
     def stayed(self, unit: str) -> None:
         """The unit could not be moved: it goes on where it is."""
+        self.changes += 1
         if self._moving.pop(unit, None) is not None and unit in self._seating.seats:
             self._telling.forget_copies()
             self.host_restarted(self._seating.seats[unit].host)
@@ -269,6 +275,7 @@ class ControlPlane:
 
     def _settle(self, now: float) -> None:
         """All that follows from who sits where."""
+        self.changes += 1
         seating = self._seating
         self._reports = {unit: one for unit, one in self._reports.items() if unit in seating.seats}
         self._loads = {unit: one for unit, one in self._loads.items() if unit in seating.seats}
@@ -324,6 +331,7 @@ class ControlPlane:
         }
 
     def _save_shares(self) -> None:
+        self.changes += 1
         self.effects.save("shares", {**self._cores.state(), "common": self._common.state()})
 
     def restore(
@@ -358,12 +366,18 @@ class ControlPlane:
         """lender → borrower → processor-seconds, by class, on all nodes, up to now."""
         return self._cores.lending(now)
 
-    def moves(self, class_name: str, last: int) -> list[str]:
-        """The last moves of shares on the nodes of a class, in words."""
+    def moves(self, class_name: str, last: int) -> list[ShareMove]:
+        """The last moves of shares of a class."""
         self._known(class_name)
         seats = self._seating.seats
-        nodes = {seat.node for unit, seat in seats.items() if class_of(unit) == class_name}
-        return [f"{move.at:.2f} s {move.sentence()}" for move in self.share_moves(nodes)[-last:]]
+        units = {unit: seat.node for unit, seat in seats.items() if class_of(unit) == class_name}
+        moves = self.share_moves(set(units.values()))
+        return [one for one in moves if any(map(one.concerns, units))][-last:] if last > 0 else []
+
+    def last_moves(self, last: int) -> list[ShareMove]:
+        """Of all nodes, those that have moved anything, oldest first."""
+        moved = (one for one in reversed(self.share_moves(self.nodes)) if one.is_any)
+        return list(islice(moved, last))[::-1]
 
     def share_moves(self, nodes: Iterable[str]) -> list[ShareMove]:
         """The last moves of shares on these nodes, oldest first."""

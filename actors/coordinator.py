@@ -25,7 +25,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import ray
@@ -33,11 +32,13 @@ import ray
 from actors import state
 from actors.calls import Calls
 from actors.cluster import head_node
-from actors.control import ControlPlane, SystemStatus
+from actors.control import ControlPlane
 from actors.coordinator_settings import CoordinatorSettings
 from actors.eventlog import machine_clock
+from actors.looks import CoordinatorStatus, Decisions, Look, Number
 from actors.names import COORDINATOR, NAMESPACE, declared_key, find, host_name, shares_key
 from actors.node_cores import OpenRecord
+from actors.resting import Rest
 from actors.units import UnitReport
 from configs.live import LiveClass
 from configs.problems import WeirError
@@ -57,27 +58,13 @@ STOP_S = 2.0
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorStatus:
-    pid: int
-    at: float
-    """When this was so, by the clock of the coordinator's node."""
-    system: SystemStatus
-    waited_for: tuple[str, ...]
-    """Actors that have not answered since they were made."""
-    quarantined: tuple[str, ...]
-    """Actors that do not answer any more."""
-    failures: tuple[str, ...]
-    """The last calls that failed."""
-    reports_lost: int
-
-
 class Coordinator:
     """Made by `start`. Its constructor starts the control thread: after a crash, Ray calls nothing else."""
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._control = ControlThread(settings)
         self._control.start()
+        Rest(lambda: not self._control.is_awake)
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
@@ -88,6 +75,10 @@ class Coordinator:
     def status(self) -> CoordinatorStatus:
         """As of now, or as of the last time the control thread could say."""
         return self._control.status()
+
+    def look(self, seen: Number | None = None) -> Look | None:
+        """None if nothing has changed since the one with this number."""
+        return self._control.look(seen)
 
     @ray.method(concurrency_group="reports")
     def report(self, host: str, reports: Sequence[UnitReport]) -> None:
@@ -114,14 +105,18 @@ class Coordinator:
         """The last moves of shares on all nodes, oldest first."""
         return self._control.ask(lambda plane, _: plane.share_moves(plane.nodes))
 
-    def explain(self, class_name: str, last: int = 10) -> dict[str, list[str]]:
-        """The last decisions in words: of each unit's load manager, and about shares."""
+    def last_moves(self, last: int) -> tuple[list[ShareMove], float]:
+        """The last that moved anything, and what is to be added to their times for seconds since 1970."""
+        moves = self._control.ask(lambda plane, _: plane.last_moves(last))
+        return moves, time.time() - time.monotonic()
+
+    def decisions(self, class_name: str, last: int = 10) -> Decisions:
+        """The last decisions about a class: of each unit's load manager, and about shares."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
-        told: dict[str, list[str]] = {
-            unit: ray.get(find(host_name(host)).explain.remote(unit, last), timeout=ANSWER_S)
-            for unit, host in hosts.items()
-        }
-        return told | {"shares": self._control.ask(lambda plane, _: plane.moves(class_name, last))}
+        asked = {unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()}
+        units = dict(zip(asked, ray.get(list(asked.values()), timeout=ANSWER_S), strict=True))
+        moves = self._control.ask(lambda plane, _: plane.moves(class_name, last))
+        return Decisions(units, tuple(moves), time.time() - time.monotonic())
 
     def plan(self, class_name: str) -> Any:
         """The class's operators with what was measured of them, in its first unit."""
@@ -178,6 +173,10 @@ class ControlThread:
             answer.cancel()
             raise TimeoutError(f"the coordinator has been busy for {ANSWER_S:g} s; try again") from None
 
+    @property
+    def is_awake(self) -> bool:
+        return self._plane.is_awake
+
     def report(self, host: str, reports: Sequence[UnitReport]) -> None:
         try:
             self._work.put_nowait(lambda: self._plane.report(host, reports, time.monotonic()))
@@ -199,6 +198,9 @@ class ControlThread:
         if self._last is None:
             raise TimeoutError("the coordinator is still finding out what there is; try again")
         return self._last
+
+    def look(self, seen: Number | None) -> Look | None:
+        return self.ask(lambda plane, now: self._look_again(plane, now, seen))
 
     def stop(self) -> None:
         self._stopping = True
@@ -254,6 +256,12 @@ class ControlThread:
         except queue.Empty:
             return
         work()
+
+    def _look_again(self, plane: ControlPlane, now: float, seen: Number | None) -> Look | None:
+        calls = self._calls
+        last_failure = tuple(calls.failures)[-1:]
+        number = (os.getpid(), plane.changes, calls.waited_for, calls.quarantined, last_failure)
+        return None if number == seen else Look(number, self._look(), plane.lending(now))
 
     def _look(self) -> CoordinatorStatus:
         return CoordinatorStatus(

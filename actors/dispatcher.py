@@ -24,6 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.names import NAMESPACE
+from actors.resting import Rest, unchanged
 from actors.turns import Record, TurnLoop, TurnStatus
 
 # The loop shares its process with Ray's threads: how long one of them may keep the interpreter when the loop wants it.
@@ -73,6 +74,7 @@ class Dispatcher:
         sys.setswitchinterval(SWITCH_S)
         self._thread = threading.Thread(target=self._serve, name="turns", daemon=True)
         self._thread.start()
+        Rest(unchanged(self._loop.slices))
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:

@@ -40,6 +40,7 @@ from actors.frames import BatchId
 from actors.gateway_messages import Accepted, Refused
 from actors.ingress import Gateway
 from actors.names import NAMESPACE, find, gateway_name
+from actors.resting import Rest, unchanged
 from actors.segments import LOCK, LOG_BYTES, LogMissing, LogTaken, Reader, frames_left, locked
 from actors.unit_log import QUERIES, SNAPSHOTS
 from actors.units import Copy
@@ -91,6 +92,9 @@ class GatewayActor:
         for stream in self._streams.all():
             if stream.origin is not None:
                 self._follow_stream(stream.origin, stream.name)
+        is_quiet = unchanged(self._streams.frames)
+        # Other nodes ask for frames by Ray's calls, and their classes wait for the answers.
+        Rest(lambda: is_quiet() and not (self._readers or self._followers))
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
@@ -223,14 +227,14 @@ class GatewayActor:
             raise InvalidInput("a node does not follow itself", "origin", origin)
         self._follow_stream(origin, stream).made.wait(MADE_S)
 
-    def follow_class(self, origin: str, name: str) -> None:
+    def follow_class(self, origin: str, name: str, results_bytes: int | None = None) -> None:
         """The same of a unit's logs."""
         folder = self._dirs.class_log(name)
 
         def make(_: Result) -> ClassCopy:
             return ClassCopy(
                 folder,
-                self._results_bytes,
+                results_bytes or self._results_bytes,
                 partial(self._streams.hear_grown, name),
                 partial(self._streams.release_for, name),
             )
@@ -241,12 +245,13 @@ class GatewayActor:
     def set_copies(self, copies: Mapping[str, Copy]) -> None:
         """Have copies of the logs of these units, and of no others that were named before; those stay as they are."""
         for name, one in self._copies.items():
-            if name not in copies or copies[name].origin != one.origin:
+            now = copies.get(name)
+            if now is None or (now.origin, now.results_bytes) != (one.origin, one.results_bytes):
                 self.unfollow_class(name)
         self._copies = dict(copies)
         for name, one in copies.items():
             self._streams.keep_for(name, one.streams, one.lossless)
-            self.follow_class(one.origin, name)
+            self.follow_class(one.origin, name, one.results_bytes)
 
     def unfollow(self, origin: str, stream: str) -> None:
         """What has come stays; the origin keeps nothing for this node any more."""

@@ -31,11 +31,10 @@ from actors.lanes import Cores
 from actors.segments import LogTaken
 from actors.slices import SliceClient
 from actors.unit import NEVER, HostedUnit, OpenRecord, UnitStatus, not_recorded
-from actors.units import Unit, UnitReport
+from actors.units import Account, Explanations, Figures, Unit, UnitReport
 from configs.live import LiveSettings
 from configs.problems import UnknownName, WeirError, nearest
 from engine.explain import Line
-from loadshed.ledger import TupleLedger
 
 # Class thread and ingest thread share the interpreter: how long one of them may keep it when the other wants it. Between
 # 20 µs and 5 ms it makes no difference to slices, which give it up in every larger call of numpy: with 300 batches a second
@@ -89,6 +88,8 @@ class Host:
     failed: Callable[[BaseException], None]
     open_record: OpenRecord = not_recorded
     cores: Cores | None = None
+    awoke: Callable[[], None] = lambda: None
+    """Told that a unit is about to end its sleep."""
     _units: dict[str, HostedUnit] = field(init=False, default_factory=dict)
     _broken: dict[str, str] = field(init=False, default_factory=dict)
     # Units whose logs somebody else still writes: who copied them here is about to end.
@@ -133,13 +134,14 @@ class Host:
     def set_keep(self, unit: str, keep: float) -> None:
         self.ask(lambda: self._known(unit).set_keep(keep))
 
-    def explain(self, unit: str, last: int) -> list[str]:
-        return self.ask(lambda: self._known(unit).explain(last))
+    def explanations(self, unit: str, last: int) -> Explanations:
+        decisions = self.ask(lambda: self._known(unit).explanations(last))
+        return Explanations(time.time() - time.monotonic(), decisions)
 
     def plan(self, unit: str) -> list[Line]:
         return self.ask(lambda: self._known(unit).plan())
 
-    def ledger(self, unit: str) -> dict[str, tuple[TupleLedger, int]]:
+    def ledger(self, unit: str) -> dict[str, Account]:
         """By stream, the account and what is queued."""
         return self.ask(lambda: self._known(unit).ledger())
 
@@ -153,6 +155,10 @@ class Host:
     def status(self) -> HostStatus:
         """As of the last load cycle, or of the last change."""
         return self._status
+
+    @property
+    def is_asleep(self) -> bool:
+        return all(one.asleep for one in self._status.units.values())
 
     def stop(self, remove: bool = False) -> None:
         """Threads end after what is under way, and units come to rest; or nothing of them stays. Idempotent."""
@@ -207,6 +213,7 @@ class Host:
         if unit.inbox.asleep:
             unit.inbox.asleep = False
             self._post(partial(self._wake, name))
+            self.awoke()
 
     # -- the class thread: turns ------------------------------------------------------------------------------
 
@@ -266,6 +273,7 @@ class Host:
         now = time.monotonic()
         if now >= self._due:
             self._do_due(now)
+        self._ingest.slice_ended()
 
     def _do_due(self, now: float) -> None:
         """Load cycles of units that are awake, and the time for those that sleep."""
@@ -358,7 +366,14 @@ class Host:
             else:
                 self._broken.pop(name, None)
                 self._open(unit)
+        self._report_sleepers()
         self._start_cycles(time.monotonic())
+
+    def _report_sleepers(self) -> None:
+        """A coordinator that has begun anew would hear nothing of them."""
+        reports = [one.reported for one in self._units.values() if one.asleep and one.reported is not None]
+        if reports:
+            self.report(self.name, reports)
 
     def _open(self, unit: Unit) -> None:
         try:
@@ -417,11 +432,15 @@ class Host:
         if failures.count < FAILURES_MAX:
             self._open(replace(hosted.unit))
         else:
-            self._give_up(name, problem)
+            self._give_up(name, problem, hosted.reported)
 
-    def _give_up(self, name: str, problem: Exception) -> None:
+    def _give_up(self, name: str, problem: Exception, last: UnitReport | None = None) -> None:
         self._tell_failure(name, problem)
         self._broken[name] = f"{problem!r}"
+        last = last or UnitReport(name, 0.0, 0.0, False, True, Figures())
+        # Others may have its share until it is declared anew.
+        report = replace(last, asleep=True, reclaim=False, problem=f"given up: {problem!r}")
+        self.report(self.name, [report])
 
     def _tell_failure(self, name: str, problem: Exception) -> None:
         traceback.print_exception(problem)

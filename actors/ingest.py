@@ -9,6 +9,8 @@ Bounds, so that one unit's input cannot take the processor or the memory that ot
     time         INGEST_PART of a processor for all units of the host, in equal parts. It takes 50–100 µs to read a
                  batch and let it in, so this is some thousand batches a second. What a unit gets beyond that is
                  rejected whole and counted, for which nothing is read but its header; a lossless unit waits.
+    moment       what has been let in has its slice before the next is looked for, for which SLICE_S are waited at most:
+                 a thread that wakes up beside a slice takes the interpreter from it, again and again
     room         a lossless unit is not read while its queue is full: it releases nothing, its streams' logs fill up,
                  and their gateway refuses producers. Nobody is read that has PIECES_MAX batches waiting; what the
                  gateway forgets meanwhile is counted as failed.
@@ -51,6 +53,7 @@ INGEST_PART = 0.5
 # A unit may save up for a burst.
 BURST_S = 0.25
 PIECES_MAX = 10_000
+SLICE_S = 5e-3
 # Between two tries to reach the gateway, or to subscribe where it has not heard of the stream yet.
 BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
 NEVER = float("inf")
@@ -123,6 +126,9 @@ class Ingest:
         self._channel: Channel | None = None
         self._poll = select.poll()
         self._poll.register(self._wake_up, select.POLLIN)
+        self._woken = select.poll()
+        self._woken.register(self._wake_up, select.POLLIN)
+        self._awaits_slice = False
         self._intakes: dict[str, Intake] = {}
         self._lively: deque[Feed] = deque()
         self._blocked: set[Feed] = set()
@@ -148,6 +154,11 @@ class Ingest:
     def go_on(self) -> None:
         """There may be room again."""
         self._ask(self._unblock)
+
+    def slice_ended(self) -> None:
+        if self._awaits_slice:
+            self._awaits_slice = False
+            self._wake_up.set()
 
     def say(self, message: Message) -> None:
         """To the gateway, if it is there."""
@@ -177,15 +188,27 @@ class Ingest:
                     self._connect(now)
                 self._retry(now)
                 more = self._read_round(now)
-                for number, _ in self._poll.poll(0 if more else self._wait_ms()):
-                    if number == self._wake_up.fileno():
-                        self._wake_up.clear()
-                    else:
-                        self._hear()
+                if self._awaits_slice and not more:
+                    self._await_slice()
+                else:
+                    self._await_news(0 if more else self._wait_ms())
                 self._work()
             self._work()  # the gateway is to hear of units that have gone
         finally:
             self._hang_up()
+
+    def _await_news(self, wait_ms: float | None) -> None:
+        for number, _ in self._poll.poll(wait_ms):
+            if number == self._wake_up.fileno():
+                self._wake_up.clear()
+            else:
+                self._hear()
+
+    def _await_slice(self) -> None:
+        """Or for the class thread to ask for something."""
+        if self._woken.poll(1e3 * SLICE_S):
+            self._wake_up.clear()
+        self._awaits_slice = False
 
     def _work(self) -> None:
         while self._asked:
@@ -240,7 +263,8 @@ class Ingest:
         message = decode(packet)
         assert isinstance(message, Subscribed | News | Denied), message
         intake = self._intakes.get(message.reader)
-        feed = intake.feeds.get(message.stream) if intake is not None else None
+        # The gateway says the name as it was declared.
+        feed = intake.feeds.get(message.stream.lower()) if intake is not None else None
         if feed is not None:
             self._hear_of(feed, message)
 
@@ -344,6 +368,7 @@ class Ingest:
         used_s = time.thread_time() - began
         intake.inbox.used_s += used_s
         intake.budget_s -= used_s
+        self._awaits_slice = True
         self._told(intake.unit)
         return True
 

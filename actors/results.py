@@ -7,12 +7,17 @@
 They are read at the unit's home, the node where its input comes in; if the unit runs elsewhere, there is a copy.
 
 Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
-oldest answers are no longer kept. A class of several shards has a log for each, with numbers of its own.
+oldest answers are no longer kept, or what one train led to was more than the log takes. A class of several shards has a
+log for each, with numbers of its own. A query that was removed and added again begins anew: what it had answered before is
+not read any more, and the mark of its answers is another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,11 +25,15 @@ import numpy as np
 from actors.commits import answers_of, is_snapshot, steps_of
 from actors.dirs import RunDirs
 from actors.segments import Reader, frames_left
-from actors.unit_log import described
+from actors.unit_log import QUERIES, Described, described
 from actors.units import class_of
 from configs.problems import UnknownName, nearest
 from engine.steps import Answer
 from engine.train import values_to_arrow
+
+# Frames that are gone over in order, where more are between two places the next answer is looked for by halving.
+NEAR = 64
+PLACES_KEPT = 1024
 
 
 def units_of(dirs: RunDirs, class_name: str) -> list[str]:
@@ -33,34 +42,86 @@ def units_of(dirs: RunDirs, class_name: str) -> list[str]:
     return [name for name in names if class_of(name) == class_name]
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Answers in a row, as a log has them at one moment."""
+
+    mark: str
+    """Of the query, see `Described`."""
+    first: int
+    """The number of the first row; those before it that were asked for are not kept."""
+    following: int
+    """The number after the last row."""
+    answers: Sequence[Answer]
+
+
 class AnswerReader:
-    """One unit's answers; for one thread. Each call goes over what the log has then."""
+    """One unit's answers; for one thread. Each call goes over what the log has then.
+
+    It maps the segments that it reads: `let_go` of them, or forgotten ones go on taking memory.
+    """
 
     def __init__(self, dirs: RunDirs, unit: str) -> None:
         self._folder = dirs.class_log(unit)
-        self._log = Reader(self._folder)
+        self._described: Mapping[str, Described] = {}
+        self._as_of: tuple[int, int] | None = None
+        self._places: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._last: tuple[int, int, Mapping[str, int]] = (-1, -1, {})
+        self._open()
+
+    def let_go(self) -> None:
+        """Of every segment but the one that is written to."""
+        for log in (self._log, self._tail):
+            log.let_go()
+
+    def described(self, query: str) -> Described:
+        """UnknownName if the class has never had the query."""
+        self._look()
+        if query not in self._described:
+            raise UnknownName("the class has no such query", "query", query, nearest(query, self._described))
+        return self._described[query]
 
     def columns(self, query: str) -> list[tuple[str, str]]:
         """Names and types."""
-        known = described(self._folder)
-        if query not in known:
-            raise UnknownName("the class has no such query", "query", query, nearest(query, known))
-        return [(name, kind) for name, kind in known[query]]
+        return list(self.described(query).columns)
+
+    def given(self, query: str) -> int:
+        """How many answers there have been; costs next to nothing where nothing is new."""
+        begun, following = self.described(query), self._tail.next
+        if following != self._last[0]:
+            self._last = (following, *self._answered(self._tail, following - 1, -1))
+        _, number, answered = self._last
+        # Before the commit that adds it the name is another's.
+        return answered.get(query, 0) if number >= begun.began else 0
 
     def kept(self, query: str) -> tuple[int, int]:
         """The number of the first row that is kept, and the one that the next row will have."""
-        following = self._given(query, self._log.next - 1, -1)
-        for payload in self._commits(self._log.first):
-            answers = answers_of(payload, query)
-            first = answers[0].first if answers else steps_of(payload).answered.get(query, 0)
-            # A query that was removed and added again has begun anew.
-            return min(first, following), following
-        return following, following
+        following = self.given(query)
+        return min(self.some(query, 0, 1).first, following), following
+
+    def some(self, query: str, row: int, most: int) -> Rows:
+        """The first rows from this one on that are kept: one at least if there is any, so many at most."""
+        begun, given, wanted = self.described(query), self.given(query), row
+        answers: list[Answer] = []
+        while wanted < given and not answers:
+            answers, upto = self._gathered(begun, query, wanted, most)
+            wanted = given if upto is None else max(wanted + 1, upto)
+        if self.described(query) is not begun:  # what was read may be answers of the other
+            return Rows(self._described[query].mark, 0, 0, ())
+        if not answers:
+            return Rows(begun.mark, max(row, given), max(row, given), ())
+        last = answers[-1]
+        return Rows(begun.mark, answers[0].first, last.first + len(last.train), answers)
 
     def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
         """Trains of the rows with a greater number."""
-        for payload in self._commits(self._begin(query, after + 1) if after >= 0 else self._log.first):
-            yield from later(answers_of(payload, query), after)
+        begun = self.described(query)
+        is_there = (
+            after >= 0 and self.given(query) > 0
+        )  # the last commits know nothing of a query that was removed
+        start = self._frame_of(begun, query, after + 1) if is_there else max(begun.began, self._log.first)
+        for number, payload in self._commits(start):
+            yield from later(own(begun, query, number, payload), after)
 
     def rows(self, query: str, after: int = -1) -> Iterator[Mapping[str, Any]]:
         names = [name for name, _ in self.columns(query)]
@@ -69,33 +130,93 @@ class AnswerReader:
             for place, row in enumerate(zip(*columns, strict=True)):
                 yield {"_seq": answer.first + place, **dict(zip(names, row, strict=True))}
 
-    def _commits(self, start: int) -> Iterator[memoryview]:
-        return (payload for _, payload in frames_left(self._log, start) if not is_snapshot(payload))
+    def _look(self) -> None:
+        """What is described now; another log may have taken the place of the one that was there."""
+        try:
+            found = os.stat(self._folder / QUERIES)
+        except FileNotFoundError:
+            self._described, self._as_of = {}, None
+            return
+        as_of = (found.st_ino, found.st_mtime_ns)
+        if as_of != self._as_of:
+            before, now = self._described, described(self._folder)
+            self._described = {
+                name: before[name] if before.get(name) == one else one for name, one in now.items()
+            }
+            self._as_of = as_of
+            self._open()
 
-    def _given(self, query: str, number: int, step: int) -> int:
-        """How many answers there were after the frame, or after the next commit from it in steps of 1 or −1."""
-        while self._log.first <= number < self._log.next:
-            payload = next((payload for _, payload in frames_left(self._log, number)), None)
-            if payload is not None and not is_snapshot(payload):
-                return steps_of(payload).answered.get(query, 0)
+    def _open(self) -> None:
+        self._log, self._tail = Reader(self._folder), Reader(self._folder)
+        self._last = (-1, -1, {})
+
+    def _gathered(self, begun: Described, query: str, row: int, most: int) -> tuple[list[Answer], int | None]:
+        """Answers in a row, as many as are near; and up to which row they are all that is left, None: to the end."""
+        found: list[Answer] = []
+        following, room, without, last = row, most, 0, None
+        for number, payload in self._commits(self._frame_of(begun, query, row)):
+            last, without = payload, without + 1
+            for answer in later(own(begun, query, number, payload), row - 1):
+                if found and answer.first != following:
+                    return found, None
+                found.append(Answer(query, answer.first, answer.train.slice(0, room)))
+                following, without = answer.first + len(found[-1].train), 0
+                room -= len(found[-1].train)
+                self._remember(begun.mark, following, number)
+                if not room:
+                    return found, None
+            if without > NEAR:
+                break
+        if found or last is None:
+            return found, None
+        return found, steps_of(last).answered.get(query, 0)
+
+    def _commits(self, start: int) -> Iterator[tuple[int, memoryview]]:
+        return (
+            (number, payload) for number, payload in frames_left(self._log, start) if not is_snapshot(payload)
+        )
+
+    def _answered(self, log: Reader, number: int, step: int) -> tuple[int, Mapping[str, int]]:
+        """The frame, or the next commit from it in steps of 1 or −1, and how many answers there were after it."""
+        while log.first <= number < log.next:
+            found = next(frames_left(log, number), None)
+            if found is not None and not is_snapshot(found[1]):
+                return found[0], steps_of(found[1]).answered
             number += step
-        return 0
+        return -1, {}
 
-    def _begin(self, query: str, row: int) -> int:
-        """A frame before which the row was not given."""
-        low, high = self._log.first, self._log.next
-        given = self._given(query, high - 1, -1)
-        if not given:
-            return low  # the query was removed, and the last commits know nothing of it
-        if given <= row:
-            return high
+    def _frame_of(self, begun: Described, query: str, row: int) -> int:
+        """A frame before which the row was not given, and not many before the one in which it was."""
+        low, high = self._places.get((begun.mark, row), -1), self._log.next
+        if low < 0:
+            low = max(begun.began, self._log.first)
+        if high - low <= NEAR:
+            return low
         while low < high:
             middle = (low + high) // 2
-            if self._given(query, middle, 1) <= row:
+            if self._answered(self._log, middle, 1)[1].get(query, 0) <= row:
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def _remember(self, mark: str, row: int, frame: int) -> None:
+        """In which frame, or in the first after it that has answers, the row is."""
+        self._places[mark, row] = frame
+        if len(self._places) > PLACES_KEPT:
+            self._places.popitem(last=False)
+
+
+def own(begun: Described, query: str, number: int, payload: memoryview) -> list[Answer]:
+    """The answers in a commit that are not of a query that had the name before."""
+    found = answers_of(payload, query)
+    if number != begun.began or not found:
+        return found
+    place, left = len(found), steps_of(payload).answered.get(query, 0)
+    while place and left > 0:
+        place -= 1
+        left -= len(found[place].train)
+    return found[place:]
 
 
 def later(answers: list[Answer], after: int) -> Iterator[Answer]:

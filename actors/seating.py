@@ -140,7 +140,9 @@ class Seating:
         for unit, seat in self.seats.items():
             one, home = self.classes[class_of(unit)], self.home_of(unit)
             if home is not None and home != seat.node:
-                wanted[home][unit] = Copy(seat.node, streams_read(one), one.declared.lossless)
+                wanted[home][unit] = Copy(
+                    seat.node, streams_read(one), one.declared.lossless, one.declared.limits.result_bytes
+                )
         return wanted
 
     # -- what is saved --------------------------------------------------------------------------------

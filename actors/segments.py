@@ -11,6 +11,11 @@ goes on in another segment. So frames that are appended together, which lie in o
 at all. They are written with `pwritev`, not through a mapping: where memory runs out that is an error to handle, and
 not a SIGBUS.
 
+A full log goes on in the pages of its oldest segment: those are there already, while the kernel would have to find and
+clear new ones, which takes longer than to write them. A reader locks the file of each segment that it maps; the lock
+lives as long as the mapping does, and so as anything that was given out of it. What is locked is not used again: it is
+deleted, and is there for those who map it.
+
 Numbered properties:
 1. A reader sees the frames 0 … n without gap and each of them whole; a writer that is killed leaves exactly those that
    it has published, and the next writer goes on after them. The exception is a log that was told to `skip_to`.
@@ -36,11 +41,12 @@ from configs.problems import WeirError
 
 PAGE = 4096
 ALIGNED = 64
+BLOCK = 512  # what `stat` counts in
 SEGMENT_BYTES = 32 << 20
 LOG_BYTES = 1 << 30
 # Of a segment's bytes against the log's: what a segment holds is forgotten together.
 SEGMENTS_LEAST = 4
-# The first pages of a new segment for the frame, and of one that `skip_to` may make after it.
+# The first pages of segments that `skip_to` may make, or that are there already when the one before is still to go.
 ROLLS = 2 * PAGE
 PARTS_MAX = 1023  # of one pwritev, beside the frame's header
 # Whether a full log refuses a frame or forgets its oldest ones.
@@ -53,15 +59,17 @@ Part = Any
 Frame = tuple[Sequence[Part], int]
 
 MAGIC = int.from_bytes(b"WEIRLOG1", "little")
-COMMIT = 8  # the commit word's place, in words
+BASE, COMMIT = 1, 8  # places of words
 SEALED = 1 << 63
 COUNT_SHIFT = 40
 COUNT_MASK = (1 << 23) - 1
 LENGTH_MASK = (1 << COUNT_SHIFT) - 1
 
+WORD = Struct("=Q")
 HEADER = Struct("=QQ48x")
 SUFFIX = ".segment"
 DRAFT = "draft"
+SPARE = "spare"  # forgotten, and about to be used again
 LOCK = "writer.lock"
 
 
@@ -77,6 +85,10 @@ class LogMissing(WeirError):
     """There is no log in the folder, or not one of this version."""
 
 
+class SegmentGone(Exception):
+    """What was a segment of that number when the folder was listed is none any more, or another one."""
+
+
 @dataclass(eq=False)
 class FrameForgotten(WeirError):
     """The frame is no longer in the log; `next` is the first after it that is."""
@@ -85,22 +97,28 @@ class FrameForgotten(WeirError):
 
 
 class Segment:
-    """One file of a log, its first `mapped` bytes in memory."""
+    """One file of a log, its first `mapped` bytes in memory; who only reads has a lock on it meanwhile."""
 
     def __init__(self, path: Path, mapped: int | None, write: bool) -> None:
         self.path = path
         self.file = os.open(path, os.O_RDWR if write else os.O_RDONLY)
         try:
-            size = os.fstat(self.file).st_size
+            if not write:
+                fcntl.flock(self.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            found = os.fstat(self.file)
+            self.allocated = found.st_blocks * BLOCK
             protection = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
-            self.bytes = memoryview(mmap.mmap(self.file, mapped or size, mmap.MAP_SHARED, protection))
+            # The mapping shares the open file, and with it the lock.
+            self.bytes = memoryview(
+                mmap.mmap(self.file, mapped or found.st_size, mmap.MAP_SHARED, protection)
+            )
         finally:
             if not write:
                 os.close(self.file)
         self.words = self.bytes.cast("Q")
         if self.words[0] != MAGIC:
             raise LogMissing("this is not a segment of a log of this version", file=str(path))
-        self.base = self.words[1]
+        self.base = self.words[BASE]
         self.capacity = self.words[2]
 
     @property
@@ -114,6 +132,11 @@ class Segment:
     @property
     def sealed(self) -> bool:
         return bool(self.words[COMMIT] & SEALED)
+
+    @property
+    def taken(self) -> int:
+        """Of memory; what was written and never published is there too."""
+        return max(self.allocated, pages(PAGE + self.length))
 
 
 class Writer:
@@ -134,9 +157,10 @@ class Writer:
     ) -> None:
         self.folder = folder
         self.bytes_max = bytes_max
-        self._segment_bytes = max(2 * PAGE, min(segment_bytes, bytes_max // SEGMENTS_LEAST) // PAGE * PAGE)
+        self._segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
         self.keep_from = keep_from
         self.forgetting: Callable[[], None] = lambda: None
+        self._taken = 0  # by the segment that is written to, with what `begin` has made room for
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locked(folder / LOCK)
         try:
@@ -148,10 +172,11 @@ class Writer:
     def _go_on(self, first: int) -> None:
         """After what there is, or with the first number."""
         folder = self.folder
-        (folder / DRAFT).unlink(missing_ok=True)
+        for left_over in (DRAFT, SPARE):
+            (folder / left_over).unlink(missing_ok=True)
         found = numbers(folder)
-        # Of each segment but the last: its first number and its bytes.
-        self._older = [(base, taken(path_of(folder, base))) for base in found[:-1]]
+        # Of each segment but the last: its first number and the memory that it takes.
+        self._older = [(base, shared(folder, base, PAGE).taken) for base in found[:-1]]
         for base, _ in self._older:
             seal(path_of(folder, base))
         if not found:
@@ -178,7 +203,7 @@ class Writer:
     @property
     def bytes(self) -> int:
         """What the segments take."""
-        return self._older_bytes + PAGE + self._length
+        return self._older_bytes + self._taken
 
     def append(self, parts: Sequence[Part], size: int | None = None) -> int:
         """The number of the new frame, whose payload is the parts in a row; `size` spares counting their bytes."""
@@ -197,10 +222,14 @@ class Writer:
     def begin(self, frames: Sequence[Frame]) -> int:
         """Make room; nothing else may be appended before `publish`, or until this is called again."""
         room = sum(room_of(size) for _, size in frames)
-        if self.bytes + ROLLS + room > self.bytes_max:
-            self._make_room(room)
-        if self._length + room > self._capacity or self._count + len(frames) > COUNT_MASK:
-            self._roll(self.next, room)
+        if pages(PAGE + room) + ROLLS > self.bytes_max:
+            raise LogFull(
+                f"no log of this size takes {room:,} bytes at once", str(self.folder), self.bytes_max
+            )
+        has_place = self._length + room <= self._capacity and self._count + len(frames) <= COUNT_MASK
+        if not (has_place and self._forget_for(max(0, pages(PAGE + self._length + room) - self._taken))):
+            self._roll_for(room)
+        self._taken = max(self._taken, pages(PAGE + self._length + room))
         return self.next
 
     def write(self, frames: Sequence[Frame]) -> None:
@@ -226,28 +255,50 @@ class Writer:
         """The next frame gets the number; those between are as if forgotten."""
         assert number >= self.next
         if number > self.next:
-            self._roll(number, 0)
+            self._roll(number, 0, self._goes_round(0))
 
     def close(self) -> None:
         os.close(self._file)
         os.close(self._lock)
 
-    def _make_room(self, room: int) -> None:
-        most = self.bytes_max - ROLLS - room  # of what stays
-        if most < PAGE:
-            raise LogFull(
-                f"no log of this size takes {room:,} bytes at once", str(self.folder), self.bytes_max
-            )
-        if self.bytes > most and (self._second if self._older else self.next) <= self.keep_from:
+    def _roll_for(self, room: int) -> None:
+        """Go on in a segment that has room for the frames; LogFull if not enough may be forgotten for it."""
+        goes_round = self._goes_round(room)
+        has_room = goes_round or self._forget_for(pages(PAGE + room) - (0 if self._count else self._taken))
+        if not has_room:
+            if self._older or not self._count or self.next > self.keep_from:
+                what = f"{room:,} bytes more do not fit"
+                raise LogFull(
+                    what, str(self.folder), self.bytes, f"a log has {self.bytes_max:,} bytes at most"
+                )
             self.forgetting()
-        while self._older and self.bytes > most and self._second <= self.keep_from:
+        self._roll(self.next, room, goes_round)
+        if not has_room:
             self._drop_oldest()
-        if self.bytes > most and not self._older and self.next <= self.keep_from:
-            self._roll(self.next, room)
+
+    def _forget_for(self, more: int) -> bool:
+        """Whether there is room for so much more, now or without those of the oldest segments that may go."""
+        if self._exceeds(more) and self._older and self._second <= self.keep_from:
+            self.forgetting()
+        while self._exceeds(more) and self._older and self._second <= self.keep_from:
             self._drop_oldest()
-        if self.bytes > most:
-            what = f"{room:,} bytes more do not fit"
-            raise LogFull(what, str(self.folder), self.bytes, f"a log has {self.bytes_max:,} bytes at most")
+        return not self._exceeds(more)
+
+    def _exceeds(self, more: int) -> bool:
+        return self.bytes + more + ROLLS > self.bytes_max
+
+    def _goes_round(self, room: int) -> bool:
+        """Whether the frames go where the oldest ones are: they may, and one segment more has no room."""
+        size = self._segment_bytes
+        if PAGE + room > size or not self._exceeds(size):
+            return False
+        if not self._count or not self._older or self._second > self.keep_from:
+            return False
+        oldest, taken = self._older[0]
+        return (
+            not self._exceeds(pages(PAGE + room) - taken)
+            and size == path_of(self.folder, oldest).stat().st_size
+        )
 
     def _write(self, parts: Sequence[Part], size: int, number: int, offset: int) -> None:
         header = HEADER.pack(size, number)
@@ -262,20 +313,37 @@ class Writer:
                 raise
             raise LogFull("memory for the log has run out", str(self.folder), hint=str(error)) from error
 
-    def _roll(self, base: int, room: int) -> None:
+    def _roll(self, base: int, room: int, goes_round: bool) -> None:
         """Go on in a new segment; the old one is sealed once there is something to go on to."""
         size = max(self._segment_bytes, PAGE + room)
         if not self._count and base == self._base:
             self._replace(size)
             return
-        self._create(base, size)
+        if not (goes_round and self._reuse_oldest(base)):
+            self._create(base, size)
         self._words[COMMIT] |= SEALED
         os.close(self._file)
         if self._count:
-            self._older.append((self._base, PAGE + self._length))
+            self._older.append((self._base, self._taken))
         else:
             path_of(self.folder, self._base).unlink()
         self._open(base)
+
+    def _reuse_oldest(self, base: int) -> bool:
+        """Have its pages be a new segment's; False if somebody has it mapped, and it is gone.
+
+        A reader that has opened it, and has yet to lock it, finds it locked, or of another base than it looked for.
+        """
+        self.forgetting()
+        oldest, taken = self._older.pop(0)
+        self._older_bytes -= taken
+        spare = self.folder / SPARE
+        path_of(self.folder, oldest).rename(spare)
+        if not emptied(spare, base):
+            spare.unlink()
+            return False
+        spare.rename(path_of(self.folder, base))
+        return True
 
     def _replace(self, size: int) -> None:
         """An empty segment by one of another size; sealed first, as nobody could do so afterwards."""
@@ -300,6 +368,7 @@ class Writer:
         segment = Segment(path_of(self.folder, base), PAGE, write=True)
         self._file, self._words, self._capacity = segment.file, segment.words, segment.capacity
         self._base, self._length, self._count = base, segment.length, segment.next - base
+        self._taken = segment.taken
         self._older_bytes = sum(size for _, size in self._older)
 
     def _drop_oldest(self) -> None:
@@ -325,9 +394,14 @@ class Reader:
 
     @property
     def next(self) -> int:
-        while self._tail.sealed:
-            self._tail = self._last()
+        self._go_on()
         return self._tail.next
+
+    def let_go(self) -> None:
+        """Of what may be forgotten: as long as somebody maps it, it takes memory."""
+        self._go_on()
+        if self._segment is not None and self._segment.sealed:
+            self._segment = None
 
     def frames(self, start: int) -> Iterator[tuple[int, memoryview]]:
         """The frames from this number up to the last one published, without copying them."""
@@ -373,8 +447,8 @@ class Reader:
             if place < 0:
                 raise forgotten(self.folder, number, bases[0])
             try:
-                segment = Segment(path_of(self.folder, bases[place]), None, write=False)
-            except FileNotFoundError:
+                segment = shared(self.folder, bases[place])
+            except SegmentGone:
                 continue  # forgotten since; look again
             if number < segment.next or not segment.sealed:
                 return segment
@@ -384,11 +458,15 @@ class Reader:
                 return None
             # Sealed since the folder was listed: the next segment is there now.
 
+    def _go_on(self) -> None:
+        while self._tail.sealed:
+            self._tail = self._last()
+
     def _last(self) -> Segment:
         while True:
             try:
-                return Segment(path_of(self.folder, self._bases()[-1]), PAGE, write=False)
-            except FileNotFoundError:
+                return shared(self.folder, self._bases()[-1], PAGE)
+            except SegmentGone:
                 continue  # forgotten since; look again
 
     def _bases(self) -> list[int]:
@@ -426,9 +504,31 @@ def path_of(folder: Path, base: int) -> Path:
     return folder / f"{base:020d}{SUFFIX}"
 
 
-def taken(path: Path) -> int:
-    segment = Segment(path, PAGE, write=False)
-    return PAGE + segment.length
+def shared(folder: Path, base: int, mapped: int | None = None) -> Segment:
+    """A segment as readers have it, which nobody will write anew as long as they do; SegmentGone if there is none."""
+    try:
+        segment = Segment(path_of(folder, base), mapped, write=False)
+    except (FileNotFoundError, BlockingIOError):
+        raise SegmentGone from None
+    if segment.base != base:
+        raise SegmentGone
+    return segment
+
+
+def emptied(path: Path, base: int) -> bool:
+    """Make a segment one without frames and of another base, unless somebody has it mapped."""
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The base first: if this process is killed in between, nobody may take it for the old one, without its frames.
+        os.pwrite(file, WORD.pack(base), WORD.size * BASE)
+        os.pwrite(file, WORD.pack(0), WORD.size * COMMIT)
+    except OSError:
+        return False
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)  # also for who may have inherited the open file
+        os.close(file)
+    return True
 
 
 def seal(path: Path) -> None:
@@ -447,6 +547,17 @@ def locked(path: Path) -> int:
         os.close(file)
         raise LogTaken("another process writes this log", file=str(path.parent)) from None
     return file
+
+
+def even_part(whole: int, most: int) -> int:
+    """What a log of so many bytes is divided into without rest, or nearly so."""
+    count = max(SEGMENTS_LEAST, -(-whole // most))
+    return max(2 * PAGE, whole // count // PAGE * PAGE)
+
+
+def pages(size: int) -> int:
+    """The memory that so many bytes of a file take."""
+    return -(-size // PAGE) * PAGE
 
 
 def room_of(size: int) -> int:

@@ -497,6 +497,10 @@ class Streams:
         with self.lock:
             self.find(name).unsubscribe(reader)
 
+    def frames(self) -> int:
+        """How many have come so far, of all streams that there are."""
+        return sum(stream.log.next for stream in self.all())
+
     def wait_grown(self, reached: Callable[[], bool], timeout_s: float) -> None:
         with self.grown:
             self.grown.wait_for(reached, timeout_s)

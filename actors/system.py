@@ -34,11 +34,11 @@ import ray
 
 from actors import class_host, coordinator, state
 from actors.cluster import all_names, kill
-from actors.coordinator import CoordinatorStatus
 from actors.coordinator_settings import CoordinatorSettings, StartHost
 from actors.dirs import Cluster, RunDirs, remove_dead, shared_memory
 from actors.endpoint import EndpointSettings
 from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
+from actors.looks import CoordinatorStatus
 from actors.names import COORDINATOR, NAMESPACE, dispatcher_name, find, gateway_name, host_name, system_key
 from actors.turns import TurnStatus
 from configs.live import LiveClass, LiveSettings
@@ -68,6 +68,8 @@ OBJECT_STORE_BYTES = 128 << 20
 READY_S = 120.0
 POLL_S = 0.02
 STOP_S = 10.0
+# An actor that was killed is back after some seconds.
+BACK_S = 20.0
 ANSWERS_S = 3.0
 START_ONE = "start one with `weir demo`"
 # Ray sets it for all that follows when it starts a cluster of its own that checks tokens.
@@ -102,37 +104,41 @@ class System:
         return find(host_name(host))
 
     def status(self) -> CoordinatorStatus:
-        found: CoordinatorStatus = ray.get(self.coordinator.status.remote(), timeout=READY_S)
+        found: CoordinatorStatus = repeated(self.coordinator.status)
         return found
 
     def apply(self, classes: Iterable[LiveClass]) -> None:
-        call(self.coordinator.apply, list(classes))
+        repeated(self.coordinator.apply, list(classes))
 
     def remove_class(self, name: str) -> None:
-        call(self.coordinator.remove_class, name)
+        repeated(self.coordinator.remove_class, name)
 
     def lending(self) -> dict[str, dict[str, float]]:
         """lender → borrower → processor-seconds."""
-        found: dict[str, dict[str, float]] = call(self.coordinator.lending)
+        found: dict[str, dict[str, float]] = repeated(self.coordinator.lending)
         return found
 
     def share_moves(self) -> list[ShareMove]:
         """The last moves of shares on all nodes, oldest first."""
-        found: list[ShareMove] = call(self.coordinator.share_moves)
+        found: list[ShareMove] = repeated(self.coordinator.share_moves)
         return found
 
     def turns(self, node: str) -> TurnStatus:
-        found: TurnStatus = call(self.dispatcher(node).status).turns
+        found: TurnStatus = repeated(self.dispatcher(node).status).turns
         return found
 
-    def read_streams(self, node: str) -> set[str]:
-        """The streams of a node that have a reader; what comes to others is not kept."""
-        streams = call(self.gateway(node).status)["streams"]
-        return {one["stream"] for one in streams if any(it["connected"] for it in one["readers"].values())}
+    def readers(self, node: str) -> dict[str, set[str]]:
+        """By stream of the node, the units that read it there; what has come before is not for them."""
+        streams = repeated(self.gateway(node).status)["streams"]
+        found = {
+            one["stream"]: {name for name, reader in one["readers"].items() if reader["connected"]}
+            for one in streams
+        }
+        return {stream: names for stream, names in found.items() if names}
 
     def accepted_rows(self, node: str) -> dict[str, int]:
         """What has come in at a node, by stream."""
-        return {one["stream"]: one["accepted_rows"] for one in call(self.gateway(node).status)["streams"]}
+        return {one["stream"]: one["accepted_rows"] for one in repeated(self.gateway(node).status)["streams"]}
 
     def door(self, node: str) -> Path:
         """Where producers on the node bring their input."""
@@ -140,7 +146,7 @@ class System:
 
     def endpoint(self, node: str) -> str | None:
         """Where producers and readers elsewhere reach the node; None if it was not to be reached."""
-        found: str | None = call(self.gateway(node).status)["endpoint"]
+        found: str | None = repeated(self.gateway(node).status)["endpoint"]
         return found
 
     @property
@@ -356,6 +362,18 @@ def end_actors() -> None:
         ray.get(find(COORDINATOR).stop.remote(), timeout=STOP_S)
     with suppress(Exception):
         kill(all_names())
+
+
+def repeated(method: Any, *arguments: Any) -> Any:
+    """The same of a call that may be repeated, also of an actor that is about to come back."""
+    until = time.monotonic() + BACK_S
+    while True:
+        try:
+            return call(method, *arguments)
+        except ray.exceptions.ActorUnavailableError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(POLL_S)
 
 
 def call(method: Any, *arguments: Any) -> Any:

@@ -180,6 +180,10 @@ class TurnLoop:
         self._ask(lambda: answer.set_result(self._status()))
         return answer.result(wait_s)
 
+    def slices(self) -> int:
+        """How many there were so far, on all lanes."""
+        return sum(lane.slices for lane in self._lanes)
+
     def stop(self) -> None:
         """`run` returns; hosts read EOF. Idempotent."""
         self._ask(self._stop)

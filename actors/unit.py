@@ -27,9 +27,10 @@ from actors.dirs import RunDirs
 from actors.frames import batch_of
 from actors.inbox import Inbox
 from actors.ingest import Feed, Intake
+from actors.recent import Recent
 from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
 from actors.unit_log import Steered, UnitLog
-from actors.units import Figures, Unit, UnitReport
+from actors.units import Account, Figures, Unit, UnitReport
 from configs.live import LiveSettings
 from configs.managers import sheds
 from engine.door import Door
@@ -42,7 +43,7 @@ from engine.train import Train
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
-from loadshed.manager import LoadManager, ReportUsage, RequestReclaim, TrimQueue
+from loadshed.manager import Explanation, LoadManager, ReportUsage, RequestReclaim, TrimQueue
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from scheduler.capacity import HeadroomScaled
@@ -53,10 +54,10 @@ QUIET_CYCLES = 10
 SNAPSHOT_PART = 0.01
 # Of what is kept of input: so much since the last snapshot asks for another one at once.
 FILLED_PART = 0.25
-# What people are shown as recent.
-RECENT_S = 5.0
 # Idle streams are told of the time less and less often.
 ADVANCE_GROWTH = 1.5
+# What the answers to one tuple are taken to need in a log whose size the class says itself.
+ANSWER_BYTES = 256
 NEVER = float("inf")
 
 Record = Callable[[Any, float, Sequence[Any]], None]
@@ -128,7 +129,12 @@ class HostedUnit:
     def __post_init__(self) -> None:
         now = time.monotonic()
         self._cpu = lane_clock(self.settings.lane_part)
-        self._log = UnitLog(self.dirs.class_log(self.unit.name), self.settings.results_bytes)
+        limited = self.unit.declared.limits.result_bytes
+        self._log = UnitLog(self.dirs.class_log(self.unit.name), limited or self.settings.results_bytes)
+        self._train_max = self.settings.train_max
+        if limited is not None:
+            # What one train leads to should fit into a commit.
+            self._train_max = max(1, min(self._train_max, self._log.frame_max // 2 // ANSWER_BYTES))
         try:
             self._open(now)
         except BaseException:
@@ -140,7 +146,7 @@ class HostedUnit:
         is_new = found.snapshot is None and not found.commits
         begin = declared if is_new else declared.model_copy(update={"queries": {}})
         # What one more train adds to a commit should fit, too.
-        self.hosted = HostedClass(begin, self.settings.train_max, self._log.frame_max / 2)
+        self.hosted = HostedClass(begin, self._train_max, self._log.frame_max / 2)
         self._readers: dict[str, Reader] = {}
         self._unwritten: Commit | None = None
         self._problem = ""
@@ -149,9 +155,7 @@ class HostedUnit:
         self._quiet = 0
         self._save_asked = self._advance_asked = False
         self._saved_at, self._snapshot_cost_s, self._used_at_save, self._bytes_at_save = now, 0.0, 0.0, 0
-        self._recent_since, self._recent_results = now, 0
-        self._rate, self._percentiles = 0.0, (0.0, 0.0, 0.0)
-        self._reported: UnitReport | None = None
+        self.reported: UnitReport | None = None  # last
         self._keep = 1.0
         self._cycles = 0
         if is_new:
@@ -173,6 +177,7 @@ class HostedUnit:
         more, _ = self.streams_changed() or ((), ())
         self.intake.feeds.update((feed.name, feed) for feed in more)
         self._account(now)
+        self._begin_recent(now)
         self._tell_doors()
         self.hosted.wake(now)
 
@@ -335,22 +340,25 @@ class HostedUnit:
         return self._log.next
 
     def _commit(self) -> None:
-        commit = self.hosted.committed()
-        if commit is not None:
-            self._unwritten = commit
+        """What has settled, as soon as what came before it is written."""
+        if self._write():
+            self._unwritten = self.hosted.committed()
             self._write()
 
     def _write(self) -> bool:
         """Whether everything that has settled is in the log."""
         if self._unwritten is None:
             return True
+        steps = self._unwritten.steps
+        added = {step.name for step in steps if isinstance(step, QueryAdded)}
         try:
+            if added:
+                self._log.describe(self.hosted.queries, added)
             self._log.append(self._unwritten)
         except LogFull as full:
             self._problem = str(full)
             return False
-        if any(isinstance(step, QueryAdded | QueryRemoved) for step in self._unwritten.steps):
-            self._log.describe(self.hosted.queries)
+        if added or any(isinstance(step, QueryRemoved) for step in steps):
             self.queries_moved = True
         self._unwritten, self._problem = None, ""
         return True
@@ -413,6 +421,8 @@ class HostedUnit:
         """There is input again."""
         self.asleep = self.inbox.asleep = False
         self._quiet = 0
+        # How fast it was before it slept is not recent.
+        self._begin_recent(now)
         self.hosted.wake(now)
 
     def end_cycle(self, now: float) -> UnitReport | None:
@@ -428,8 +438,20 @@ class HostedUnit:
         self._fall_asleep(cycle)
         self._look_for_idle(now)
         shown = cycle if sheds(self.settings.manager) == "everybody" else None
-        self.figures = self._figures(load)
-        return UnitReport(self.name, usage, load, reclaim, self.asleep, self.figures, shown)
+        accounts = self.ledger()
+        self.figures = self._figures(load, accounts)
+        self.reported = UnitReport(
+            self.name,
+            usage,
+            load,
+            reclaim,
+            self.asleep,
+            self.figures,
+            shown,
+            accounts,
+            "; ".join(f"{what}: {why}" for what, why in self._problems().items()),
+        )
+        return self.reported
 
     def _decide(self, cycle: CycleEnded, now: float) -> tuple[float, float, bool]:
         """Usage, load, and whether capacity is asked back."""
@@ -514,20 +536,20 @@ class HostedUnit:
 
     # -- what people see ----------------------------------------------------------------------------------
 
-    def ledger(self) -> dict[str, tuple[TupleLedger, int]]:
+    def ledger(self) -> dict[str, Account]:
         """By stream, the account and what is queued: it closes."""
         return {stream: (self.hosted.ledger(stream), self.hosted.queued(stream)) for stream in self._reading}
 
-    def explain(self, last: int) -> list[str]:
-        if self.manager is None:
-            return []
-        return [one.sentence() for one in list(self.manager.explanations)[-last:]] if last > 0 else []
+    def explanations(self, last: int) -> tuple[Explanation, ...]:
+        """The last decisions of its load manager."""
+        if self.manager is None or last <= 0:
+            return ()
+        return tuple(self.manager.explanations)[-last:]
 
     def plan(self) -> list[Line]:
         return explain(self.hosted.runner)
 
     def status(self) -> UnitStatus:
-        problems = dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
         hosted = self.hosted
         return UnitStatus(
             self.name,
@@ -536,36 +558,41 @@ class HostedUnit:
             hosted.repeating,
             tuple(hosted.mismatches),
             self._log.lost_answers,
-            problems,
+            self._problems(),
         )
 
-    def _measure(self, now: float) -> None:
-        recent, gone_s = self.hosted.recent, now - self._recent_since
-        if gone_s < RECENT_S and any(self._percentiles):
-            return
-        results = sum(self.hosted.runner.answered.values())
-        p50, p95, p99 = [1e3 * recent.percentile_s(part) for part in (0.5, 0.95, 0.99)]
-        self._percentiles = (p50, p95, p99)
-        self._rate = (results - self._recent_results) / gone_s if gone_s > 0 else 0.0
-        if gone_s >= RECENT_S:
-            self.hosted.recent = ResponseStatistics(self.hosted.target_s)
-            self._recent_since, self._recent_results = now, results
+    def _problems(self) -> dict[str, str]:
+        return dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
 
-    def _figures(self, load: float) -> Figures:
-        hosted, total = self.hosted, TupleLedger()
-        for stream in self._reading:
-            total += hosted.ledger(stream)
-        account, (p50, p95, p99) = hosted.runner.network.account, self._percentiles
+    def _measure(self, now: float) -> None:
+        if self._recent.end_cycle(now, self._answered(), self.hosted.recent):
+            self.hosted.recent = ResponseStatistics(self.hosted.target_s)
+
+    def _begin_recent(self, now: float) -> None:
+        self._recent = Recent(now, self._answered())
+        self.hosted.recent = ResponseStatistics(self.hosted.target_s)
+
+    def _answered(self) -> int:
+        return sum(self.hosted.runner.answered.values())
+
+    def _figures(self, load: float, accounts: Mapping[str, Account]) -> Figures:
+        hosted, total, queued = self.hosted, TupleLedger(), 0
+        for ledger, waiting in accounts.values():
+            total += ledger
+            queued += waiting
+        account, recent = hosted.runner.network.account, self._recent.figures
         return Figures(
             headroom=0.0 if self.manager is None else self.manager.control.headroom,
             load=load,
             keep=self._keep,
-            queued=sum(hosted.queued(stream) for stream in self._reading),
-            results=sum(hosted.runner.answered.values()),
-            results_per_s=self._rate,
-            p50_ms=p50,
-            p95_ms=p95,
-            p99_ms=p99,
+            queued=queued,
+            results=self._answered(),
+            # Nobody will measure again before there is input.
+            results_per_s=0.0 if self.asleep else recent.results_per_s,
+            mean_ms=recent.mean_ms,
+            p50_ms=recent.p50_ms,
+            p95_ms=recent.p95_ms,
+            p99_ms=recent.p99_ms,
             offered=total.offered,
             delivered=total.delivered,
             shed=total.shed,

@@ -2,7 +2,7 @@
 
     classes/<unit>/             commits (`actors.commits`), and a snapshot where the unit has come to rest
     classes/<unit>/snapshots/   snapshots, the last two
-    classes/<unit>/queries.json columns and types by query, for who reads the answers
+    classes/<unit>/queries.json by query, for who reads its answers, their columns and where they begin
     classes/<unit>/steered      what load was kept with (`Steered`), at this node alone
 
 Guarantees:
@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,8 @@ from engine.steps import Commit
 
 SNAPSHOTS = "snapshots"
 QUERIES = "queries.json"
-QUERIES_VERSION = 1
+QUERIES_VERSION = 2
+MARK_BYTES = 4
 SNAPSHOTS_KEPT = 2
 STEERED = "steered"
 STEERED_VERSION = 1
@@ -70,6 +72,18 @@ class Steered:
     """0 where no load manager is the unit's own."""
     share: float
     """The one that the headroom is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The answers of a query, from the moment it was added until it is removed."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Names and types."""
+    mark: str
+    """Tells them from those of another query of the name, or of another class."""
+    began: int
+    """No frame before this one has any of them."""
 
 
 class UnitLog:
@@ -142,13 +156,23 @@ class UnitLog:
         """The same as the last frame of the log itself, which may be taken to another place."""
         self._commits.append(*snapshot_parts(Snapshot(self.next + 1, state)))
 
-    def describe(self, queries: Mapping[str, Query]) -> None:
-        """Beside those that are there: answers of queries that have gone can be read as long as they are kept."""
+    def describe(self, queries: Mapping[str, Query], added: Collection[str] = ()) -> None:
+        """Beside those that are there: answers of queries that have gone can be read as long as they are kept.
+
+        Those that are `added` begin with the next frame, which is yet to be appended: whoever sees their answers knows
+        whose they are.
+        """
         known = described(self.folder)
         for name, query in queries.items():
-            fields = query.plan.schema.fields
-            known[name] = [[one.name, str(one.type)] for one in fields]
-        describe_as(self.folder, json.dumps({"version": QUERIES_VERSION, "queries": known}).encode())
+            if name in added or name not in known:
+                columns = tuple((one.name, str(one.type)) for one in query.plan.schema.fields)
+                began = self.next if name in added else 0
+                known[name] = Described(columns, secrets.token_hex(MARK_BYTES), began)
+        told = {name: [one.columns, one.mark, one.began] for name, one in known.items()}
+        try:
+            describe_as(self.folder, json.dumps({"version": QUERIES_VERSION, "queries": told}).encode())
+        except OSError as error:
+            raise LogFull("no memory to describe the queries", str(self.folder), hint=str(error)) from error
 
     def steer(self, steered: Steered) -> None:
         """Let the next life begin with it."""
@@ -189,16 +213,18 @@ def describe_as(folder: Path, description: bytes) -> None:
     os.replace(draft, folder / QUERIES)
 
 
-def described(folder: Path) -> dict[str, list[list[str]]]:
-    """Names and types of columns by query."""
+def described(folder: Path) -> dict[str, Described]:
+    """By query."""
     try:
         record = json.loads((folder / QUERIES).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     if record["version"] != QUERIES_VERSION:
         raise LogMissing("queries are described in another version", file=str(folder / QUERIES))
-    found: dict[str, list[list[str]]] = record["queries"]
-    return found
+    return {
+        name: Described(tuple((column, kind) for column, kind in columns), mark, began)
+        for name, (columns, mark, began) in record["queries"].items()
+    }
 
 
-__all__ = ["Found", "LogBroken", "LogFull", "Steered", "UnitLog", "described"]
+__all__ = ["Described", "Found", "LogBroken", "LogFull", "Steered", "UnitLog", "described"]

@@ -6,12 +6,14 @@ named after its class, with the shard behind a # if there are several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from configs.live import LiveClass
 from loadshed.cycle import CycleEnded
+from loadshed.ledger import TupleLedger
+from loadshed.manager import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Copy:
     origin: str
     streams: tuple[str, ...]
     lossless: bool
+    results_bytes: int | None = None
+    """Where the class says how much of its answers is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class Figures:
     queued: int = 0
     results: int = 0
     results_per_s: float = 0.0
-    p50_ms: float = 0.0  # of the last seconds
+    mean_ms: float = 0.0  # of the last seconds
+    p50_ms: float = 0.0
     p95_ms: float = 0.0
     p99_ms: float = 0.0
     offered: int = 0
@@ -94,3 +99,20 @@ class UnitReport:
     asleep: bool
     figures: Figures
     cycle: CycleEnded | None = None  # where one manager decides for all
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    """By stream; of the same moment as the figures."""
+    problem: str = ""
+    """Why it does not run as it should; empty if it does."""
+
+
+Account = tuple[TupleLedger, int]
+"""What has become of a stream's tuples, and how many are queued: it closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanations:
+    """The last decisions of a unit's load manager, oldest first."""
+
+    epoch_s: float
+    """To be added to their times, which are of the clock of the unit's node, for seconds since 1970."""
+    decisions: tuple[Explanation, ...]

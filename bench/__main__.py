@@ -11,7 +11,20 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench import control, decisions, engine, faults, idle, live, logs, simulator, spark, turns
+from bench import (
+    control,
+    decisions,
+    engine,
+    fanout,
+    faults,
+    idle,
+    live,
+    logs,
+    service,
+    simulator,
+    spark,
+    turns,
+)
 from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
@@ -25,6 +38,8 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "faults": faults.figures,
     "idle": idle.figures,
     "spark": spark.figures,
+    "service": service.figures,
+    "fanout": fanout.figures,
 }
 
 

@@ -82,7 +82,7 @@ def system(folder: Path) -> Iterator[tuple[System, Feeder]]:
     ]
     with start(SETTINGS, classes, data_folder=folder) as running:
         node, streams = node_of(running), {n for one in classes for n in w11.names(f"{one.name}_").values()}
-        wait(lambda: streams <= running.read_streams(node), "readers", BACK_S)
+        wait(lambda: streams <= running.readers(node).keys(), "readers", BACK_S)
         data = workload.generated(PERIOD_S)
         tables = {"readings": data.readings, "alerts": data.alerts}
         inputs = {

@@ -1,4 +1,4 @@
-"""What a live system costs while nothing comes in: 200 tenants with W11's queries, 50 in a host.
+"""What a live system costs while nothing comes in: three classes, and 200 tenants of them 50 in a host, with W11's queries.
 
 Of Weir's processes everything counts, also what Ray does inside them; Ray's own processes stand beside them. Memory is the
 proportional set size: what processes share counts once. Processor time is that of all threads, from the scheduler.
@@ -6,6 +6,7 @@ proportional set size: what processes share counts once. Processor time is that 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,24 +20,32 @@ from bench.measure import Figure
 from configs import w11
 from configs.live import LiveClass, LiveSettings
 
+CLASSES = 3
 TENANTS, A_HOST = 200, 50
-SETTINGS = LiveSettings(classes_per_host=A_HOST)
 SECONDS = 20.0
+# Idle actors begin to rest after some seconds (`actors.resting`).
+REST_S = 9.0
 ASLEEP_S = 60.0
 POLL_S = 0.5
 
 
 def figures() -> list[Figure]:
-    with start(SETTINGS, tenants()) as system:
-        fall_asleep(system)
-        weir = {name: int(ray.get(find(name).ping.remote())) for name in all_names()}
-        others = descendants("self") - set(weir.values())
-        before = used_s([*weir.values(), *others])
-        began = time.monotonic()
-        time.sleep(SECONDS)
-        elapsed_s = time.monotonic() - began
-        after = used_s([*weir.values(), *others])
-        part = {pid: 100 * (after[pid] - before[pid]) / elapsed_s for pid in before.keys() & after.keys()}
+    return [*a_few(), *many()]
+
+
+def a_few() -> list[Figure]:
+    with start(LiveSettings(), tenants(CLASSES)) as system:
+        weir, others, part = watched(system)
+        everything = total(part, {*weir.values(), *others, os.getpid()})
+        return [
+            Figure(f"{CLASSES} idle classes: all processes, Ray's too", everything, "% of a core", 2.0),
+            Figure("of it Weir's", total(part, weir.values()), "% of a core"),
+        ]
+
+
+def many() -> list[Figure]:
+    with start(LiveSettings(classes_per_host=A_HOST), tenants(TENANTS)) as system:
+        weir, others, part = watched(system)
         hosts = [pid for name, pid in weir.items() if name.startswith("host-")]
         wakes = wake_ups(hosts)
         time.sleep(1.0)
@@ -54,7 +63,23 @@ def figures() -> list[Figure]:
         ]
 
 
-def tenants() -> list[LiveClass]:
+def watched(system: System) -> tuple[dict[str, int], set[int], dict[int, float]]:
+    """Weir's processes by name, all others that were started here, and what each took of a core, in percent."""
+    fall_asleep(system)
+    time.sleep(REST_S)
+    weir = {name: int(ray.get(find(name).ping.remote())) for name in all_names()}
+    others = descendants("self") - set(weir.values())
+    everybody = [*weir.values(), *others, os.getpid()]
+    before = used_s(everybody)
+    began = time.monotonic()
+    time.sleep(SECONDS)
+    elapsed_s = time.monotonic() - began
+    after = used_s(everybody)
+    part = {pid: 100 * (after[pid] - before[pid]) / elapsed_s for pid in before.keys() & after.keys()}
+    return weir, others, part
+
+
+def tenants(count: int) -> list[LiveClass]:
     return [
         LiveClass(
             name=name,
@@ -63,7 +88,7 @@ def tenants() -> list[LiveClass]:
             streams=w11.streams(f"{name}_"),
             queries=w11.queries(f"{name}_"),
         )
-        for name in (f"t{number}" for number in range(TENANTS))
+        for name in (f"t{number}" for number in range(count))
     ]
 
 

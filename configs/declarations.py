@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 from configs.base import Fraction, Name, Positive, Settings
 from configs.classes import MaxDrop, PriorityClass, Victim
-from configs.limits import ClassLimits, Count
+from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
 from configs.policies import PolicySettings
 from configs.problems import InvalidInput, UnknownName, nearest
@@ -62,6 +62,7 @@ class LimitOverrides(Settings):
     queries: Count | None = None
     groups: Count | None = None
     state_bytes: Count | None = None
+    result_bytes: ResultBytes | None = None
 
 
 class TenantDeclaration(Settings):
@@ -257,7 +258,7 @@ def live_class(
     asked = tenant.overrides.model_dump(exclude_none=True)
     limits = tenant.limits.model_dump(exclude_none=True)
     check_within(asked, priority_class, tenant, "overrides")
-    check_within(limits, priority_class.limits, tenant, "limits")
+    check_within(limits, priority_class.limits.filled(), tenant, "limits")
     given = priority_class.model_dump(exclude={"kind"}) | asked
     return parse_model(
         LiveClass,
@@ -292,7 +293,7 @@ def check_within(asked: Mapping[str, Any], given: Settings, tenant: TenantDeclar
 
 
 def shown_bound(value: float) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else f"{value:.12g}"
 
 
 def streams_file(declarations: Iterable[Declaration]) -> StreamsFile | None:

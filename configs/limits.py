@@ -8,7 +8,12 @@ from pydantic import Field
 
 from configs.base import Settings
 
-Count = Annotated[int, Field(ge=1)]
+# Above it JSON has not every whole number.
+WHOLE_MAX = (1 << 53) - 1
+Count = Annotated[int, Field(ge=1, le=WHOLE_MAX)]
+# Fewer hold too little of one commit.
+ResultBytes = Annotated[int, Field(ge=1 << 20, le=WHOLE_MAX)]
+RESULT_BYTES = 256 << 20
 
 
 class ClassLimits(Settings):
@@ -22,3 +27,10 @@ class ClassLimits(Settings):
 
     state_bytes: Count = 512 * 1024 * 1024
     """Memory of panes, row windows and join sides together; a quarter of it is for the tuples queued between operators."""
+
+    result_bytes: ResultBytes | None = None
+    """Memory of the answers kept for readers, a shard; None: as much as the system gives everybody."""
+
+    def filled(self) -> ClassLimits:
+        """With what applies where nothing is said."""
+        return self.model_copy(update={"result_bytes": self.result_bytes or RESULT_BYTES})

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from configs.base import Name, Positive, Settings
 from configs.classes import PriorityClass
-from configs.limits import ClassLimits
+from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
 from configs.managers import Manager
 from configs.problems import Contradiction
@@ -77,8 +77,8 @@ class LiveSettings(Settings):
     retained_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     """Input kept for recovery, a stream."""
 
-    results_bytes: Annotated[int, Field(ge=1 << 20)] = 256 << 20
-    """Answers kept for readers, a class."""
+    results_bytes: ResultBytes = RESULT_BYTES
+    """Answers kept for readers, a shard of a class whose limits say nothing else."""
 
     snapshot_s: Positive = 2.0
     """Time between two snapshots of a class; longer if they would cost more than a hundredth of it."""

@@ -1,9 +1,13 @@
 """What went wrong, in one shape for the terminal, the log and the wire.
 
     WeirError                 anything Weir reports on purpose
-    └── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
-        ├── UnknownName       a name that is not there, with the nearest ones that are
-        └── PlanningError     a query that cannot be planned, with line and column (`engine.sql.errors`)
+    ├── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
+    │   ├── UnknownName       a name that is not there, with the nearest ones that are
+    │   ├── InUse             something else needs it
+    │   ├── VersionDiffers    it was changed meanwhile
+    │   └── PlanningError     a query that cannot be planned, with line and column (`engine.sql.errors`)
+    ├── NotAllowed            no key, or one that is not for this
+    └── Away                  what it takes does not answer now: try again later
 
 A validator of a model raises Contradiction, which `configs.reading` turns into InvalidInput with file and path.
 
@@ -46,6 +50,26 @@ class InvalidInput(WeirError):
 
 class UnknownName(InvalidInput):
     """A reference to something that does not exist."""
+
+
+@dataclass(eq=False)
+class InUse(InvalidInput):
+    """Something else needs it."""
+
+    users: tuple[str, ...] = ()
+    """Who does."""
+
+
+class VersionDiffers(InvalidInput):
+    """It was changed meanwhile: read it again."""
+
+
+class NotAllowed(WeirError):
+    """No key was shown, or one that nobody has any more, or that is not for this."""
+
+
+class Away(WeirError):
+    """What it takes cannot be reached or has no room now; try again later."""
 
 
 class Contradiction(ValueError):

@@ -6,6 +6,7 @@ of the others. What a field wants is read from the model itself, so that the wor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ Schema = Mapping[str, Any]
 FILE_BYTES_MAX = 10_000_000
 
 A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most"
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 QUOTE_IT = "put it in quotes if it is meant as text"
 
 # What pydantic calls the error, in the words of somebody who has never heard of pydantic.
@@ -100,6 +102,11 @@ def parse_model(model: type[Model], data: object, file: str = "") -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         raise problem_of(error, model, file) from None
+
+
+def is_name(text: str) -> bool:
+    """Whether something may be called so."""
+    return NAME.fullmatch(text) is not None
 
 
 def parse_yaml(text: str, file: str = "") -> object:

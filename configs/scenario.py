@@ -220,6 +220,9 @@ class SimulatedClass(PriorityClass):
     offered_load: Positive | None = None
     """Processors the input asks for at trains of `load_at_train`; scales the arrival rates (Sharaf: the costs)."""
 
+    train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Most tuples one call of its operators takes; the scenario's without it."""
+
 
 class HostDies(Settings):
     """The host of a class ends at `at_s` and is back `down_s` later."""

@@ -22,6 +22,7 @@ class Line:
     selectivity: float
     rate: float  # answers per second of processor time from here on, S/C̄: the priority under HR
     queued: int
+    calls: int = 0  # trains in which its tuples came
 
 
 def explain(runner: ClassRunner) -> list[Line]:
@@ -40,6 +41,7 @@ def explain(runner: ClassRunner) -> list[Line]:
             selectivity=estimate.selectivity,
             rate=ratio(segment.selectivity, segment.cost_s),
             queued=node.tuples,
+            calls=runner.calls(number),
         )
         for number, (node, estimate, segment) in enumerate(
             zip(nodes, believed.estimates, believed.segments, strict=True)

@@ -91,6 +91,7 @@ class ClassRunner:
         self._place: dict[int, int] = {}
         self._removals = NEVER
         self._taken: list[int] = []
+        self._calls: list[int] = []
         self._meeting: dict[int, tuple[int, ...]] = {}  # of sources, by their places: whom they meet
         self._scheduler: OperatorScheduler | None = None
 
@@ -178,6 +179,7 @@ class ClassRunner:
         head = float(train.arrival[0]) if tuples else now()
         out = node.operator.process(train)
         self._taken[number] += tuples
+        self._calls[number] += 1
         if node.source:
             self.entered(node.stream, tuples)
         if node.queue:
@@ -257,6 +259,10 @@ class ClassRunner:
     def taken(self, number: int) -> int:
         """Tuples an operator has taken so far."""
         return self._taken[number]
+
+    def calls(self, number: int) -> int:
+        """Trains an operator has taken so far."""
+        return self._calls[number]
 
     def has_input(self) -> bool:
         return any(node.queue for node in self.network.nodes)
@@ -380,20 +386,22 @@ class ClassRunner:
         ]
         scheduler.extend([self._box(node) for node in more], edges, [FIRST_ESTIMATE for _ in more])
         self._taken += [0 for _ in more]
+        self._calls += [0 for _ in more]
         self._tell_queued(scheduler, start)
 
     def _rebuilt(self) -> OperatorScheduler:
-        known: dict[int, tuple[Estimate, int]] = {}
+        known: dict[int, tuple[Estimate, int, int]] = {}
         if self._scheduler is not None:
             estimates = self._scheduler.statistics.estimates
             known = {
-                id(node): (estimates[place], self._taken[place]) for place, node in enumerate(self._nodes)
+                id(node): (estimates[place], self._taken[place], self._calls[place])
+                for place, node in enumerate(self._nodes)
             }
-        before = [known.get(id(node), (FIRST_ESTIMATE, 0)) for node in self.network.nodes]
+        before = [known.get(id(node), (FIRST_ESTIMATE, 0, 0)) for node in self.network.nodes]
         self._nodes, self._place = [], {}
         self._number(self.network.nodes)
-        initial = [estimate for estimate, _ in before]
-        self._taken = [taken for _, taken in before]
+        initial = [estimate for estimate, _, _ in before]
+        self._taken, self._calls = [taken for _, taken, _ in before], [calls for _, _, calls in before]
         boxes = tuple(self._box(node) for node in self._nodes)
         self._scheduler = OperatorScheduler(Network(boxes), self.policy, initial)
         self._removals = self.network.removals

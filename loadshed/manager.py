@@ -13,6 +13,7 @@ dead coordinator) it sheds by the table like any other, since a full queue helps
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ EXPLANATIONS_KEPT = 1000
 # headroom and share.
 OVERLOAD_QUEUE_CYCLES = 0.25
 OVERLOAD_MARGIN = 1.05
+# What a class might have dropped and did not counts for its queue so long.
+FORGET_S = 10.0
 
 # What the branches say of the class, as an operator would put them.
 MEANING: Mapping[Branch, str] = {
@@ -91,6 +94,10 @@ class Explanation:
     trimmed: float = 0.0
 
     def sentence(self) -> str:
+        """When, about whom, and the words."""
+        return f"{self.at:.2f} s {self.name}: {self.words()}"
+
+    def words(self) -> str:
         """The decision in words: what was seen → what follows."""
         before, after, verdict = self.before, self.after, self.verdict
         side = "above" if self.load > before.headroom else "within"
@@ -115,7 +122,7 @@ class Explanation:
         if self.trimmed:
             follows.append(f"drop {self.trimmed:.0%} of the queue, which would be late")
         return (
-            f"{self.at:.2f} s {self.name}: load {self.load:.3g} {side} headroom {old_headroom}, {response}, "
+            f"load {self.load:.3g} {side} headroom {old_headroom}, {response}, "
             f"{self.queued_work_s * 1e3:.0f} ms of work queued → " + "; ".join(follows)
         )
 
@@ -140,6 +147,7 @@ class LoadManager:
     _reclaiming: bool = field(init=False, default=False)
     _had_queue: bool = field(init=False, default=False)
     _served: float | None = field(init=False, default=None)  # what the class had while a queue stood
+    _may_drop_s: float | None = field(init=False, default=None)  # of queued work, within the highest drop
 
     def __post_init__(self) -> None:
         headroom = self.settings.headroom_start * self.share * self.lanes
@@ -166,6 +174,7 @@ class LoadManager:
         before = self.control
         self._measure(cycle)
         offered = self._loads.offered_load(cycle.inputs, cycle.cycle_s)
+        self._allow(offered, cycle)
         load = offered * before.keep
         verdict = self._responses.verdict(cycle.outputs, cycle.queued_work_s / before.headroom)
         after = decide(before, load, verdict, self._limits())
@@ -236,7 +245,7 @@ class LoadManager:
         The kept fraction bounds a queue as it grows. When a share is taken back, what was let in for the larger one is
         there already, and it would make everything behind it late, too.
         """
-        if not self.trims:
+        if not self.trims or self._may_drop_s is None:
             return 0.0
         allowed = self.settings.queue_fraction
         worked_off_s = self.target_s * self._capacity(self.control.headroom)
@@ -244,7 +253,19 @@ class LoadManager:
         if cycle.queued_work_s <= in_time_s:
             return 0.0
         excess = 1 - allowed * worked_off_s / cycle.queued_work_s
-        return min(excess, self._max_drop())
+        part = min(excess, self._max_drop(), self._may_drop_s / cycle.queued_work_s)
+        self._may_drop_s -= part * cycle.queued_work_s
+        return part
+
+    def _allow(self, offered: float, cycle: CycleEnded) -> None:
+        """What is dropped at the door and from the queue together is no more than the highest drop allows."""
+        most = self._max_drop()
+        gained_s = (most - (1 - self.control.keep)) * offered * cycle.cycle_s
+        if self._may_drop_s is None:
+            left_s = most * cycle.queued_work_s
+        else:
+            left_s = self._may_drop_s * math.exp(-cycle.cycle_s / FORGET_S)
+        self._may_drop_s = max(0.0, left_s + gained_s)
 
     def _max_drop(self) -> float:
         return min(self.max_drop, self.settings.max_drop)

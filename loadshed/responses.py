@@ -64,6 +64,19 @@ class ResponseStatistics:
         else:
             self._fold_in(responses, np.full(len(responses), ideal_s) if ideal_s > 0 else NO_IDEALS)
 
+    def include(self, other: ResponseStatistics) -> None:
+        """As if its answers had been added here."""
+        self._fold()
+        other._fold()
+        self._count += other._count
+        self._within_target += other._within_target
+        self._sum, self._sum_sq = self._sum + other._sum, self._sum_sq + other._sum_sq
+        self._max = max(self._max, other._max)
+        self._slow_sum += other._slow_sum
+        self._slow_sum_sq += other._slow_sum_sq
+        self._slow_max = max(self._slow_max, other._slow_max)
+        self._bins += other._bins
+
     def _fold(self) -> None:
         if self._responses:
             responses, ideals = np.array(self._responses), np.array(self._ideals)

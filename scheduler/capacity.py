@@ -32,6 +32,7 @@ from scheduler.redistribution import (
     ClassAccount,
     by_priority,
     entitled,
+    lent_shares,
     loans_of,
     reclaim,
     redistribute,
@@ -112,6 +113,20 @@ class ShareMove:
     before: Mapping[str, float]
     after: Mapping[str, float]
     usage: Mapping[str, float | None]
+    loans: Sequence[tuple[str, str, float]] = ()
+    """Who lends whom how much from then on: lender, borrower, share."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it has moved anything."""
+        return self.before != self.after and any(map(self.concerns, {**self.before, **self.after}))
+
+    def concerns(self, name: str) -> bool:
+        """Whether it has moved that share."""
+        before, after = self.before.get(name), self.after.get(name)
+        if before is None or after is None:
+            return before is not after
+        return abs(after - before) > LEAST_MOVE
 
     def sentence(self) -> str:
         moved = [
@@ -266,9 +281,10 @@ class CapacityCore:
     ) -> tuple[CapacityCommand, ...]:
         before = self.shares
         self._accrue(now)
-        self.moves.append(
-            ShareMove(now, reason, before, dict(after), {account.name: account.usage for account in accounts})
-        )
+        originals = {one.name: one.original for one in self.accounts}
+        usage = {account.name: account.usage for account in accounts}
+        loans = lent_shares(originals, after)
+        self.moves.append(ShareMove(now, reason, before, dict(after), usage, loans))
         changed = {name: share for name, share in after.items() if abs(share - before[name]) > LEAST_MOVE}
         if not changed:
             return ()
@@ -288,7 +304,7 @@ class CapacityCore:
         self._needs = {name: need for name, need in self._needs.items() if name in self._accounts}
         self._fold_ledger()
         shares_before = {name: account.share for name, account in before.items()}
-        self.moves.append(ShareMove(now, "classes set", shares_before, after, {}))
+        self.moves.append(ShareMove(now, "classes set", shares_before, after, {}, self._loans))
         scaled = [
             self._scaled(one, shares_before[name])
             for name, one in self._accounts.items()

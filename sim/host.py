@@ -99,7 +99,7 @@ class SimulatedHost:
         self._ran_dry = True
 
         size = len(self.plan.boxes)
-        self._queue_max, self._train_max = scenario.queue_max, scenario.train_max
+        self._queue_max, self._train_max = scenario.queue_max, settings.train_max or scenario.train_max
         self._queues: list[list[float]] = [[] for _ in range(size)]
         self._heads = [0] * size
         self._taken = [0] * size

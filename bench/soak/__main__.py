@@ -36,9 +36,10 @@ from actors.dirs import RunDirs, shared_memory
 from actors.feeder import Feeder
 from actors.hosting import HostStatus
 from actors.names import COORDINATOR, dispatcher_name, find, host_name
+from actors.recent import RECENT_S
 from actors.segments import FrameForgotten, Reader
 from actors.system import System, start
-from actors.unit import RECENT_S, UnitStatus
+from actors.unit import UnitStatus
 from bench.idle import smaps_mb
 from configs import w11
 from configs.arrivals import StepArrivals

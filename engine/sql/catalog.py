@@ -41,6 +41,15 @@ class Catalog:
         """A catalog in which other queries may read this one's output."""
         return self.with_entry(output_of(query))
 
+    def with_queries(self, queries: Iterable[Query]) -> Catalog:
+        """The same of many at once, which have names of their own."""
+        return replace(
+            self,
+            entries=MappingProxyType(
+                {**self.entries, **{one.name.lower(): output_of(one) for one in queries}}
+            ),
+        )
+
 
 def output_of(query: Query) -> QueryOutput:
     """A query's output, as another query reads it."""

@@ -62,10 +62,18 @@ def host(system: System, classes: Sequence[LiveClass]) -> None:
     """Have these classes, and wait until they read their streams."""
     system.apply(classes)
     system.wait_ready()
-    homes = system.status().system.homes
-    wanted = {name for one in classes for name in reads(one)}
-    eventually(
-        lambda: all(name in system.read_streams(homes[name]) for name in wanted), "a reader of every stream"
+    wanted = {one.name: reads(one) for one in classes}
+    eventually(lambda: all_read(system, wanted), "every unit reads its streams")
+
+
+def all_read(system: System, wanted: Mapping[str, set[str]]) -> bool:
+    """Whether each unit of these classes has begun to read its streams: what comes before that is not for it."""
+    of_classes = [(name, one) for name, one in units(system).items() if one.class_name in wanted]
+    readers = {node: system.readers(node) for node in {one.node for _, one in of_classes}}
+    return all(
+        name in readers[one.node].get(stream, ())
+        for name, one in of_classes
+        for stream in wanted[one.class_name]
     )
 
 

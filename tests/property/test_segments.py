@@ -1,21 +1,99 @@
 """A log against a dictionary of what should be in it, through everything that can be done to it.
 
-Properties 1, 3 and 4 of `actors.segments`; also that a reader which was there before sees what a new one sees.
+Properties 1 to 4 of `actors.segments`; also that a reader which was there before sees what a new one sees. Readers and
+the writer come between any two lines of each other, and writers are killed between any two lines.
 """
 
+import os
 import shutil
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from actors.segments import FrameForgotten, LogFull, Reader, Writer
+import actors.segments
+from actors.dirs import shared_memory
+from actors.segments import KEEP_NONE, FrameForgotten, LogFull, Reader, Writer
 
 BYTES_MAX = 128 << 10
 SEGMENT_BYTES = 16 << 10
+# About as many lines as one append runs through that begins another segment, or one reading.
+LINES = 90
+MANY = 1_000_000
+# Two of them are in each segment.
+FRAME = 4_000
+
+lines = st.integers(0, LINES)
+sizes = st.one_of(st.integers(0, 9_000), st.integers(0, 14_000))
+
+
+@contextmanager
+def at_line(line: int, do: Callable[[], object], function: str | None = None) -> Iterator[list[int]]:
+    """Within it, `do` is called before the so many-th line of the log's code, or of a function of it.
+
+    What is given says how many lines are left to go to it.
+    """
+    left = [line]
+
+    def traced(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != actors.segments.__file__:
+            return None
+        if event == "line" and function in (None, frame.f_code.co_name):
+            left[0] -= 1
+            if left[0] == -1:
+                do()
+        return traced
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        yield left
+    finally:
+        sys.settrace(before)
+
+
+def in_another_thread(do: Callable[[], object]) -> None:
+    """Lines can be counted there while they are counted here."""
+    with ThreadPoolExecutor(1) as another:
+        another.submit(do).result()
+
+
+def in_another_process(do: Callable[[], object]) -> None:
+    """It may end itself, or do as much as the log has room for."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            do()
+            code = 0
+        except LogFull:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def die() -> None:
+    os._exit(0)
+
+
+def memory_of(folder: Path) -> int:
+    return sum(file.stat().st_blocks * 512 for file in folder.iterdir())
+
+
+def payload_of(number: int, size: int) -> bytes:
+    return (b"%d " % number * (size // 2 + 1))[:size]
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -25,15 +103,19 @@ class LogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(mkdtemp())
-        self.keep_from = 0
+        self.folder = Path(mkdtemp(dir=shared_memory()))
+        self.keep_from = KEEP_NONE
         self.appended: dict[int, bytes] = {}
         self.next = 0
         self.kept = 0  # everything from here on that was appended is there
+        self.held: list[tuple[memoryview, bytes]] = []
+        self.reading: Iterator[tuple[int, memoryview]] = iter(())
         self.log = self.opened()
 
     def opened(self) -> Writer:
         return Writer(self.folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=self.keep_from)
+
+    # -- what the writer does
 
     @rule(
         size=st.one_of(st.integers(0, 300), st.integers(0, 40_000)),
@@ -42,7 +124,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def append(self, size: int, parts: int, times: int) -> None:
         for _ in range(times):
-            piece = bytes([self.next % 251]) * (size // parts)
+            piece = payload_of(self.next, size // parts)
             try:
                 number = self.log.append([piece] * parts)
                 assert number == self.next
@@ -54,7 +136,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.one_of(st.integers(0, 300), st.integers(0, 20_000)), max_size=8))
     def append_together(self, sizes: list[int]) -> None:
-        payloads = [bytes([(self.next + place) % 251]) * size for place, size in enumerate(sizes)]
+        payloads = [payload_of(self.next + place, size) for place, size in enumerate(sizes)]
         try:
             assert self.log.append_all([([one], len(one)) for one in payloads]) == self.next
             self.appended |= dict(enumerate(payloads, self.next))
@@ -62,6 +144,10 @@ class LogMachine(RuleBasedStateMachine):
         except LogFull:
             pass
         self.may_lose(self.keep_from)
+
+    @rule(size=st.integers(3_000, 9_000))
+    def go_round(self, size: int) -> None:
+        self.append(size, 1, 2 * BYTES_MAX // size)
 
     @rule(back=st.integers(0, 30))
     def forget(self, back: int) -> None:
@@ -79,15 +165,40 @@ class LogMachine(RuleBasedStateMachine):
     def skip(self, ahead: int) -> None:
         self.next += ahead
         self.log.skip_to(self.next)
+        self.may_lose(self.keep_from)
 
-    @rule(back=st.integers(0, 40))
-    def keep(self, back: int) -> None:
-        self.keep_from = self.log.keep_from = max(0, self.next - back)
+    @rule(back=st.one_of(st.none(), st.integers(0, 40)))
+    def keep(self, back: int | None) -> None:
+        self.keep_from = self.log.keep_from = KEEP_NONE if back is None else max(0, self.next - back)
 
     @rule()
     def reopen(self) -> None:
         self.log.close()
         self.log = self.opened()
+
+    @rule(line=lines, size=sizes, times=st.integers(0, 8))
+    def be_killed_while_appending(self, line: int, size: int, times: int) -> None:
+        """After so many frames, and then before the line."""
+
+        def append_and_die() -> None:
+            log = self.opened()
+            for _ in range(times):
+                log.append([payload_of(log.next, size)])
+            with at_line(line, die):
+                log.append([payload_of(log.next, size)])
+
+        self.log.close()
+        in_another_process(append_and_die)
+        assert memory_of(self.folder) <= BYTES_MAX
+        self.log = self.opened()
+        following = self.log.next
+        assert self.next <= following <= self.next + times + 1
+        assert following >= self.next + times or self.keep_from < self.next + times
+        self.appended |= {number: payload_of(number, size) for number in range(self.next, following)}
+        self.next = following
+        self.may_lose(self.keep_from)
+
+    # -- what readers do
 
     @rule(target=readers)
     def reader(self) -> Reader:
@@ -96,21 +207,94 @@ class LogMachine(RuleBasedStateMachine):
     @rule(reader=readers, back=st.integers(0, 60))
     def read(self, reader: Reader, back: int) -> None:
         start = max(0, self.next - back)
-        found: dict[int, bytes] = {}
-        following = start
-        while True:
-            try:
-                for number, payload in reader.frames(following):
-                    found[number] = bytes(payload)
-                    following = number + 1
-                break
-            except FrameForgotten:
-                # A gap, or the beginning: what is not there was never appended, or may be forgotten.
-                following += 1
+        found = dict(self.frames_left(reader, start))
         expected = {number: payload for number, payload in self.appended.items() if number >= start}
         assert found.items() <= expected.items()
         assert {number for number in expected if number >= self.kept} <= found.keys()
         assert reader.next == self.next
+
+    def frames_left(self, reader: Reader, start: int) -> Iterator[tuple[int, bytes]]:
+        while True:
+            try:
+                for number, payload in reader.frames(start):
+                    yield number, bytes(payload)
+                    start = number + 1
+                return
+            except FrameForgotten:
+                # A gap, or the beginning: what is not there was never appended, or may be forgotten.
+                start += 1
+
+    @rule(reader=readers, back=st.integers(0, 60), skipped=st.integers(0, 3))
+    def hold(self, reader: Reader, back: int, skipped: int) -> None:
+        """Some of what is read, for as long as it pleases."""
+        try:
+            for place, (number, payload) in enumerate(reader.frames(max(0, self.next - back))):
+                if place % (1 + skipped) == 0:
+                    self.held.append((payload, self.appended[number]))
+        except FrameForgotten:
+            pass
+
+    @rule(reader=readers, back=st.integers(0, 60))
+    def begin_reading(self, reader: Reader, back: int) -> None:
+        self.reading = reader.frames(max(0, self.next - back))
+
+    @rule(times=st.integers(1, 5))
+    def go_on_reading(self, times: int) -> None:
+        try:
+            for _, (number, payload) in zip(range(times), self.reading, strict=False):
+                self.held.append((payload, self.appended[number]))
+        except FrameForgotten:
+            pass
+
+    @rule(most=st.integers(0, 10))
+    def let_go(self, most: int) -> None:
+        self.reading = iter(())
+        del self.held[most:]
+
+    @rule(reader=readers)
+    def let_reader_go(self, reader: Reader) -> None:
+        reader.let_go()
+
+    # -- and both at once
+
+    @rule(reader=readers, line=lines, size=sizes, back=st.integers(0, 60))
+    def append_while_a_reader_comes(self, reader: Reader, line: int, size: int, back: int) -> None:
+        """Whatever it sees is whole, and it holds on to it."""
+        found: list[tuple[int, memoryview, bytes]] = []
+
+        def come() -> None:
+            assert memory_of(self.folder) <= BYTES_MAX
+            try:
+                for one in (reader, Reader(self.folder)):
+                    for number, payload in one.frames(max(0, self.next - back)):
+                        found.append((number, payload, bytes(payload)))
+            except FrameForgotten:
+                pass
+
+        with at_line(line, come):
+            self.append(size, 1, 1)
+        for number, payload, seen in found:
+            assert seen == self.appended[number]
+            self.held.append((payload, seen))
+
+    @rule(reader=readers | st.none(), line=lines, size=sizes, times=st.integers(1, 20))
+    def read_while_the_writer_goes_on(self, reader: Reader | None, line: int, size: int, times: int) -> None:
+        self.read_while(reader, line, lambda: self.append(size, 1, times))
+
+    @rule(reader=readers | st.none(), line=lines, killed=lines, size=sizes, times=st.integers(0, 8))
+    def read_while_the_writer_is_killed(
+        self, reader: Reader | None, line: int, killed: int, size: int, times: int
+    ) -> None:
+        self.read_while(reader, line, lambda: self.be_killed_while_appending(killed, size, times))
+
+    def read_while(self, reader: Reader | None, line: int, do: Callable[[], object]) -> None:
+        """From the first frame that is kept; None is a new reader."""
+        start = self.kept
+        before = {number: payload for number, payload in self.appended.items() if number >= start}
+        with at_line(line, lambda: in_another_thread(do)):
+            found = dict(self.frames_left(reader or Reader(self.folder), start))
+        assert found.items() <= self.appended.items()
+        assert {number for number in before if number >= self.kept} <= found.keys()
 
     @precondition(lambda self: self.log.first > 0 and 0 in self.appended)
     @rule()
@@ -121,7 +305,12 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def the_log_knows_its_bounds(self) -> None:
         assert self.log.next == self.next
-        assert self.log.bytes <= BYTES_MAX
+        assert memory_of(self.folder) <= self.log.bytes <= BYTES_MAX
+
+    @invariant()
+    def what_was_given_stays(self) -> None:
+        for payload, expected in self.held:
+            assert payload == expected
 
     def teardown(self) -> None:
         self.log.close()
@@ -130,3 +319,74 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLog = LogMachine.TestCase
 TestLog.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+@contextmanager
+def full_log() -> Iterator[Path]:
+    """Its next frame begins another segment."""
+    with TemporaryDirectory(dir=shared_memory()) as name:
+        fill(Path(name), BYTES_MAX // FRAME)
+        yield Path(name)
+
+
+def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
+    """Append so many, or until the so many-th line of emptying a segment; how many lines of it there were."""
+    log = Writer(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
+    with at_line(killed_at, die, "emptied") as left:
+        for _ in range(frames):
+            log.append([payload_of(log.next, FRAME)])
+    log.close()
+    return killed_at - left[0]
+
+
+def read_some(reader: Reader, start: int) -> None:
+    """There are some, unless they are forgotten; each is what was appended under its number."""
+    try:
+        found = list(islice(reader.frames(start), 3))
+    except FrameForgotten:
+        return
+    assert len(found) == 3
+    assert [bytes(payload) for _, payload in found] == [payload_of(number, FRAME) for number, _ in found]
+
+
+def test_a_log_goes_round_between_any_two_lines_of_a_reader() -> None:
+    for line in count():
+        with full_log() as folder, at_line(line, partial(fill, folder, 3)) as left:
+            reader = Reader(folder)
+            read_some(reader, reader.first)
+        if left[0] >= 0:
+            break
+    assert line > 60
+
+
+def test_a_writer_is_killed_as_it_empties_a_segment_that_a_reader_opens_for_its_frames() -> None:
+    with full_log() as folder:
+        emptying = fill(folder, 1)
+    for line, killed_at in ((line, one) for line in count() for one in range(emptying)):
+        with full_log() as folder:
+            reader, start = Reader(folder), Reader(folder).first
+            with at_line(line, killed(folder, 1, killed_at), "__init__") as left:
+                read_some(reader, start)
+            read_some(reader, start)
+        if left[0] >= 0:
+            break
+    assert (emptying > 5, line > 10) == (True, True)
+
+
+def test_a_writer_is_killed_as_it_empties_the_segment_that_a_reader_found_to_be_the_last() -> None:
+    with full_log() as folder:
+        emptying, segments = fill(folder, 1), len(list(folder.glob("*.segment")))
+    for line, killed_at in ((line, one) for line in count() for one in range(emptying)):
+        with full_log() as folder:
+            going_round = killed(folder, 2 * segments, (segments - 1) * emptying + killed_at)
+            with at_line(line, going_round, "__init__") as left:
+                reader = Reader(folder)
+            fill(folder, 1)
+            assert reader.next == Reader(folder).next
+        if left[0] >= 0:
+            break
+    assert line > 10
+
+
+def killed(folder: Path, frames: int, killed_at: int) -> Callable[[], None]:
+    return partial(in_another_thread, partial(in_another_process, partial(fill, folder, frames, killed_at)))

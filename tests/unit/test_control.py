@@ -277,7 +277,14 @@ def test_idle_capacity_is_lent_and_comes_back_at_once() -> None:
     world.plane.report(host, [report_of("gold", 2.0, 1.2, reclaim=True)], 2.5)
     assert world.shares["n1"]["gold"] == pytest.approx(0.6)
     assert world.plane.lending(2.5)["gold"]["bronze"] > 0
-    assert "reclaim by gold" in world.plane.moves("gold", 1)[0]
+    assert world.plane.moves("gold", 1)[0].reason == "reclaim by gold"
+    world.plane.report(host, [report_of("gold", 2.0, 1.2, reclaim=True)], 2.6)
+    # The last one has moved nothing.
+    reasons = ["classes set", "redistribution", "reclaim by gold"]
+    assert [one.reason for one in world.plane.last_moves(10)] == reasons
+    assert [one.reason for one in world.plane.last_moves(2)] == reasons[1:]
+    assert world.plane.last_moves(2)[0].loans[0][:2] == ("gold", "bronze")
+    assert [loan[:2] for loan in world.plane.last_moves(1)[0].loans] == [("silver", "bronze")]
 
 
 @pytest.mark.parametrize("manager", [one for one in MANAGERS if one not in ("dilos", "dilos-unscaled")])

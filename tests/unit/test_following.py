@@ -12,9 +12,9 @@ from actors.dirs import RunDirs
 from actors.following import ClassCopy, UnitFrames, UnitPlace
 from actors.segments import LOG_BYTES, LogTaken, Part, Reader
 from actors.streams import Streams
-from actors.unit_log import SNAPSHOTS, UnitLog, described
+from actors.unit_log import SNAPSHOTS, Described, UnitLog, described
 
-DESCRIPTION = b'{"version": 1, "queries": {"hot": [["temp", "float64"]]}}'
+DESCRIPTION = b'{"version": 2, "queries": {"hot": [[["temp", "float64"]], "5eed", 1]}}'
 
 
 class Home:
@@ -67,7 +67,7 @@ def test_what_comes_again_is_there_once(home: Home) -> None:
         home.take({0: b"a", 1: b"b"}, {1: 1}, {})
     assert home.kept() == {0: b"a", 1: b"b"}
     assert home.kept(SNAPSHOTS) == {1: snapshot(1)}
-    assert described(home.folder) == {"hot": [["temp", "float64"]]}
+    assert described(home.folder) == {"hot": Described((("temp", "float64"),), "5eed", 1)}
 
 
 def test_a_host_goes_on_from_a_copy_that_has_ended(tmp_path: Path) -> None:

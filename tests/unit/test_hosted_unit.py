@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +17,12 @@ from actors.frames import batch_parts
 from actors.inbox import Arrived
 from actors.segments import Writer
 from actors.unit import HostedUnit, Record, not_recorded
+from actors.unit_log import QUERIES, UnitLog
 from actors.units import Unit
 from configs.live import LiveClass, LiveSettings
 from configs.managers import Manager
 from engine.schema import StreamSchema
+from engine.steps import QueryAdded
 from engine.train import train_from_arrow
 from loadshed.aloma import Control
 from loadshed.manager import LoadManager
@@ -140,3 +144,24 @@ def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_lat
         assert ledger.closes(queued)
         assert (ledger.offered, ledger.shed + ledger.delivered + queued) == (1_001_000, 1_001_000)
         assert not unit.hosted.mismatches
+
+
+def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_path: Path) -> None:
+    dirs = RunDirs(tmp_path, "s", "n")
+    first, second = (f"SELECT ts, temp FROM readings WHERE sensor = {number}" for number in (1, 2))
+    with made(dirs) as unit:
+        hindrance = dirs.class_log("gold") / f"{QUERIES}.draft"
+        hindrance.mkdir()
+        queries = dict(DECLARED.queries)
+        for name, sql in (("first", first), ("second", second)):
+            queries[name] = sql
+            unit.become(replace(unit.unit, declared=DECLARED.model_copy(update={"queries": dict(queries)})))
+            assert unit.is_stuck
+        hindrance.rmdir()
+        unit.run(1.0)
+        assert not unit.is_stuck
+        unit.run(1.0)
+    log = UnitLog(dirs.class_log("gold"), 1 << 20)
+    steps = [step for commit in log.found().commits for step in commit.steps]
+    log.close()
+    assert steps == [QueryAdded("first", first), QueryAdded("second", second)]

@@ -198,6 +198,18 @@ def test_published_input_is_answered_in_the_log(node: Node) -> None:
     assert not hosted.ends
 
 
+def test_a_stream_is_read_in_whatever_letters_its_name_was_declared(node: Node) -> None:
+    sql = STREAMS[0].replace("readings", "Readings2")
+    node.gateway.streams.declare(sql)
+    hosted = node.host(
+        declared(streams=(sql,), queries={"hot": QUERIES["hot"].replace("readings", "READINGS2")})
+    )
+    hosted.subscribed()
+    node.publish(readings(0, 10), "readings2")
+    hosted.wait(delivered(10))
+    assert rows(node.dirs, "hot") == hot(0, 10)
+
+
 def test_a_host_begins_with_what_comes_after_its_beginning(node: Node) -> None:
     node.publish(readings(0, 10))
     hosted = node.host(declared())
@@ -217,6 +229,34 @@ def test_the_gateway_is_told_what_is_not_needed_any_more(node: Node) -> None:
     while stream.readers["gold"].released < 10:
         threading.Event().wait(0.001)
     assert stream.readers["gold"].lossless
+
+
+def test_a_report_has_the_account_of_each_stream_of_the_same_moment_as_the_figures(node: Node) -> None:
+    both = {**QUERIES, "alarms": "SELECT ts, level FROM alerts"}
+    hosted = node.host(declared(queries=both))
+    hosted.subscribed()
+    hosted.host.set_keep("gold", 0.5)
+    for begin in range(0, 1000, 100):
+        node.publish(readings(begin, 100))
+    seen: list[UnitReport] = []
+    while not seen or not seen[-1].asleep:
+        seen.append(hosted.reports.get(timeout=HUNG_S))
+    for report in seen:
+        assert set(report.accounts) == {"readings", "alerts"}
+        assert all(ledger.closes(queued) for ledger, queued in report.accounts.values())
+        assert sum(queued for _, queued in report.accounts.values()) == report.figures.queued
+        assert sum(ledger.offered for ledger, _ in report.accounts.values()) == report.figures.offered
+    assert seen[-1].accounts["readings"][0].offered == 1000
+    assert seen[-1].figures.results_per_s == 0
+
+
+def test_who_tells_a_host_its_units_again_hears_of_those_that_sleep(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    node.publish(readings(0, 10))
+    last = hosted.asleep()
+    hosted.host.set_units([unit(declared())])
+    assert hosted.reports.get(timeout=HUNG_S) == last
 
 
 def test_a_unit_without_input_sleeps_and_wakes_with_the_next(node: Node) -> None:
@@ -481,7 +521,8 @@ def test_decisions_are_recorded_and_explained(node: Node) -> None:
     hosted.asleep()
     host.scale_headroom("gold", 0.5, 0.5, 0.8)
     host.scale_headroom("gold", 0.5, 0.5, 0.8)  # told of again
-    assert "gold: load" in host.explain("gold", 1)[0]
+    (last,) = host.explanations("gold", 1).decisions
+    assert (last.name, last.words()[:5]) == ("gold", "load ")
     assert host.plan("gold")[0].tuples == 10
     host.stop()
     kinds = [type(event).__name__ for event, _ in recorded]
@@ -550,10 +591,18 @@ def test_a_unit_whose_state_cannot_be_read_is_given_up_and_the_others_go_on(node
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("silver")
     node.publish(readings(0, 10))
-    hosted.wait(lambda one: one.unit == "silver" and one.figures.delivered == 10)
+    reported: list[UnitReport] = []
+
+    def reached(one: UnitReport) -> bool:
+        reported.append(one)
+        return one.unit == "silver" and one.figures.delivered == 10
+
+    hosted.wait(reached)
     status = hosted.host.status()
     assert set(status.broken) == {"gold"}
     assert set(status.units) == {"silver"}
+    (report,) = (one for one in reported if one.unit == "gold")
+    assert (report.asleep, report.problem.startswith("given up: ")) == (True, True)
     node.dirs.class_log("gold").joinpath("snapshots").rename(node.dirs.folder / "away")
     hosted.host.set_units([unit(declared()), unit(declared(name="silver"))])
     assert not hosted.host.ask(lambda: hosted.host._broken)
@@ -584,6 +633,27 @@ def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> 
     assert found[0] > 0
     assert found == list(range(found[0], 300_000))
     assert hosted.status().lost_answers == 0
+
+
+def test_class_that_keeps_few_answers_loses_none_of_a_commit(node: Node) -> None:
+    """Also one that keeps fewer than it had, whatever the others keep."""
+    hot = {"hot": QUERIES["hot"]}
+    hosted = node.host(declared(queries=hot), settings=SETTINGS.model_copy(update={"train_max": 100_000}))
+    hosted.subscribed()
+    node.publish(readings(0, 200_000))
+    hosted.wait(delivered(200_000))
+    few = declared(queries=hot, limits={"result_bytes": 1 << 20})
+    hosted.host.set_units([unit(few)])
+    hosted.subscribed()
+    for begin in range(200_000, 600_000, 100_000):
+        node.publish(readings(begin, 100_000))
+    hosted.wait(delivered(600_000))
+    found = [row[0] for row in rows(node.dirs, "hot")]
+    assert 100_000 < found[0] < 300_000
+    assert found == list(range(found[0], 300_000))
+    assert hosted.status().lost_answers == 0
+    kept = sum(one.stat().st_blocks * 512 for one in node.dirs.class_log("gold").glob("*.segment"))
+    assert kept <= 1 << 20
 
 
 def test_a_host_of_sleeping_units_has_nothing_to_do(node: Node) -> None:

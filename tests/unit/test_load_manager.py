@@ -316,6 +316,23 @@ def test_no_more_of_a_queue_is_dropped_than_of_the_input_may_be() -> None:
     assert TrimQueue(0.1) in gold.handle(full, 0.15)
 
 
+@pytest.mark.parametrize("max_drop", [0.1, 0.5])
+def test_what_is_dropped_from_the_queue_counts_for_the_highest_drop(max_drop: float) -> None:
+    """Of a class that is offered four times what it can do for a minute, and whose queue is trimmed again and again."""
+    gold = manager(max_drop=max_drop)
+    offered_s = dropped_s = queued_s = 0.0
+    for number in range(1, 401):
+        came_s, kept = 2.0 * CYCLE_S, gold.control.keep
+        offered_s += came_s
+        dropped_s += (1 - kept) * came_s
+        queued_s = max(0.0, queued_s + kept * came_s - 0.5 * CYCLE_S)
+        for told in gold.handle(cycle(2.0, response=3.0, queued_work_s=queued_s), number * CYCLE_S):
+            if isinstance(told, TrimQueue):
+                dropped_s += told.part * queued_s
+                queued_s *= 1 - told.part
+    assert dropped_s / offered_s == pytest.approx(max_drop, abs=0.01)
+
+
 def test_what_may_queue_goes_by_what_a_full_queue_was_really_worked_off_with() -> None:
     told = []
     for worked_s in (None, 0.5 * CYCLE_S, 0.25 * CYCLE_S):

@@ -4,17 +4,33 @@ import pickle
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
-from actors.segments import KEEP_NONE, FrameForgotten, LogFull, LogMissing, LogTaken, Reader, Writer
+from actors.dirs import shared_memory
+from actors.segments import (
+    KEEP_NONE,
+    ROLLS,
+    SPARE,
+    FrameForgotten,
+    LogFull,
+    LogMissing,
+    LogTaken,
+    Reader,
+    Writer,
+    frames_left,
+)
 
 KIB = 1024
+# Room for so many whole segments of 16 KiB.
+SEGMENTS_64 = 64 * 16 * KIB + ROLLS
+SEGMENTS_8 = 8 * 16 * KIB + ROLLS
 
 # Appends frames that tell their number and length, and says each number once it is published.
 ENDLESS = """
@@ -30,7 +46,10 @@ while True:
 """
 
 
-# The same, up to nine frames at a time; the number that is said is the last one's.
+# The same, in a log that keeps only the last ones.
+ENDLESS_FORGETTING = ENDLESS.replace("bytes_max=1 << 30", "bytes_max=520 * 1024, keep_from=2**63")
+
+# As the first, up to nine frames at a time; the number that is said is the last one's.
 ENDLESS_TOGETHER = """
 import os, sys
 from pathlib import Path
@@ -84,7 +103,7 @@ def test_payloads_are_aligned(tmp_path: Path) -> None:
 
 
 def test_log_goes_on_over_segments_and_large_frames_get_one_of_their_own(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    log = Writer(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
     sizes = [100, 40 * KIB, 5000, 9000, 3000, 200 * KIB, 1]
     for place, size in enumerate(sizes):
         log.append([bytes([place]) * size])
@@ -124,7 +143,7 @@ def test_folder_without_a_log_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_forgotten_frame_is_an_error_and_what_was_read_stays(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    log = Writer(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
     for number in range(40):
         log.append([bytes([number]) * 3000])
     reader = Reader(tmp_path)
@@ -209,6 +228,36 @@ def test_killed_writer_leaves_exactly_the_frames_it_published(tmp_path: Path, se
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_reader_beside_a_writer_that_forgets_and_is_killed_gets_nothing_but_what_it_published(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    for _ in range(4):
+        child = subprocess.Popen(
+            [sys.executable, "-c", ENDLESS_FORGETTING, tmp_path],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        assert child.stdout is not None
+        with child, child.stdout as said:
+            assert said.readline() == b"open\n"
+            reader, held = Reader(tmp_path), {}
+            start, until = reader.first, reader.next + rng.randrange(500, 2000)
+            while start < until and (line := said.readline()):
+                for number, payload in frames_left(reader, max(start, int(line) - 100)):
+                    held[number] = payload
+                    start = number + 1
+                    if rng.random() < 0.01:
+                        held = dict(islice(held.items(), rng.randrange(10)))
+            child.kill()
+        assert {number: bytes(payload) for number, payload in held.items()} == {
+            number: expected(number) for number in held
+        }
+        log = Reader(tmp_path)
+        assert read(log, log.first) == [(number, expected(number)) for number in range(log.first, log.next)]
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_killed_writer_leaves_all_frames_that_were_appended_together_or_none(
     tmp_path: Path, seed: int
 ) -> None:
@@ -265,8 +314,97 @@ def test_log_says_so_before_it_forgets(tmp_path: Path) -> None:
     assert (firsts, log.first > before) == ([before], True)
 
 
+@pytest.fixture
+def full() -> Iterator[Path]:
+    """A log in shared memory that has gone round, and begins another segment with its next frame of 6,000 bytes."""
+    with TemporaryDirectory(dir=shared_memory()) as folder:
+        log = opened(Path(folder))
+        for _ in range(20):
+            go_on(log)
+        log.close()
+        yield Path(folder)
+
+
+def opened(folder: Path) -> Writer:
+    return Writer(folder, segment_bytes=16 * KIB, bytes_max=SEGMENTS_8, keep_from=KEEP_NONE)
+
+
+def go_on(log: Writer) -> None:
+    """Another segment."""
+    for _ in range(2):
+        log.append([b"%d" % log.next, bytes(6000)])
+
+
+def files_of(folder: Path) -> dict[int, int]:
+    """Of each segment, its memory by what the file is."""
+    found = [path.stat() for path in folder.glob("*.segment")]
+    return {one.st_ino: one.st_blocks * 512 for one in found}
+
+
+def test_full_log_goes_on_in_the_pages_it_has(full: Path) -> None:
+    before = files_of(full)
+    assert len(before) == 8
+    for _ in range(5):
+        log = opened(full)
+        for _ in range(10):
+            assert (files_of(full), log.bytes, log.next - log.first) == (before, sum(before.values()), 16)
+            go_on(log)
+        log.close()
+    reader = Reader(full)
+    numbers = [int(bytes(payload[:-6000])) for _, payload in reader.frames(reader.first)]
+    assert numbers == list(range(reader.first, 140))
+
+
+def test_segments_that_somebody_has_mapped_are_not_written_to(full: Path) -> None:
+    log, before = opened(full), files_of(full)
+    array = np.frombuffer(next(Reader(full).frames(log.first))[1], np.uint8)
+    given = bytes(array)
+    for _ in range(8):
+        go_on(log)
+    after = files_of(full)
+    assert len(before.keys() - after.keys()) == 1
+    assert bytes(array) == given
+    del array
+    for _ in range(20):
+        go_on(log)
+    assert files_of(full) == after
+    log.close()
+
+
+def test_segment_that_has_few_pages_is_not_used_again_where_more_have_no_room(full: Path) -> None:
+    log = opened(full / "another")
+    for _ in range(40):
+        log.append([b"small"])
+        log.skip_to(log.next + 1)
+    for _ in range(20):
+        log.append([bytes(12_000)])
+        assert sum(files_of(log.folder).values()) <= log.bytes <= SEGMENTS_8 - ROLLS
+    log.close()
+
+
+def test_segments_of_large_frames_are_not_used_again(full: Path) -> None:
+    log = opened(full)
+    log.append([bytes(40 * KIB)])
+    large = max(files_of(full).items(), key=lambda one: one[1])[0]
+    for _ in range(20):
+        go_on(log)
+        assert sum(files_of(full).values()) <= log.bytes <= SEGMENTS_8
+    assert large not in files_of(full)
+    assert len(files_of(full)) == 8
+    log.close()
+
+
+def test_segment_that_a_killed_process_was_about_to_use_again_is_removed(full: Path) -> None:
+    first = Reader(full).first
+    min(full.glob("*.segment")).rename(full / SPARE)
+    log = opened(full)
+    assert (log.first, log.bytes) == (first + 2, 7 * 16 * KIB)
+    assert not (full / SPARE).exists()
+    log.close()
+
+
 def test_full_log_keeps_the_frames_it_was_told_to_keep(tmp_path: Path) -> None:
-    log = Writer(tmp_path, bytes_max=64 * KIB, keep_from=10)
+    log = Writer(tmp_path, bytes_max=128 * KIB, keep_from=10)
     with pytest.raises(LogFull):
         fill(log)
     kept = log.first

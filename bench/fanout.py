@@ -1,0 +1,241 @@
+"""Ten readers of one query's answers: what they cost the service, and what they cost the class that answers.
+
+A live system with one class, of whose input every row is an answer; the service in this process, as in `weir up`, the
+producer and the readers in processes of their own. Phases without and with readers take turns, so that what the machine
+does beside has its part in both.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+
+from actors.dirs import RunDirs, shared_memory
+from actors.gateway_messages import Accepted
+from actors.producer import Producer
+from actors.system import System, start
+from bench.measure import Figure
+from bench.race import SPAWN
+from configs.declarations import Ref, documents_of
+from configs.live import LiveClass, LiveSettings
+from configs.service import ServiceSettings
+from services.api.results import results_of
+from services.api.service import Service, service_of
+from services.api.serving import Serving
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from services.results.places import LocalPlaces
+
+RATE, BATCH = 50_000, 500
+READERS = 10
+PHASES, PHASE_S = 2, 7.0
+# Response times are those of the last five seconds.
+LOOK_S, SETTLED_S = 0.5, 5.0
+POLL_S = 0.05
+CHUNK = 1 << 18
+STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
+SQL = "SELECT ts, sensor, temp FROM readings"
+CLASS = LiveClass(name="gold", priority=1, delay_target_ms=300, streams=(STREAM,), queries={"all": SQL})
+DOCUMENTS = f"""
+{{kind: Stream, name: readings, sql: "{STREAM}"}}
+---
+{{kind: Tenant, name: gold, priority_class: gold}}
+---
+{{kind: Query, tenant: gold, name: all, sql: "{SQL}"}}
+"""
+ROW, GAP = b'"_seq"', b"event: gap"
+
+
+def figures() -> list[Figure]:
+    with ExitStack() as stack:
+        system = stack.enter_context(start(LiveSettings(), [CLASS]))
+        (node,) = system.status().system.nodes
+        dirs = RunDirs(shared_memory(), system.name, node)
+        service = stack.enter_context(served(dirs))
+        stack.enter_context(produced(dirs))
+        with read(service.url, service.key):
+            wait_flowing(system)
+        alone, read_by_ten = Phases(), Phases()
+        for _ in range(PHASES):
+            alone.look(system, ())
+            with read(service.url, service.key) as readers:
+                read_by_ten.look(system, readers)
+    rows = [one / read_by_ten.seconds for one in read_by_ten.rows]
+    ratio = read_by_ten.p99_ms / alone.p99_ms
+    each = f"{READERS} readers of {RATE:,} answers/s"
+    return [
+        Figure(f"{each}: p99 of the class over that without readers", ratio, "×", limit=1.1),
+        Figure("p99 of the class without readers", alone.p99_ms, "ms"),
+        Figure("rows the slowest of them got", min(rows), "/s", least=0.98 * RATE),
+        Figure("rows they were told are missing", float(read_by_ten.gaps), "", limit=0.0),
+        Figure("the service's processor time", read_by_ten.used_pct, "% of a core"),
+        Figure("the same without readers", alone.used_pct, "% of a core"),
+    ]
+
+
+class Phases:
+    """What was seen in phases of one kind."""
+
+    def __init__(self) -> None:
+        self.seconds = self._used_s = 0.0
+        self.rows, self.gaps = [0] * READERS, 0
+        self._p99_ms: list[float] = []
+
+    @property
+    def p99_ms(self) -> float:
+        return statistics.median(self._p99_ms)
+
+    @property
+    def used_pct(self) -> float:
+        return 100 * self._used_s / self.seconds
+
+    def look(self, system: System, readers: Sequence[Connection]) -> None:
+        time.sleep(SETTLED_S)
+        before, began, used_s = counted(readers), time.monotonic(), time.process_time()
+        while time.monotonic() < began + PHASE_S:
+            time.sleep(LOOK_S)
+            self._p99_ms.append(p99_ms(system))
+        self._used_s += time.process_time() - used_s
+        after = counted(readers)
+        self.seconds += time.monotonic() - began
+        for place, (one, other) in enumerate(zip(before.rows, after.rows, strict=True)):
+            self.rows[place] += other - one
+        self.gaps += after.gaps - before.gaps
+
+
+def p99_ms(system: System) -> float:
+    report = system.status().system.units["gold"].report
+    return 0.0 if report is None else report.figures.p99_ms
+
+
+def wait_flowing(system: System) -> None:
+    while not p99_ms(system):
+        time.sleep(POLL_S)
+
+
+# -- the service ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class There:
+    url: str
+    key: str
+
+
+@contextmanager
+def served(dirs: RunDirs) -> Iterator[There]:
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        catalog = Catalog(Home(Path(folder)))
+        stack.callback(catalog.close)
+        catalog.apply(documents_of(DOCUMENTS), "bench")
+        key, _ = catalog.keys.create("reader", ["tenant:gold"], "bench")
+        service: Service = service_of(catalog, ServiceSettings(port=0))
+        assert service.snapshot.now.get(Ref("Query", "all", "gold")) is not None
+        service.results = results_of(service, LocalPlaces(dirs), lambda: "")
+        stack.callback(service.results.close)
+        serving = stack.enter_context(Serving(service))
+        yield There(serving.url, key)
+
+
+# -- other processes -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def produced(dirs: RunDirs) -> Iterator[None]:
+    with process(produce, dirs.door_socket):
+        yield
+
+
+def produce(parent: Connection, door: Path) -> None:
+    """So many rows a second, until the parent ends."""
+    began, sent = time.monotonic(), 0
+    numbers = np.arange(BATCH)
+    with Producer(door) as producer:
+        while not parent.poll(max(0.0, began + sent / RATE - time.monotonic())):
+            columns = {"ts": sent + numbers, "sensor": pa.array(numbers, pa.int32()), "temp": numbers / 7}
+            answer = producer.publish("readings", pa.RecordBatch.from_pydict(columns))
+            assert isinstance(answer, Accepted), answer
+            sent += BATCH
+
+
+@contextmanager
+def read(url: str, key: str) -> Iterator[Sequence[Connection]]:
+    with process(read_events, url, key) as parent:
+        yield (parent,)
+
+
+@dataclass
+class Counted:
+    """What readers have got so far."""
+
+    rows: list[int]
+    gaps: int = 0
+
+
+def counted(readers: Sequence[Connection]) -> Counted:
+    for one in readers:
+        one.send("counted")
+        found: Counted = one.recv()
+        return found
+    return Counted([0] * READERS)
+
+
+def read_events(parent: Connection, url: str, key: str) -> None:
+    """Reads, and counts, until the parent ends; it takes the little that reading takes."""
+    where, found = urlsplit(url), Counted([0] * READERS)
+    path = "/v1/tenants/gold/queries/all/results/stream?after=latest"
+    request = f"GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+    sockets = [socket.create_connection((where.hostname, where.port)) for _ in range(READERS)]
+    for one in sockets:
+        one.sendall(request)
+    rests = [b""] * READERS
+    while True:
+        ready = multiprocessing.connection.wait([parent, *sockets])
+        if parent in ready:
+            if parent.poll() and not asked(parent, found):
+                return
+            continue
+        for place, one in enumerate(sockets):
+            if one in ready:
+                # What is looked for may come in two parts.
+                data = rests[place] + one.recv(CHUNK)
+                found.rows[place] += data.count(ROW)
+                found.gaps += data.count(GAP)
+                keep = max(len(ROW), len(GAP)) - 1
+                rests[place] = data[-keep:]
+                found.rows[place] -= rests[place].count(ROW)
+
+
+def asked(parent: Connection, found: Counted) -> bool:
+    try:
+        parent.recv()
+        parent.send(found)
+    except (EOFError, OSError):
+        return False
+    return True
+
+
+@contextmanager
+def process(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
+    """A process that does the work until it hears that it is over."""
+    ours, theirs = SPAWN.Pipe()
+    started = SPAWN.Process(target=work, args=(theirs, *arguments), daemon=True)
+    started.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        ours.close()
+        started.join()

@@ -1,0 +1,77 @@
+"""The main thread of an idle actor rests, and goes on as soon as there is something to do."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from actors.resting import Rest
+
+FOR_EVER_S = 1e6
+MOMENT_S = 1e-3
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _alarm() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGALRM)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_rest_ends_when_there_is_something_to_do() -> None:
+    """Else this test would end with the rest: never."""
+    asked, ended = threading.Event(), threading.Event()
+
+    def is_idle() -> bool:
+        asked.set()
+        return True
+
+    rest = Rest(is_idle, rest_s=FOR_EVER_S, look_s=MOMENT_S, quiet_looks=0)
+
+    def work_comes() -> None:
+        assert asked.wait(DEADLINE_S)
+        while not ended.wait(MOMENT_S):
+            rest.end()
+
+    thread = threading.Thread(target=work_comes)
+    thread.start()
+    assert asked.wait(DEADLINE_S)
+    # Here only because the handler, which this thread has run, has returned.
+    ended.set()
+    thread.join(DEADLINE_S)
+
+
+def test_it_rests_only_after_it_has_been_idle_for_some_looks() -> None:
+    found: list[bool] = []
+    done = threading.Event()
+
+    def is_idle() -> bool:
+        found.append(len(found) % 3 != 2)
+        if len(found) == 9:
+            done.set()
+        return found[-1]
+
+    # A rest would last for ever: two idle looks in a row are not enough for one.
+    Rest(is_idle, rest_s=FOR_EVER_S, look_s=MOMENT_S, quiet_looks=2)
+    assert done.wait(DEADLINE_S)
+    assert found[:9] == [True, True, False] * 3
+
+
+def test_a_rest_is_looked_up_from_again_and_again() -> None:
+    looks = 0
+    done = threading.Event()
+
+    def is_idle() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 5:
+            done.set()
+        return True
+
+    Rest(is_idle, rest_s=MOMENT_S, look_s=MOMENT_S, quiet_looks=0)
+    assert done.wait(DEADLINE_S)
