@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-spark test-all check format bench soak lock clean
+.PHONY: help setup demo test test-live test-spark test-browser test-all check format bench openapi soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -33,6 +33,10 @@ test-live: $(READY) ## run the tests that start Ray on this machine
 test-spark: $(READY) ## run the tests that start Spark on this machine
 	@$(PYTEST) -n 2 -m "spark and not (live or slow)" $(ARGS)
 
+# One after another: each starts a service, some a whole system.
+test-browser: $(READY) ## run the tests that use the console in Debian's Chromium; pictures go to build/screenshots
+	@$(PYTEST) -m "browser and not slow" $(ARGS)
+
 test-all: $(READY) ## run every test, also those that start Ray, Spark, Helm or a browser
 	@$(PYTEST) -n auto $(ARGS)
 
@@ -48,6 +52,9 @@ format: $(READY) ## format the code and apply the safe fixes
 
 bench: $(READY) ## measure the figures README quotes
 	@$(BIN)/python -m bench $(ARGS)
+
+openapi: $(READY) ## write docs/openapi.json as the routes are
+	@$(BIN)/python -m services.api.openapi
 
 soak: $(READY) ## 20 minutes of changing load and random kills (ARGS="--minutes 2" for fewer)
 	@$(BIN)/python -m bench.soak $(ARGS)

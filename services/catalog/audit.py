@@ -37,11 +37,21 @@ def note(
     return number
 
 
-def entries(connection: sa.Connection, most: int, ref: Ref | None = None) -> list[AuditEntry]:
+def entries(
+    connection: sa.Connection,
+    most: int,
+    kind: str | None = None,
+    name: str | None = None,
+    before: int | None = None,
+) -> list[AuditEntry]:
     """The last ones first."""
     wanted = sa.select(audit).order_by(audit.c.id.desc()).limit(most)
-    if ref is not None:
-        wanted = wanted.where(audit.c.kind == ref.kind, audit.c.name == name_of(ref))
+    if kind is not None:
+        wanted = wanted.where(audit.c.kind == kind)
+    if name is not None:
+        wanted = wanted.where(audit.c.name == name)
+    if before is not None:
+        wanted = wanted.where(audit.c.id < before)
     return [
         AuditEntry(one.id, one.at, one.who, one.action, one.kind, one.name, tuple(json.loads(one.fields)))
         for one in connection.execute(wanted)

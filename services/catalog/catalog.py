@@ -15,45 +15,39 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from configs.declarations import (
-    KINDS,
     PRESETS,
     Declaration,
     Document,
-    QueryDeclaration,
     Ref,
     StreamDeclaration,
-    TenantDeclaration,
     as_document,
     ref_of,
     streams_file,
 )
 from configs.live import LiveClass
-from configs.problems import InvalidInput, UnknownName, nearest
+from configs.problems import InUse, UnknownName, VersionDiffers, nearest
 from configs.streams import StreamsFile
 from services.catalog import tables
-from services.catalog.audit import AuditEntry, entries, note
-from services.catalog.checks import State, Stored, applied, by_tenant, class_of_tenant, of_kind, told, users
+from services.catalog.audit import AuditEntry, entries, name_of, note
+from services.catalog.checks import applied, brought, told, users
 from services.catalog.database import Database
 from services.catalog.home import Home
-from services.catalog.keys import Keys
+from services.catalog.keys import Holder, Keys
+from services.catalog.rows import Seen, has_changed, later, revision_of, save, set_columns
+from services.catalog.state import State, Stored
 from services.ingest.keys import KeyRing
 
 NOBODY = "weir"
-
-
-class InUse(InvalidInput):
-    """Something else needs it."""
-
-
-class VersionDiffers(InvalidInput):
-    """It was changed meanwhile: read it again."""
+KEY = "Key"
+Versions = Mapping[Ref, int]
+NO_VERSIONS: Versions = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +56,12 @@ class Change:
 
     ref: Ref
     action: str
-    """`created`, `changed` or `unchanged`."""
+    """`created`, `changed`, `unchanged` or `deleted`."""
     fields: tuple[str, ...] = ()
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 0
+    """Of what is there now; 0 if nothing is, or nothing was changed yet."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +79,23 @@ class Desired:
     keys: KeyRing
 
 
+@dataclass(frozen=True)
+class Known:
+    """All that is declared, as of one moment, to be kept in memory."""
+
+    revision: int
+    state: State
+    keys: tuple[Holder, ...] | None
+    """None if they are as they were."""
+
+
 class Catalog:
     """All methods may be called by several threads and processes."""
 
     def __init__(self, home: Home, clock: Callable[[], float] = time.time) -> None:
         self._database = Database(home)
         self._clock = clock
+        self._seen = Seen(-1, State())
         self.keys = Keys(self._database, home, clock)
         with self._database.reading() as connection:
             is_new = revision_of(connection) == 0
@@ -101,108 +108,157 @@ class Catalog:
     # -- reading ---------------------------------------------------------------------------------------
 
     def get(self, ref: Ref) -> Stored:
-        rows = tables.documents.c
-        one = sa.and_(rows.kind == ref.kind, rows.tenant == ref.tenant, rows.name == ref.name)
-        with self._database.reading() as connection:
-            found = state_of(connection, one)
-            return found_in(found or state_of(connection), ref)
+        return found_in(self.state(), ref)
 
     def all(self, kind: str | None = None) -> list[Stored]:
         """In the order in which they were declared."""
-        wanted = None if kind is None else tables.documents.c.kind == kind
+        state = self.state()
+        return list(state.values()) if kind is None else state.stored(kind)
+
+    def state(self) -> State:
+        """All of it, as of one moment."""
         with self._database.reading() as connection:
-            return list(state_of(connection, wanted).values())
+            return self._look(connection).state
 
     def users(self, ref: Ref) -> list[str]:
         """Who needs it: declarations, and keys that are live."""
         with self._database.reading() as connection:
-            return self._users(connection, state_of(connection), ref)
+            return self._users(connection, self._look(connection).state, ref)
 
     def revision(self) -> int:
         """Of the last change."""
         with self._database.reading() as connection:
             return revision_of(connection)
 
-    def audit(self, ref: Ref | None = None, most: int = 100) -> list[AuditEntry]:
-        """Changes, the last one first."""
+    def audit(
+        self,
+        ref: Ref | None = None,
+        most: int = 100,
+        kind: str | None = None,
+        name: str | None = None,
+        before: int | None = None,
+    ) -> list[AuditEntry]:
+        """Changes, the last one first: of one thing, of a kind, before another."""
+        if ref is not None:
+            kind, name = ref.kind, name_of(ref)
         with self._database.reading() as connection:
-            return entries(connection, most, ref)
+            return entries(connection, most, kind, name, before)
 
-    def diff(self, documents: Sequence[Document]) -> list[Change]:
+    def diff(self, documents: Sequence[Document], versions: Versions = NO_VERSIONS) -> list[Change]:
         """What applying them would change."""
-        with self._database.reading() as connection:
-            before = state_of(connection)
+        before = self.state()
+        check_versions(before, versions)
         return changes(before, applied(before, documents), documents)
+
+    def check_delete(self, ref: Ref, version: int | None = None) -> None:
+        """That it could be deleted."""
+        with self._database.reading() as connection:
+            self._check_delete(connection, self._look(connection).state, ref, version)
 
     def desired(self) -> Desired:
         """What should run, as of one moment."""
         with self._database.reading() as connection:
-            state, revision = state_of(connection), revision_of(connection)
+            seen = self._look(connection)
             keys = self.keys.ring(connection)
-        queries = by_tenant(of_kind(state, QueryDeclaration))
-        tenants = [one.name for one in of_kind(state, TenantDeclaration) if queries[one.name]]
+        state = seen.state
         return Desired(
-            revision,
-            tuple(class_of_tenant(state, name, queries[name]) for name in tenants),
-            {one.name: one.declaration(one.name) for one in of_kind(state, StreamDeclaration)},
-            streams_file(one.declaration for one in state.values()),
+            seen.revision,
+            tuple(state.class_of(name) for name in state.tenants_with_queries()),
+            {one.name: one.declaration(one.name) for one in state.of_kind(StreamDeclaration)},
+            streams_file(brought(state)),
             keys,
         )
+
+    def known(self, before: int = -1) -> Known:
+        """All of it, for whoever has seen a revision before."""
+        with self._database.reading() as connection:
+            seen = self._look(connection)
+            is_same = before >= 0 and not has_changed(connection, KEY, before)
+            keys = None if is_same else self.keys.holders(connection)
+        return Known(seen.revision, seen.state, keys)
 
     # -- changing --------------------------------------------------------------------------------------
 
     def put(self, declaration: Declaration, who: str, version: int | None = None) -> Stored:
         """Declare it, or declare it anew; with a version, only if that is the one that is there (0: none)."""
-        with self._changing() as (connection, before):
-            ref = ref_of(declaration)
-            check_version(before.get(ref), version)
-            self._write(connection, before, [Document(declaration)], who)
-            return found_in(state_of(connection), ref)
+        ref = ref_of(declaration)
+        state, _ = self._apply([Document(declaration)], who, {} if version is None else {ref: version})
+        return state[ref]
 
-    def apply(self, documents: Sequence[Document], who: str) -> list[Change]:
-        """Declare all of them, or none."""
-        with self._changing() as (connection, before):
-            return self._write(connection, before, documents, who)
+    def apply(
+        self, documents: Sequence[Document], who: str, versions: Versions = NO_VERSIONS
+    ) -> list[Change]:
+        """Declare all of them, or none; with versions, only if those are there."""
+        return self._apply(documents, who, versions)[1]
 
     def delete(self, ref: Ref, who: str, version: int | None = None) -> None:
         """UnknownName if it is not there, InUse if something needs it."""
-        with self._changing() as (connection, before):
-            check_version(found_in(before, ref), version)
-            needed = self._users(connection, before, ref)
-            if needed:
-                raise InUse(f"in use by {told(needed)}", value=str(ref), hint="delete or change these first")
+        with self._database.changing() as connection:
+            before = self._look(connection).state
+            self._check_delete(connection, before, ref, version)
             connection.execute(
                 sa.delete(tables.documents).where(tables.documents.c.place == before[ref].place)
             )
-            note(connection, self._clock(), who, "deleted", ref)
+            after = before.copy()
+            after.remove(ref)
+            seen = Seen(note(connection, self._clock(), who, "deleted", ref), after)
+        self._seen = seen
+
+    def _check_delete(self, connection: sa.Connection, state: State, ref: Ref, version: int | None) -> None:
+        check_version(found_in(state, ref), version)
+        needed = self._users(connection, state, ref)
+        if needed:
+            raise InUse(
+                f"in use by {told(needed)}",
+                value=str(ref),
+                hint="delete or change these first",
+                users=tuple(needed),
+            )
 
     def _users(self, connection: sa.Connection, state: State, ref: Ref) -> list[str]:
         return [*map(str, users(state.values(), ref)), *self.keys.users(connection, ref)]
 
-    @contextmanager
-    def _changing(self) -> Iterator[tuple[sa.Connection, State]]:
+    def _apply(
+        self, documents: Sequence[Document], who: str, versions: Versions
+    ) -> tuple[State, list[Change]]:
         with self._database.changing() as connection:
-            yield connection, state_of(connection)
+            seen = self._look(connection)
+            check_versions(seen.state, versions)
+            after = applied(seen.state, documents)
+            made = changes(seen.state, after, documents)
+            seen = self._written(connection, seen, after, made, who)
+        # Only now it is so.
+        self._seen = seen
+        return seen.state, [replace(one, version=seen.state[one.ref].version) for one in made]
 
-    def _write(
-        self, connection: sa.Connection, before: State, documents: Sequence[Document], who: str
-    ) -> list[Change]:
-        after = applied(before, documents)
-        made = changes(before, after, documents)
+    def _written(
+        self, connection: sa.Connection, seen: Seen, after: State, made: Sequence[Change], who: str
+    ) -> Seen:
+        revision, before = seen.revision, seen.state
         for one in made:
             if one.action != "unchanged":
-                version = note(connection, self._clock(), who, one.action, one.ref, one.fields)
-                save(connection, before.get(one.ref), after[one.ref], version)
-        for ref, stored in after.items():
-            if ref in before and before[ref].reads != stored.reads:
-                set_columns(connection, before[ref].place, reads=json.dumps(stored.reads))
-        return made
+                revision = note(connection, self._clock(), who, one.action, one.ref, one.fields)
+                after.put(save(connection, before.get(one.ref), after[one.ref], revision))
+        # What a query reads may be found anew when its tenant, or another query of its, changes.
+        for tenant in dict.fromkeys(one.ref.tenant or one.ref.name for one in made):
+            for stored in after.queries_of(tenant):
+                was = before.get(stored.ref)
+                if was is not None and was.reads != stored.reads:
+                    set_columns(connection, stored.place, reads=json.dumps(stored.reads))
+        return Seen(revision, after)
+
+    def _look(self, connection: sa.Connection) -> Seen:
+        """As the transaction sees it; what was seen before is not read again."""
+        seen, revision = self._seen, revision_of(connection)
+        if seen.revision != revision:
+            seen = Seen(revision, later(connection, seen))
+            self._seen = seen
+        return seen
 
     def _begin(self) -> None:
         """A catalog that nobody has changed has the priority classes that are there from the beginning."""
-        with self._changing() as (connection, before):
-            if revision_of(connection) == 0:
-                self._write(connection, before, [Document(one) for one in PRESETS], NOBODY)
+        with suppress(VersionDiffers):
+            self._apply([Document(one) for one in PRESETS], NOBODY, {ref_of(one): 0 for one in PRESETS})
 
 
 @contextmanager
@@ -218,6 +274,11 @@ def check_version(found: Stored | None, version: int | None) -> None:
     here = 0 if found is None else found.version
     if version is not None and version != here:
         raise VersionDiffers(f"it is at version {here} now", "version", version, "read it again")
+
+
+def check_versions(state: State, versions: Versions) -> None:
+    for ref, version in versions.items():
+        check_version(state.get(ref), version)
 
 
 def found_in(state: State, ref: Ref) -> Stored:
@@ -254,44 +315,3 @@ def differing(before: object, after: object, path: str = "") -> Iterator[str]:
             yield from differing(before.get(key), after.get(key), f"{path}.{key}".lstrip("."))
     elif before != after:
         yield path
-
-
-# -- rows ------------------------------------------------------------------------------------------------------
-
-
-def revision_of(connection: sa.Connection) -> int:
-    found: int | None = connection.execute(sa.select(sa.func.max(tables.audit.c.id))).scalar()
-    return found or 0
-
-
-def state_of(connection: sa.Connection, where: sa.ColumnElement[bool] | None = None) -> dict[Ref, Stored]:
-    """All declarations, or some of them."""
-    rows = tables.documents.c
-    wanted = sa.select(rows.document, rows.version, rows.place, rows.reads).order_by(rows.place)
-    if where is not None:
-        wanted = wanted.where(where)
-    found = {}
-    for document, version, place, reads in connection.execute(wanted):
-        data = json.loads(document)
-        stored = Stored(KINDS[data["kind"]].model_validate(data), version, place, tuple(json.loads(reads)))
-        found[stored.ref] = stored
-    return found
-
-
-def save(connection: sa.Connection, before: Stored | None, after: Stored, version: int) -> None:
-    columns = {
-        "document": json.dumps(as_document(after.declaration)),
-        "reads": json.dumps(after.reads),
-        "version": version,
-    }
-    if before is not None:
-        set_columns(connection, before.place, **columns)
-        return
-    ref = after.ref
-    folded = "/".join((ref.kind, ref.tenant, ref.name)).lower()
-    columns |= {"kind": ref.kind, "tenant": ref.tenant, "name": ref.name, "folded": folded}
-    connection.execute(sa.insert(tables.documents).values(columns))
-
-
-def set_columns(connection: sa.Connection, place: int, **columns: object) -> None:
-    connection.execute(sa.update(tables.documents).where(tables.documents.c.place == place).values(columns))

@@ -9,11 +9,9 @@ Nothing here is kept or read; `services.catalog.catalog` does that.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 from configs.declarations import (
     Declaration,
@@ -26,51 +24,25 @@ from configs.declarations import (
     StreamDeclaration,
     TenantDeclaration,
     check_differ,
-    live_class,
     ref_of,
     streams_file,
 )
-from configs.live import LiveClass
 from configs.problems import InvalidInput, UnknownName, nearest
-from engine.admission import CheckedClass, check_change, check_together, checked
-from engine.plan import Scan
+from engine.admission import CheckedClass, check_change, check_together
+from engine.plan import Query, Scan
 from engine.reading import reads, sources
 from engine.schema import StreamSchema
 from engine.sql import Catalog as SqlCatalog
 from engine.sql import PlanningError, plan_query
+from services.catalog.state import State, Stored
 from services.ingest.declared import read_declaration
 
 # Where a file of streams has them.
 SECTIONS = {"Stream": "streams", "Feed": "feeds"}
 NO_CATALOG = SqlCatalog.of()
-Kind = TypeVar("Kind", bound=Declaration)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A declaration with what is known of it."""
-
-    declaration: Declaration
-    version: int = 0
-    place: int = 0
-    """Earlier ones were declared first."""
-    reads: tuple[str, ...] = ()
-    """Of a query: the streams and queries that it reads."""
-
-    @property
-    def ref(self) -> Ref:
-        return ref_of(self.declaration)
-
-
-State = Mapping[Ref, Stored]
-
-
-def of_kind(state: State, kind: type[Kind]) -> list[Kind]:
-    """In the order in which they were declared."""
-    return [one.declaration for one in state.values() if isinstance(one.declaration, kind)]
-
-
-def applied(before: State, documents: Sequence[Document]) -> dict[Ref, Stored]:
+def applied(before: State, documents: Sequence[Document]) -> State:
     """All that is there afterwards; versions and places are those from before."""
     check_differ(documents)
     changing = Changing(before, documents)
@@ -86,17 +58,14 @@ class Changing:
 
     def __init__(self, before: State, documents: Sequence[Document]) -> None:
         self.before = before
-        self.after = dict(before)
+        self.after = before.copy()
         self.places = {one.ref: one.place for one in documents}
         self.touched: list[Declaration] = []
         for one in documents:
             if one.ref not in before or before[one.ref].declaration != one.declaration:
                 self.touched.append(one.declaration)
                 known = before.get(one.ref, Stored(one.declaration))
-                self.after[one.ref] = replace(known, declaration=one.declaration)
-
-    def all(self, kind: type[Kind]) -> list[Kind]:
-        return of_kind(self.after, kind)
+                self.after.put(replace(known, declaration=one.declaration))
 
     def touches(self, *kinds: type[Declaration]) -> bool:
         return any(isinstance(one, kinds) for one in self.touched)
@@ -115,12 +84,10 @@ class Changing:
 
     def check_names(self) -> None:
         """Those in use, and those that are referred to."""
-        folded = {ref.folded: ref for ref in self.before}
-        readable = {ref.name.lower() for ref in self.after if ref.kind == "Stream"}
-        queries: dict[str, Ref] = {ref.name.lower(): ref for ref in self.after if ref.kind == "Query"}
+        queries = self._query_names() if self.touches(StreamDeclaration) else {}
         for one in self.touched:
             ref = ref_of(one)
-            other = folded.get(ref.folded, ref)
+            other = self.before.in_use(ref) or ref
             with self.about(ref):
                 if other != ref:
                     raise InvalidInput(
@@ -134,7 +101,7 @@ class Changing:
                             self._known(Ref("Stream", stream), "streams")
                     case QueryDeclaration():
                         self._known(Ref("Tenant", one.tenant), "tenant")
-                        if one.name.lower() in readable:
+                        if self.after.in_use(Ref("Stream", one.name)) is not None:
                             raise InvalidInput("a stream has that name", "name", one.name, "choose another")
                     case StreamDeclaration() if one.name.lower() in queries:
                         taken = queries[one.name.lower()]
@@ -142,8 +109,11 @@ class Changing:
 
     def _known(self, ref: Ref, field: str) -> None:
         if ref not in self.after:
-            names = [one.name for one in self.after if one.kind == ref.kind]
-            raise UnknownName(f"no such {ref.kind}", field, ref.name, nearest(ref.name, names))
+            hint = nearest(ref.name, self.after.names(ref.kind))
+            raise UnknownName(f"no such {ref.kind}", field, ref.name, hint)
+
+    def _query_names(self) -> dict[str, Ref]:
+        return {ref.name.lower(): ref for ref in self.after if ref.kind == "Query"}
 
     # -- streams ---------------------------------------------------------------------------------------
 
@@ -156,8 +126,21 @@ class Changing:
                 schema = read_declaration(one.name, one)
                 if schema != self._schema_before(one):
                     self._check_unread(one)
-        if self.touches(StreamDeclaration, FeedDeclaration, SessionDeclaration):
+        if any(self._is_brought(one) for one in self.touched):
             self._check_brought()
+
+    def _is_brought(self, one: Declaration) -> bool:
+        """Whether it has to do with what Spark is to bring."""
+        match one:
+            case FeedDeclaration() | SessionDeclaration():
+                return True
+            case StreamDeclaration():
+                stored = self.before.get(ref_of(one))
+                before = None if stored is None else stored.declaration
+                had = isinstance(before, StreamDeclaration) and before.source is not None
+                fed = {name for feed in self.after.of_kind(FeedDeclaration) for name in feed.streams}
+                return one.source is not None or had or one.name in fed
+        return False
 
     def _schema_before(self, one: StreamDeclaration) -> StreamSchema | None:
         before = self.before.get(ref_of(one))
@@ -176,7 +159,7 @@ class Changing:
 
     def _check_brought(self) -> None:
         try:
-            streams_file(one.declaration for one in self.after.values())
+            streams_file(brought(self.after))
         except InvalidInput as problem:
             for ref in self.after:
                 section = SECTIONS.get(ref.kind, "")
@@ -200,34 +183,36 @@ class Changing:
         }
         if not names:
             return
-        catalog = SqlCatalog.of(
-            streams=[read_declaration(one.name, one) for one in self.all(StreamDeclaration)]
-        )
-        queries = by_tenant(self.all(QueryDeclaration))
-        before = by_tenant(of_kind(self.before, QueryDeclaration))
         for name in sorted(names):
-            self._plan(queries[name], catalog)
-            found = self._checked(self.after, name, queries[name])
-            if before[name]:
-                with self.about(Ref("Tenant", name), f"classes.{name}."):
-                    check_change(self._checked(self.before, name, before[name]), found)
+            with self.about(Ref("Tenant", name), f"classes.{name}."):
+                before = self.before.checked(name) if self.before.queries_of(name) else None
+            self._plan(name, {} if before is None else before.queries)
+            with self.about(Ref("Tenant", name), f"classes.{name}."):
+                found = self.after.checked(name, before)
+                if before is not None:
+                    check_change(before, found)
 
-    def _plan(self, queries: Iterable[QueryDeclaration], catalog: SqlCatalog) -> None:
-        """Find what each query reads."""
-        for one in queries:
+    def _plan(self, tenant: str, planned: Mapping[str, Query]) -> None:
+        """Find what each query reads; those that are as they were, as is all that they read, are not planned anew."""
+        catalog, known = self.after.sql_catalog(), []
+        anew: set[str] = set()
+        for stored in self.after.queries_of(tenant):
+            one = stored.declaration
+            assert isinstance(one, QueryDeclaration)
+            if self.before.get(stored.ref) is stored and not anew & set(stored.reads):
+                known.append(planned[one.name])
+                continue
             with self.about(ref_of(one)):
                 try:
-                    plan = plan_query(one.name, one.sql, catalog)
+                    plan = plan_query(one.name, one.sql, catalog.with_queries(known))
                 except PlanningError as problem:
                     raise replace(problem, field="sql") from None
-            catalog = catalog.with_query(plan)
+            known.append(plan)
+            anew.add(one.name.lower())
             streams = {it.stream.name for it in sources(plan.plan) if isinstance(it, Scan)}
             names = tuple(sorted({name.lower() for name in streams} | reads(plan)))
-            self.after[ref_of(one)] = replace(self.after[ref_of(one)], reads=names)
-
-    def _checked(self, state: State, name: str, queries: Sequence[QueryDeclaration]) -> CheckedClass:
-        with self.about(Ref("Tenant", name), f"classes.{name}."):
-            return checked(class_of_tenant(state, name, queries))
+            if names != stored.reads:
+                self.after.put(replace(stored, reads=names))
 
     # -- all classes -----------------------------------------------------------------------------------
 
@@ -236,15 +221,15 @@ class Changing:
         if not self.touches(PriorityClassDeclaration, TenantDeclaration):
             return
         changed = {one.name for one in self.touched if isinstance(one, PriorityClassDeclaration)}
-        queries = by_tenant(self.all(QueryDeclaration))
         classes = []
-        for tenant in self.all(TenantDeclaration):
+        for tenant in self.after.of_kind(TenantDeclaration):
             with self.about(ref_of(tenant)):
-                one = class_of_tenant(self.after, tenant.name, ())
-            if tenant.priority_class in changed and len(queries[tenant.name]) > one.limits.queries:
+                one = self.after.entitled(tenant.name)
+            queries = len(self.after.queries_of(tenant.name)) if tenant.priority_class in changed else 0
+            if queries > one.limits.queries:
                 with self.about(Ref("PriorityClass", tenant.priority_class)):
                     raise InvalidInput(
-                        f"tenant {tenant.name} has {len(queries[tenant.name])} queries",
+                        f"tenant {tenant.name} has {queries} queries",
                         "limits.queries",
                         one.limits.queries,
                         "raise the limit, or delete some of them first",
@@ -258,22 +243,10 @@ class Changing:
                 raise replace(problem, field=field) from None
 
 
-def by_tenant(queries: Iterable[QueryDeclaration]) -> defaultdict[str, list[QueryDeclaration]]:
-    found: defaultdict[str, list[QueryDeclaration]] = defaultdict(list)
-    for one in queries:
-        found[one.tenant].append(one)
-    return found
-
-
-def class_of_tenant(state: State, name: str, queries: Sequence[QueryDeclaration]) -> LiveClass:
-    """What runs for a tenant, with those streams that its queries read."""
-    tenant = state[Ref("Tenant", name)].declaration
-    assert isinstance(tenant, TenantDeclaration)
-    priority_class = state[Ref("PriorityClass", tenant.priority_class)].declaration
-    assert isinstance(priority_class, PriorityClassDeclaration)
-    read = {source for one in queries for source in state[ref_of(one)].reads}
-    streams = [one for one in of_kind(state, StreamDeclaration) if one.name.lower() in read] if read else []
-    return live_class(tenant, priority_class, streams, queries)
+def brought(state: State) -> Iterator[Declaration]:
+    """What says what Spark is to bring."""
+    for kind in (StreamDeclaration, FeedDeclaration, SessionDeclaration):
+        yield from state.of_kind(kind)
 
 
 def users(stored: Iterable[Stored], ref: Ref, kind: str = "") -> list[Ref]:

@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from configs.problems import InvalidInput, WeirError
+from configs.problems import Away, InvalidInput
 from services.catalog.home import CATALOG, Home, make_private
 from services.catalog.tables import REVISION
 
@@ -31,7 +31,7 @@ POSTGRESQL, SQLITE = "postgresql", "sqlite"
 HINT = "is the database there, and may you use it?"
 
 
-class CatalogAway(WeirError):
+class CatalogAway(Away):
     """The database cannot be reached or does not answer; try again later."""
 
 

@@ -18,6 +18,7 @@ from configs.problems import InvalidInput
 
 HOME, CATALOG, PEPPER = "WEIR_HOME", "WEIR_CATALOG", "WEIR_PEPPER"
 DATABASE_FILE, PEPPER_FILE = "catalog.db", "pepper"
+ENDPOINT_FILE, ADMIN_KEY_FILE = "endpoint", "admin.key"
 PEPPER_BYTES = 32
 PEPPER_LEAST = 16
 
@@ -44,6 +45,16 @@ class Home:
     @property
     def database(self) -> Path:
         return self.folder / DATABASE_FILE
+
+    @property
+    def endpoint(self) -> Path:
+        """Says where the service that runs from this home is, while it runs."""
+        return self.folder / ENDPOINT_FILE
+
+    @property
+    def admin_key(self) -> Path:
+        """Holds the key of whoever runs the service."""
+        return self.folder / ADMIN_KEY_FILE
 
     def pepper(self) -> bytes:
         """Made when it is asked for first; who loses it has no keys any more."""
@@ -76,6 +87,14 @@ def make_secret(path: Path) -> None:
     with suppress(FileExistsError):
         os.link(draft, path)
     draft.unlink()
+
+
+def write_private(path: Path, text: str) -> None:
+    """For its owner alone; whoever reads it meanwhile has the whole of it, before or after."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    make_private(draft)
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)
 
 
 def make_private(path: Path) -> None:

@@ -9,6 +9,8 @@ Numbered properties:
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import math
 import secrets
@@ -55,11 +57,26 @@ class KeyInfo:
         return Ref("Key", self.id)
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who comes in with a key that is live."""
+
+    id: str
+    principal: str
+    scopes: frozenset[str]
+    digest: bytes
+    expires_at: float | None
+
+    def is_live(self, now: float) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+
 class Keys:
     """Of one catalog."""
 
     def __init__(self, database: Database, home: Home, clock: Callable[[], float] = time.time) -> None:
         self._database, self._home, self._clock = database, home, clock
+        self._pepper: bytes | None = None
 
     def all(self) -> list[KeyInfo]:
         """The oldest first."""
@@ -109,15 +126,6 @@ class Keys:
                 set_columns(connection, id_, revoked_at=now)
                 note(connection, now, who, "revoked", known[id_].ref)
 
-    def authenticated(self, key: str) -> KeyRecord | None:
-        """Who shows it, if anybody may."""
-        with self._database.reading() as connection:
-            ring = self.ring(connection)
-        found = ring.record_of(key, self._clock())
-        if found is not None:
-            self.note_used({found.id: self._clock()})
-        return found
-
     def note_used(self, used: dict[str, float]) -> None:
         """When keys were shown last, as somebody has seen it."""
         with self._database.reading() as connection:
@@ -143,6 +151,28 @@ class Keys:
             if id_ in live
         )
         return KeyRing(tuple(records), self._home.pepper())
+
+    def holders(self, connection: sa.Connection) -> tuple[Holder, ...]:
+        """Of all keys that are live; they expire by themselves."""
+        now, columns = self._clock(), tables.keys.c
+        rows = connection.execute(
+            sa.select(columns.id, columns.principal, columns.scopes, columns.digest, columns.expires_at)
+            .where(columns.revoked_at.is_(None))
+            .order_by(columns.id)
+        )
+        found = (
+            Holder(
+                one.id, one.principal, frozenset(json.loads(one.scopes)), bytes(one.digest), one.expires_at
+            )
+            for one in rows
+        )
+        return tuple(one for one in found if one.is_live(now))
+
+    def digest_of(self, key: bytes) -> bytes:
+        """What is kept of it."""
+        if self._pepper is None:
+            self._pepper = self._home.pepper()
+        return hmac.digest(self._pepper, key, hashlib.sha256)
 
     def users(self, connection: sa.Connection, ref: Ref) -> list[str]:
         """Live keys that are for a tenant or a stream."""

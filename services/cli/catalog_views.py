@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 import yaml
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -21,22 +21,18 @@ from configs.declarations import (
     SessionDeclaration,
     StreamDeclaration,
     TenantDeclaration,
-    as_document,
 )
-from configs.streams import SECRET
 from services.catalog.audit import name_of
-from services.catalog.checks import Stored
 from services.cli.tables import plain_table
+from services.remote.models import Declared
 
-HIDDEN = "(hidden)"
-SECRETIVE = ("options", "conf")
 TEXT_SHOWN = 60
 
 Output = Literal["table", "json", "yaml"]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How it is shown.")]
 
 
-def show(output: Output, data: object, table: Callable[[], Table]) -> None:
+def show(output: Output, data: object, table: Callable[[], RenderableType]) -> None:
     """As it was asked for; a list is several documents in YAML."""
     match output:
         case "json":
@@ -49,22 +45,7 @@ def show(output: Output, data: object, table: Callable[[], Table]) -> None:
             Console(highlight=False, soft_wrap=True).print(table())
 
 
-def shown_document(one: Declaration) -> dict[str, Any]:
-    hidden: dict[str, Any] = without_secrets(as_document(one))
-    return hidden
-
-
-def without_secrets(data: Any, within: str = "") -> Any:
-    """The same without the values that nobody is to read, which are options of sources and settings of Spark's."""
-    if not isinstance(data, Mapping):
-        return data
-    return {
-        key: HIDDEN if within in SECRETIVE and SECRET.search(key) else without_secrets(value, key)
-        for key, value in data.items()
-    }
-
-
-def declarations_table(kind: str, stored: Sequence[Stored]) -> Table:
+def declarations_table(kind: str, stored: Sequence[Declared]) -> Table:
     """A line a declaration."""
     rows = ((name_of(one.ref), *map(cell, summary(one.declaration)), str(one.version)) for one in stored)
     return lines_table(("name", *COLUMNS[kind], "version"), rows)
@@ -122,6 +103,13 @@ def lines_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def moment(at: float | None) -> str:
+def moment(at: datetime | None) -> str:
     """To the second, as every machine reads it."""
-    return "–" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """What is not wrong, and better known; stdout is for what was asked for."""
+    for one in filter(None, warnings):
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        console.print(f"[yellow]warning:[/] {escape(one)}")

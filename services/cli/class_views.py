@@ -12,7 +12,7 @@ from configs.live import LiveClass
 
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
-WORST = ("p50_ms", "p95_ms", "p99_ms")
+WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms")
 MEAN = ("keep",)
 
 
@@ -30,6 +30,8 @@ class ClassView:
     units: int
     """Units that have reported."""
     asleep: bool
+    problems: tuple[str, ...] = ()
+    """Why units of it do not run as they should."""
 
     @property
     def name(self) -> str:
@@ -45,9 +47,12 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
     """In the order in which they were declared."""
     lanes = sum(system.nodes.values()) or 1
     lent, borrowed = lending_by_class(lending)
+    by_class: dict[str, list[UnitStatus]] = {}
+    for unit in system.units.values():
+        by_class.setdefault(unit.class_name, []).append(unit)
     views = []
     for settings in system.classes:
-        units = [one for one in system.units.values() if one.class_name == settings.name]
+        units = by_class.get(settings.name, [])
         reports = [one.report for one in units if one.report is not None]
         views.append(
             ClassView(
@@ -59,6 +64,7 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
                 together([one.figures for one in reports]),
                 len(reports),
                 bool(reports) and all(one.asleep for one in reports),
+                tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
             )
         )
     return views
@@ -111,6 +117,21 @@ def as_json(view: ClassView) -> dict[str, Any]:
         "borrowed_s": view.borrowed_s,
         "asleep": view.asleep,
     } | {one.name: getattr(figures, one.name) for one in fields(Figures)}
+
+
+def view_told(told: Mapping[str, Any]) -> ClassView:
+    """A class as the service tells of it."""
+    settings = {name: told[name] for name in ("name", "priority", "delay_target_ms", "lossless")}
+    return ClassView(
+        LiveClass.model_validate(settings),
+        told["share"]["now"],
+        told["share"]["original"],
+        told["lent_s"],
+        told["borrowed_s"],
+        Figures(**{one.name: told[one.name] for one in fields(Figures) if one.name in told}),
+        told["units"],
+        told["asleep"],
+    )
 
 
 def unit_lines(units: Mapping[str, UnitStatus]) -> list[dict[str, Any]]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
-from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from configs.problems import InvalidInput
-from services.catalog.keys import KeyInfo
-from services.cli.apply import here, who
 from services.cli.catalog_views import OutputOption, lines_table, moment, pairs_table, show
+from services.cli.here import declarations
+from services.remote.models import KeyInfo
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 TIMES = ("created_at", "expires_at", "used_at", "revoked_at")
@@ -33,20 +32,20 @@ def create(
     output: OutputOption = "table",
 ) -> None:
     """Make a key. It is shown now and never again."""
-    expires_at = None if expires is None else time.time() + seconds_of(expires)
-    with here() as catalog:
-        key, info = catalog.keys.create(principal, scope, who(), expires_at)
-    told = {"key": key, **key_told(info)}
+    expires_s = None if expires is None else seconds_of(expires)
+    with declarations() as weir:
+        made = weir.create_key(principal, scope, expires_s)
+    told = {"key": made.key, **key_told(made)}
     show(output, told, lambda: pairs_table("keep the key now: it is not shown again", told))
 
 
 @keys.command(name="list")
 def list_(output: OutputOption = "table") -> None:
     """Show all keys, also those that are no more; not what they are."""
-    with here() as catalog:
-        found = catalog.keys.all()
+    with declarations() as weir:
+        found = weir.list_keys()
     heads = ("id", "principal", "scopes", "state", "created", "expires", "used")
-    now = time.time()
+    now = datetime.now(UTC)
     show(
         output,
         [key_told(one) for one in found],
@@ -57,8 +56,8 @@ def list_(output: OutputOption = "table") -> None:
 @keys.command()
 def revoke(id: Annotated[str, typer.Argument(help="Of the key, as `weir keys list` shows it.")]) -> None:
     """Nobody comes in with the key any more, within seconds."""
-    with here() as catalog:
-        catalog.keys.revoke(id, who())
+    with declarations() as weir:
+        weir.revoke_key(id)
     typer.echo(f"revoked {id}")
 
 
@@ -70,11 +69,12 @@ def seconds_of(text: str) -> float:
 
 
 def key_told(one: KeyInfo) -> dict[str, Any]:
-    told = asdict(one) | {"scopes": list(one.scopes)}
+    told = one.model_dump(exclude={"key"}) | {"scopes": list(one.scopes)}
     return told | {name: None if told[name] is None else moment(told[name]) for name in TIMES}
 
 
-def line_of(one: KeyInfo, now: float) -> tuple[str, ...]:
-    state = "live" if one.is_live(now) else "expired" if one.revoked_at is None else "revoked"
+def line_of(one: KeyInfo, now: datetime) -> tuple[str, ...]:
+    is_over = one.expires_at is not None and one.expires_at <= now
+    state = "revoked" if one.revoked_at is not None else "expired" if is_over else "live"
     times = (moment(one.created_at), moment(one.expires_at), moment(one.used_at))
     return (one.id, one.principal, " ".join(one.scopes), state, *times)

@@ -84,7 +84,7 @@ class Watched:
         self.system.wait_ready()
         streams = [stream for one in classes for stream in w11.names(f"{one.name}_").values()]
         until = time.monotonic() + READERS_S
-        while missing := set(streams) - self.system.read_streams(self.node):
+        while missing := set(streams) - self.system.readers(self.node).keys():
             if time.monotonic() > until:
                 raise TimeoutError(f"nobody reads {', '.join(sorted(missing))} after {READERS_S:g} s")
             time.sleep(LOOK_S)

@@ -1,10 +1,12 @@
-"""`weir top`: the classes of the system that runs on this machine or cluster, as they fare now."""
+"""`weir top`: the classes of the running system as they fare now: of this machine or cluster, or of a service."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +16,11 @@ from rich.table import Table
 
 from actors.dirs import clusters, shared_memory
 from configs.problems import InvalidInput
-from services.cli.class_views import ClassView, as_json, class_views, unit_lines
+from services.cli.class_views import ClassView, as_json, class_views, unit_lines, view_told
+from services.cli.here import service
 from services.cli.tables import class_view_table
+from services.client import Client
+from services.remote.wire import ENDPOINT
 
 if TYPE_CHECKING:
     from actors.system import System
@@ -35,26 +40,46 @@ def top(
         ),
     ] = None,
 ) -> None:
-    """Watch the classes of a running system; Ctrl-C ends it."""
+    """Watch the classes of a running system; Ctrl-C ends it.
+
+    Without --address, of the service that WEIR_ENDPOINT names; a tenant's key shows its own class.
+
+    Without both, of the system on this machine.
+    """
+    if address is None and os.environ.get(ENDPOINT):
+        with service() as weir:
+            watch(partial(picture_of, weir), partial(told_by, weir), once, as_object, interval)
+        return
     address = reachable(address)
     # The other commands need not wait for Ray to be imported, and Ray looks at its environment when it is.
     from actors.system import attach
 
     system = attach(address)
     try:
-        if as_object:
-            typer.echo(json.dumps(described(system), indent=2))
-            return
-        console = Console()
-        if once or not console.is_terminal:
-            console.print(picture(system))
-            return
-        with Live(picture(system), console=console, auto_refresh=False) as screen:
-            while True:
-                time.sleep(interval)
-                screen.update(picture(system), refresh=True)
+        watch(partial(picture, system), partial(described, system), once, as_object, interval)
     finally:
         system.stop()
+
+
+def watch(
+    picture: Callable[[], Table],
+    described: Callable[[], object],
+    once: bool,
+    as_object: bool,
+    interval: float,
+) -> None:
+    """As it is asked for: an object, a table, or a table that moves."""
+    if as_object:
+        typer.echo(json.dumps(described(), indent=2))
+        return
+    console = Console()
+    if once or not console.is_terminal:
+        console.print(picture())
+        return
+    with Live(picture(), console=console, auto_refresh=False) as screen:
+        while True:
+            time.sleep(interval)
+            screen.update(picture(), refresh=True)
 
 
 def reachable(address: str | None) -> str:
@@ -83,6 +108,15 @@ def picture(system: System) -> Table:
 def title(system: System, views: list[ClassView], nodes: int) -> str:
     units = sum(one.units for one in views)
     return f"system {system.name}: {len(views)} classes in {units} units on {nodes} node(s)"
+
+
+def picture_of(weir: Client) -> Table:
+    views = [view_told(one) for one in weir.classes()]
+    return class_view_table(f"{weir.endpoint}: {len(views)} classes", views)
+
+
+def told_by(weir: Client) -> dict[str, object]:
+    return {"endpoint": weir.endpoint, "classes": weir.classes()}
 
 
 def described(system: System) -> dict[str, object]:

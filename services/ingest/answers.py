@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,13 @@ from actors.dirs import RunDirs
 from actors.results import AnswerReader, units_of
 from configs.problems import InvalidInput, WeirError
 from engine.schema import DataType, Kind
-from engine.train import values_to_arrow
+from engine.steps import Answer
+from engine.train import merged, values_to_arrow
+from services.ingest.columns import type_text
 
-SEQ = "_seq"
+SEQ, KEPT = "_seq", "_kept"
+# What each row has before its query's columns: its number, and the fraction of the input behind it that was not shed.
+OWN = (pa.field(SEQ, pa.int64(), nullable=False), pa.field(KEPT, pa.float64(), nullable=False))
 # Of one message, unless one commit has more.
 MESSAGE_ROWS = 50_000
 DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
@@ -35,6 +39,8 @@ class UnitRows:
     unit: str
     first: int
     next: int
+    mark: str
+    """Another one when the query has begun anew."""
 
 
 def units(dirs: RunDirs, class_name: str, query: str) -> list[UnitRows]:
@@ -45,20 +51,23 @@ def units(dirs: RunDirs, class_name: str, query: str) -> list[UnitRows]:
     rows = []
     for unit in found:
         reader = AnswerReader(dirs, unit)
-        reader.columns(query)  # there is such a query
-        rows.append(UnitRows(unit, *reader.kept(query)))
+        mark = reader.described(query).mark  # there is such a query
+        rows.append(UnitRows(unit, *reader.kept(query), mark))
     return rows
 
 
 def schema_of(dirs: RunDirs, unit: str, query: str) -> pa.Schema:
-    """`_seq`, then the query's columns."""
-    columns = AnswerReader(dirs, unit).columns(query)
-    return pa.schema(
-        [
-            pa.field(SEQ, pa.int64(), nullable=False),
-            *(pa.field(name, arrow_of(kind)) for name, kind in columns),
-        ]
-    )
+    """`_seq` and `_kept`, then the query's columns."""
+    return schema_with(AnswerReader(dirs, unit).columns(query))
+
+
+def schema_with(columns: Iterable[tuple[str, str]]) -> pa.Schema:
+    return pa.schema([*OWN, *(pa.field(name, arrow_of(kind)) for name, kind in columns)])
+
+
+def columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The query's, by name and type."""
+    return [(one.name, type_text(one.type)) for one in list(schema)[len(OWN) :]]
 
 
 def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> Iterator[pa.RecordBatch]:
@@ -68,11 +77,8 @@ def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> It
     for answer in AnswerReader(dirs, unit).answers(query, first - 1) if first < following else ():
         if answer.first > expected:
             break
-        size = min(len(answer.train), following - expected)
-        numbers = np.arange(expected, expected + size, dtype=np.int64)
-        columns = [values_to_arrow(one).slice(0, size) for one in answer.train.columns]
-        gathered.append(pa.RecordBatch.from_arrays([numbers, *columns], schema=schema))
-        expected += size
+        gathered.append(batch_of([answer], schema).slice(0, following - expected))
+        expected += gathered[-1].num_rows
         if sum(one.num_rows for one in gathered) >= MESSAGE_ROWS:
             yield from joined(gathered)
             gathered = []
@@ -81,6 +87,16 @@ def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> It
     yield from joined(gathered)
     if expected < following:
         raise missing(dirs, unit, query, expected)
+
+
+def batch_of(answers: Sequence[Answer], schema: pa.Schema) -> pa.RecordBatch:
+    """Of answers that follow one another. One batch: what each costs is more than what its rows do."""
+    trains = [one.train for one in answers]
+    together, first = merged(trains), answers[0].first
+    numbers = np.arange(first, first + len(together), dtype=np.int64)
+    kept = np.repeat([one.kept for one in trains], [len(one) for one in trains])
+    columns = [values_to_arrow(one) for one in together.columns]
+    return pa.RecordBatch.from_arrays([numbers, kept, *columns], schema=schema)
 
 
 def missing(dirs: RunDirs, unit: str, query: str, number: int) -> WeirError:

@@ -28,7 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -312,8 +312,7 @@ class Server(flight.FlightServerBase):
                 wanted = parsed(Results, body)
                 self._check_reads(context, wanted.class_name)
                 units = answers.units(self._dirs, wanted.class_name, wanted.query)
-                told = [{"unit": one.unit, "first": one.first, "next": one.next} for one in units]
-                return [as_json({"units": told})]
+                return [as_json({"units": [asdict(one) for one in units]})]
         raise InvalidInput("no such action", "type", action.type, f"known: {', '.join(ACTIONS)}")
 
     @answering

@@ -1,7 +1,7 @@
 """Keys: who shows one may do what its scopes say.
 
     admin            everything
-    tenant:NAME      read the answers of a tenant
+    tenant:NAME      what is a tenant's: its queries, their answers, and what is told of them
     ingest:STREAM    write to a stream, letters' case aside
 
 A key is `weir_` and 43 characters of chance. What is kept of it is its HMAC-SHA256 under a pepper that is kept elsewhere,

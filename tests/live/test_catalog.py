@@ -62,7 +62,8 @@ class Up:
 
 @contextmanager
 def up(folder: Path, *arguments: str) -> Iterator[Up]:
-    command = [sys.executable, "-c", "from services.cli.main import main; main()", "up", "--json", *arguments]
+    program = [sys.executable, "-c", "from services.cli.main import main; main()"]
+    command = [*program, "up", "--json", "--api-port", "0", *arguments]
     environ = {**os.environ, "WEIR_HOME": str(folder / "home")}
     with subprocess.Popen(command, env=environ, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -111,7 +112,7 @@ def test_tenants_and_keys_come_and_go_while_it_runs_and_are_back_after_a_restart
             return all(one["results"] > 0 for one in told["classes"])
 
         running.until(answers)
-        eventually(lambda: catalog.keys.all()[0].used_at, "the use of the key")
+        eventually(lambda: catalog.keys.all()[-1].used_at, "the use of the key")
         catalog.keys.revoke(info.id, "test")
         eventually(lambda: refused(client, call), "the end of the key")
         catalog.delete(Ref("Query", "all", "late"), "test")

@@ -117,7 +117,7 @@ def answered(dirs: RunDirs, rows: int) -> list[int]:
 
 def ready(dirs: RunDirs, host: Any) -> None:
     """The host's unit is subscribed."""
-    call(host.explain, "gold", 0)
+    call(host.explanations, "gold", 0)
     while "gold" not in (dirs.stream("readings") / "stream.json").read_text("utf-8"):
         threading.Event().wait(0.005)
 
@@ -132,7 +132,7 @@ def test_a_host_runs_the_units_that_it_finds_in_the_store(dirs: RunDirs, hearer:
     assert plan[0].tuples == 10
     ledger, queued = call(host.ledger, "gold")["readings"]
     assert ledger.closes(queued)
-    assert call(host.explain, "gold", 1)
+    assert call(host.explanations, "gold", 1).decisions
     assert call(host.status).units["gold"].figures.delivered == 10
 
 

@@ -16,6 +16,7 @@ import ray
 from actors import state
 from actors.control import UnitStatus
 from actors.dirs import prefix, shared_memory
+from actors.looks import Decisions
 from actors.names import COORDINATOR, dispatcher_key, dispatcher_name, find, gateway_name, host_key, host_name
 from actors.system import System
 from actors.units import Figures, Unit, UnitReport, units_from_json
@@ -125,9 +126,9 @@ def test_what_is_declared_reaches_hosts_dispatcher_and_gateway(classes: System) 
     assert ray.get(classes.dispatcher(node).ping.remote()) > 0
     ray.get(classes.coordinator.add_query.remote("gold", "more", QUERY))
     assert eventually(lambda: dict(told(classes, "gold").declared.queries) == {"q": QUERY, "more": QUERY})
-    told_why = ray.get(classes.coordinator.explain.remote("gold", 5))
-    assert "within headroom" in told_why["gold"][0]
-    assert "classes set" in told_why["shares"][0]
+    told_why: Decisions = ray.get(classes.coordinator.decisions.remote("gold", 5))
+    assert "within headroom" in told_why.units["gold"].decisions[0].words()
+    assert told_why.moves[0].reason == "classes set"
     assert ray.get(classes.coordinator.plan.remote("gold"))
 
 

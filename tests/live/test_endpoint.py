@@ -62,4 +62,7 @@ def test_rows_go_in_and_answers_come_out_over_the_network_with_the_key_of_the_sy
             return found
 
         found = eventually(rows, "answers")
-        assert found == [{"_seq": 0, "ts": 2, "sensor": 1}, {"_seq": 1, "ts": 3, "sensor": 2}]
+        assert found == [
+            {"_seq": 0, "_kept": 1.0, "ts": 2, "sensor": 1},
+            {"_seq": 1, "_kept": 1.0, "ts": 3, "sensor": 2},
+        ]

@@ -88,7 +88,7 @@ class Node:
 
 
 class Answers:
-    """A unit's answers to the query `hot`: _seq and two columns."""
+    """A unit's answers to the query `hot`, two columns; half of the input was kept."""
 
     def __init__(self, node: Node, unit: str, forgets: bool = False) -> None:
         folder = node.dirs.class_log(unit)
@@ -99,7 +99,7 @@ class Answers:
         )
         described = {
             "version": QUERIES_VERSION,
-            "queries": {"hot": [["id", INT64.kind], ["x", FLOAT64.kind]]},
+            "queries": {"hot": [[["id", INT64.kind], ["x", FLOAT64.kind]], "5ead07c1", 0]},
         }
         (folder / QUERIES).write_text(json.dumps(described), encoding="utf-8")
         self._next = 0
@@ -107,7 +107,7 @@ class Answers:
     def add(self, ids: Sequence[int]) -> None:
         numbers = np.array(ids, np.int64)
         columns = (Values(INT64, numbers), Values(FLOAT64, numbers / 2))
-        train = Train(columns, np.zeros(len(ids)))
+        train = Train(columns, np.zeros(len(ids)), kept=0.5)
         answer = Answer("hot", self._next, train)
         self._next += len(ids)
         self._log.append(*commit_parts(Commit((), (answer,), {"hot": self._next})))

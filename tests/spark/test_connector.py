@@ -388,10 +388,10 @@ def test_a_querys_rows_are_read_as_they_are(node: Node, spark: SparkSession) -> 
     Answers(node, "gold#0").add(range(100, 130))
     Answers(node, "gold#1").add(range(200, 220))
     rows = results(spark, node)
-    assert rows.dtypes == [("_seq", "bigint"), ("id", "bigint"), ("x", "double")]
-    found = sorted((row["_seq"], row["id"], row["x"]) for row in rows.collect())
-    first = [(one, 100 + one, 50 + one / 2) for one in range(30)]
-    second = [(one, 200 + one, 100 + one / 2) for one in range(20)]
+    assert rows.dtypes == [("_seq", "bigint"), ("_kept", "double"), ("id", "bigint"), ("x", "double")]
+    found = sorted((row["_seq"], row["_kept"], row["id"], row["x"]) for row in rows.collect())
+    first = [(one, 0.5, 100 + one, 50 + one / 2) for one in range(30)]
+    second = [(one, 0.5, 200 + one, 100 + one / 2) for one in range(20)]
     assert found == sorted([*first, *second])
     assert results(spark, node, startingOffsets="25").count() == 5
     assert results(spark, node).where("id >= 210").select("x").count() == 10

@@ -400,7 +400,10 @@ def test_one_command_starts_everything_and_leaves_nothing(how: signal.Signals, t
     ]
     (tmp_path / "documents.yaml").write_text(yaml.safe_dump_all(documents), encoding="utf-8")
     home = {"WEIR_HOME": str(tmp_path / "home")}
-    with command(tmp_path, "up", "-f", "documents.yaml", "--json", **home) as (running, mark):
+    with command(tmp_path, "up", "--api-port", "0", "-f", "documents.yaml", "--json", **home) as (
+        running,
+        mark,
+    ):
         assert running.stdout is not None
         told = next(
             one

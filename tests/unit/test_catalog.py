@@ -19,11 +19,12 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from configs.declarations import Document, Ref, documents_of
-from configs.problems import InvalidInput, UnknownName
-from services.catalog.catalog import Catalog, InUse, VersionDiffers
+from configs.problems import InUse, InvalidInput, UnknownName, VersionDiffers
+from services.catalog.catalog import Catalog
 from services.catalog.database import MIGRATIONS, CatalogAway, Database, revision_of
 from services.catalog.home import Home, home_of
 from services.catalog.tables import REVISION, metadata
+from services.ingest.keys import KeyRecord
 from tests.postgresql import postgresql
 
 PEPPER = "salt and more than that"
@@ -380,18 +381,23 @@ def test_processes_that_change_it_at_a_time_lose_nothing(home: Home) -> None:
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 
+def known(catalog: Catalog, key: str, now: float = 1000.0) -> KeyRecord | None:
+    """Who comes in with it, where the running system's keys are shown."""
+    return catalog.desired().keys.record_of(key, now)
+
+
 def test_key_is_shown_once_and_kept_as_its_hash(catalog: Catalog, home: Home) -> None:
     key, info = catalog.keys.create("ops", ["admin", "ingest:Ticks,other", "tenant:acme"], "root")
     assert len(key) == 48
     assert key.startswith("weir_")
     assert info.scopes == ("admin", "ingest:other", "ingest:ticks", "tenant:acme")
-    found = catalog.keys.authenticated(key)
+    found = known(catalog, key)
     assert found is not None
     assert (found.id, found.scopes) == (info.id, frozenset(info.scopes))
-    assert catalog.keys.authenticated(key[:-1]) is None
+    assert known(catalog, key[:-1]) is None
     assert key not in repr(catalog.keys.all()) + repr(catalog.audit()) + repr(found)
     with closing(Catalog(Home(home.folder, home.dsn, "another pepper it is"))) as other:
-        assert other.keys.authenticated(key) is None
+        assert known(other, key) is None
 
 
 def test_principal_has_two_live_keys(catalog: Catalog, clock: Clock) -> None:
@@ -405,7 +411,7 @@ def test_principal_has_two_live_keys(catalog: Catalog, clock: Clock) -> None:
     clock.now = 1100.0
     assert not {one.id: one for one in catalog.keys.all()}[second.id].is_live(clock.now)
     catalog.keys.create("ops", ["admin"], "root")
-    assert catalog.keys.authenticated(third) is not None
+    assert known(catalog, third, clock.now) is not None
 
 
 def test_revoked_and_expired_keys_are_nobodys(catalog: Catalog, clock: Clock) -> None:
@@ -414,20 +420,20 @@ def test_revoked_and_expired_keys_are_nobodys(catalog: Catalog, clock: Clock) ->
     assert len(catalog.desired().keys.records) == 2
     catalog.keys.revoke(info.id, "root")
     catalog.keys.revoke(info.id, "root")
-    assert catalog.keys.authenticated(one) is None
-    assert catalog.keys.authenticated(other) is not None
+    assert known(catalog, one) is None
+    assert known(catalog, other) is not None
     clock.now = 1010.0
-    assert catalog.keys.authenticated(other) is None
+    assert known(catalog, other, clock.now) is None
     assert catalog.desired().keys.records == ()
     assert [entry.action for entry in catalog.audit(info.ref)] == ["revoked", "created"]
 
 
 def test_last_use_is_written_once_a_minute(catalog: Catalog, clock: Clock) -> None:
-    key, info = catalog.keys.create("ops", ["admin"], "root")
+    _, info = catalog.keys.create("ops", ["admin"], "root")
     seen = []
     for now in (1001.0, 1030.0, 1060.9, 1061.0, 1500.0):
         clock.now = now
-        catalog.keys.authenticated(key)
+        catalog.keys.note_used({info.id: now})
         seen.append(catalog.keys.all()[0].used_at)
     catalog.keys.note_used({info.id: 1510.0, "gone": 1.0})
     assert [*seen, catalog.keys.all()[0].used_at] == [1001.0, 1001.0, 1001.0, 1061.0, 1500.0, 1500.0]

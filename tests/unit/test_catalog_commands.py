@@ -1,11 +1,11 @@
-"""The catalog from the command line: what goes to stdout, what to stderr, and the exit code."""
+"""Declarations from the command line: what goes to stdout, what to stderr, and the exit code; here and at a service alike."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 
 from configs.declarations import documents_of
 from services.cli.main import main
+from tests.served import served
 
 TENANT = {"kind": "Tenant", "name": "acme", "priority_class": "gold"}
 STREAM = {
@@ -28,12 +29,13 @@ Command = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """The command, in a folder and a home of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("WEIR_CATALOG", raising=False)
-    monkeypatch.delenv("WEIR_PEPPER", raising=False)
+    for name in ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
 
     def call(*arguments: str) -> tuple[int | str | None, str, str]:
         monkeypatch.setattr(sys, "argv", ["weir", *arguments])
@@ -43,6 +45,21 @@ def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
         return ended.value.code, printed.out, printed.err
 
     return call
+
+
+@pytest.fixture(params=["here", "service"])
+def weir(
+    request: pytest.FixtureRequest, terminal: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Command]:
+    """On the catalog of this home, or at a service by its administrator; nothing is made in the home then."""
+    if request.param == "here":
+        yield terminal
+        return
+    with served(tmp_path / "served") as found:
+        monkeypatch.setenv("WEIR_ENDPOINT", found.url)
+        monkeypatch.setenv("WEIR_API_KEY", found.key("admin"))
+        yield terminal
+    assert not (tmp_path / "home").exists()
 
 
 def write(*documents: dict[str, Any], file: str = "d.yaml") -> str:
@@ -94,6 +111,19 @@ def test_secrets_are_shown_nowhere(weir: Command) -> None:
     assert not re.search("HUSH|LOUD", told)
 
 
+def test_what_was_shown_without_its_secrets_keeps_them(weir: Command) -> None:
+    weir("apply", "-f", write(STREAM))
+    Path("again.yaml").write_text(weir("get", "streams", "-o", "yaml")[1], encoding="utf-8")
+    assert weir("diff", "-f", "again.yaml")[0] == 0
+    assert "1 unchanged" in weir("apply", "-f", "again.yaml")[1]
+    hidden = {**STREAM, "name": "new", "source": {"format": "f", "options": {"password": "(hidden)"}}}
+    code, out, err = weir("apply", "-f", write(hidden, file="n.yaml"))
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        "error: n.yaml, document 1 (Stream new): source.options.password: there is no secret"
+    )
+
+
 def test_description_tells_who_uses_it_and_who_has_changed_it(weir: Command) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     weir("apply", "-f", write({**STREAM, "source": None}))
@@ -142,9 +172,9 @@ def test_key_is_made_listed_and_revoked(weir: Command) -> None:
 
 
 def test_catalog_that_is_away_has_an_exit_code_of_its_own(
-    weir: Command, monkeypatch: pytest.MonkeyPatch
+    terminal: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEIR_CATALOG", "postgresql://nobody@127.0.0.1:1/none")
-    code, out, err = weir("get", "tenants")
+    code, out, err = terminal("get", "tenants")
     assert (code, out) == (3, "")
     assert err.startswith("error: the catalog does not answer: ")

@@ -32,9 +32,10 @@ from configs.declarations import (
     streams_file,
 )
 from configs.limits import ClassLimits
-from configs.live import LiveClass
+from configs.live import LiveClass, LiveSettings
 from configs.problems import InvalidInput
 from services.catalog.checks import applied
+from services.catalog.state import State
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/catalog.md").read_text(encoding="utf-8")
@@ -183,6 +184,10 @@ def test_tenant_has_what_its_class_gives_but_for_what_it_asks_otherwise() -> Non
         ({"overrides": {"max_drop": 0.1}}, "overrides.max_drop: priority class top gives at least 0.2"),
         ({"overrides": {"lossless": True}}, "overrides.lossless: priority class top gives at most false"),
         ({"limits": {"queries": 11}}, "limits.queries: priority class top gives at most 10 (got 11)"),
+        (
+            {"limits": {"result_bytes": 1 << 29}},
+            "limits.result_bytes: priority class top gives at most 268435456",
+        ),
     ],
 )
 def test_tenant_that_asks_for_more_than_its_class_gives_is_refused(fields: dict[str, Any], said: str) -> None:
@@ -230,17 +235,18 @@ def test_defaults_of_the_page_are_those_of_the_models() -> None:
     rows = {
         name: yaml.safe_load(value.strip("` ").replace(",", ""))
         for name, value in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
-        if name not in ("limits", "policy", "state_bytes")
+        if name not in ("limits", "policy", "state_bytes", "result_bytes")
     }
     fields = PriorityClassDeclaration.model_fields | ClassLimits.model_fields
     assert rows == {name: fields[name].default for name in rows}
     assert ClassLimits().state_bytes == 512 << 20
+    assert ClassLimits().filled().result_bytes == LiveSettings().results_bytes == 256 << 20
 
 
 def test_example_of_the_page_holds_together() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     documents = documents_of(example)
-    state = applied({}, documents)
+    state = applied(State(), documents)
     assert {ref.kind for ref in state} == set(KINDS)
     assert state[Ref("Query", "per_minute", "acme")].reads == ("odd",)
 

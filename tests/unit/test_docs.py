@@ -7,6 +7,8 @@ from typing import get_args
 
 import pytest
 from pydantic import BaseModel
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from configs.arrivals import Arrivals
 from configs.policies import POLICY_KINDS
@@ -21,6 +23,7 @@ from configs.scenario import (
     contradictions,
 )
 from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
+from services.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -62,6 +65,27 @@ def test_the_example_of_a_scenario_is_one() -> None:
     (example,) = fenced("docs/scenarios.md", "yaml")
     scenario = parse_model(Scenario, parse_yaml(example))
     assert (scenario.name, list(contradictions(scenario))) == ("two-tenants", [])
+
+
+def commands(group: TyperGroup, before: str = "weir") -> Iterator[str]:
+    for name, one in group.commands.items():
+        if isinstance(one, TyperGroup):
+            yield from commands(one, f"{before} {name}")
+        else:
+            yield f"{before} {name}"
+
+
+def test_every_command_is_described() -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"## Commands\n(.*?)\n\n", page, re.DOTALL)
+    rows = [re.findall(r"`([^`]+)`", line.split("|")[1]) for line in table.splitlines()[2:]]
+    named = set()
+    for first, *others in rows:
+        head, space, _ = first.partition(" ")
+        named |= {f"weir {first}", *(f"weir {head} {one}" if space else f"weir {one}" for one in others)}
+    assert named == set(commands(group))
 
 
 def test_every_statement_of_the_sql_page_is_planned() -> None:

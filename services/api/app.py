@@ -1,0 +1,81 @@
+"""The application: a door, and behind it the routes of each part."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from typing import Any
+
+import orjson
+from fastapi import Depends, FastAPI, Request
+from starlette.responses import Response
+
+from configs.problems import InvalidInput, UnknownName, nearest
+from services.api import (
+    audit,
+    console,
+    documents,
+    history,
+    keys,
+    live,
+    openapi,
+    plan,
+    problems,
+    results,
+    rows,
+)
+from services.api.bodies import JSON
+from services.api.callers import Door
+from services.api.health import health
+from services.api.service import Service
+
+ROUTERS = (documents, keys, audit, results, rows, live, history, plan)
+
+
+class App(FastAPI):
+    """With a description of our own."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.describe(self)
+        return self.openapi_schema
+
+
+async def check_parameters(request: Request) -> None:
+    """A misspelt `dry_run` must not become a change."""
+    if not request.scope["query_string"]:
+        return
+    path, method = request.scope["route"].path_format, request.method.lower()
+    parameters = request.app.openapi()["paths"][path][method].get("parameters", ())
+    known = {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
+    seen = set()
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            raise UnknownName("no such parameter", f"?{name}", hint=nearest(name, known))
+        if name in seen and '"array"' not in json.dumps(known[name]):
+            raise InvalidInput("given twice", f"?{name}", value, "keep one of the two")
+        seen.add(name)
+
+
+def make_app(service: Service) -> FastAPI:
+    """What answers, in this process."""
+    app = App(
+        title="Weir",
+        version=version("weir"),
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    problems.install(app)
+    app.include_router(health(service))
+    for part in ROUTERS:
+        app.include_router(part.router(service), dependencies=[Depends(check_parameters)])
+    app.include_router(console.router(service))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def description() -> Response:
+        return Response(orjson.dumps(app.openapi()), media_type=JSON)
+
+    app.add_middleware(Door, service=service)
+    return app

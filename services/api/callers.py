@@ -1,0 +1,185 @@
+"""Who calls, and what that caller may do.
+
+`Door` stands before all routes: without a live key nobody gets further than health and the console's sign-in. What a route
+is about is for the route to ask:
+
+    caller.must_be_admin()          for what concerns everybody
+    caller.must_see_tenant(name)    another's tenant is to its caller as one that is not there
+    caller.must_ingest(stream)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from typing import Annotated
+
+from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from configs.problems import WeirError
+from services.api.limits import bounded, bytes_max
+from services.api.problems import KINDS, Forbidden, NotFound, Unauthenticated, problem_response, told_as
+from services.api.service import Service
+from services.api.sessions import COOKIE, HEADER
+from services.catalog.keys import Holder
+from services.ingest.keys import ADMIN, INGEST, TENANT
+
+HEALTH = ("/healthz", "/readyz")
+CONSOLE = "/console"
+READS = ("GET", "HEAD", "OPTIONS")
+BEARER = b"bearer "
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose key was shown."""
+
+    principal: str
+    """Named in the audit log."""
+    key_id: str
+    scopes: frozenset[str]
+    is_admin: bool = field(init=False)
+    tenants: frozenset[str] = field(init=False)
+    streams: frozenset[str] = field(init=False)
+    """In small letters."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_admin", ADMIN in self.scopes)
+        object.__setattr__(self, "tenants", self._named(TENANT))
+        object.__setattr__(self, "streams", self._named(INGEST))
+
+    def _named(self, prefix: str) -> frozenset[str]:
+        return frozenset(one.removeprefix(prefix) for one in self.scopes if one.startswith(prefix))
+
+    def sees_tenant(self, name: str) -> bool:
+        return self.is_admin or name in self.tenants
+
+    def sees_stream(self, name: str) -> bool:
+        """Every tenant may read every stream; who only writes sees what it writes to."""
+        return self.is_admin or bool(self.tenants) or name.lower() in self.streams
+
+    def must_be_admin(self) -> None:
+        if not self.is_admin:
+            raise Forbidden("the key is not an administrator's", hint=f"it needs the scope {ADMIN}")
+
+    def must_have_tenant(self) -> None:
+        """Whichever: for what every tenant may see."""
+        if not (self.is_admin or self.tenants):
+            raise Forbidden("the key is no tenant's", hint=f"it needs the scope {TENANT}NAME or {ADMIN}")
+
+    def must_see_tenant(self, name: str) -> None:
+        self.must_have_tenant()
+        if not self.sees_tenant(name):
+            raise no_tenant(name)
+
+    def must_see_stream(self, name: str) -> None:
+        if not self.sees_stream(name):
+            raise Forbidden("the key is not for that stream", "stream", name, "use a key with that scope")
+
+    def must_ingest(self, stream: str) -> None:
+        if not (self.is_admin or stream.lower() in self.streams):
+            hint = f"it needs the scope {INGEST}STREAM of that stream"
+            raise Forbidden("the key may not write to that stream", "stream", stream, hint)
+
+
+def not_there(kind: str, name: str) -> NotFound:
+    """The same whether there is none or it is another's: names cannot be found out."""
+    return NotFound(f"no such {kind}", value=name)
+
+
+async def caller_of(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+CallerOf = Annotated[Caller, Depends(caller_of)]
+
+
+def no_tenant(name: str) -> NotFound:
+    return not_there("Tenant", name)
+
+
+class Door:
+    """Lets in who shows a live key, as often as it may come and with no more than it may bring."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+        self._callers: dict[str, Caller] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        try:
+            if path not in HEALTH:
+                self._admit(scope, path)
+            if scope["method"] not in READS:
+                receive = bounded(scope, receive, bytes_max(self._service.settings, path))
+        except WeirError as problem:
+            await problem_response(problem)(scope, receive, send)
+        except HTTPException as problem:
+            refused = told_as(KINDS["too-large"], {"detail": problem.detail}, problem.headers)
+            await refused(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _admit(self, scope: Scope, path: str) -> None:
+        holder = self._holder(scope)
+        if holder is None:
+            if path == "/" or path == CONSOLE or path.startswith(f"{CONSOLE}/"):
+                return
+            raise Unauthenticated("no key was shown", hint="send `Authorization: Bearer weir_…`")
+        self._service.limits.check_request(holder.id)
+        self._service.snapshot.note_used(holder.id)
+        scope.setdefault("state", {})["caller"] = self._caller(holder)
+
+    def _holder(self, scope: Scope) -> Holder | None:
+        """Of the key that is shown, or of the session; None if neither is."""
+        cookies = b""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                return self._of_key(scope, value)
+            if name == b"cookie":
+                cookies = value
+        return self._of_session(scope, cookies) if cookies else None
+
+    def _of_key(self, scope: Scope, value: bytes) -> Holder:
+        found = None
+        if value[: len(BEARER)].lower() == BEARER:
+            found = self._service.snapshot.holder_of(value[len(BEARER) :].strip())
+        if found is None:
+            client = scope.get("client")
+            self._service.limits.check_failure(client[0] if client else "")
+            raise Unauthenticated("the key is not live", hint="it is wrong, has expired or was revoked")
+        return found
+
+    def _of_session(self, scope: Scope, cookies: bytes) -> Holder | None:
+        token = cookie_in(cookies)
+        key_id = self._service.sessions.key_id(token) if token else None
+        found = self._service.snapshot.holder(key_id) if key_id else None
+        is_change = scope["method"] not in READS and not scope["path"].startswith(f"{CONSOLE}/")
+        if found is not None and is_change and not any(name == HEADER for name, _ in scope["headers"]):
+            hint = f"send {HEADER.decode()}: 1, or a key instead of the cookie"
+            raise Forbidden("a change by a console names itself", hint=hint)
+        return found
+
+    def _caller(self, holder: Holder) -> Caller:
+        known = self._callers.get(holder.id)
+        if known is None:
+            # Of keys that were live once; what a key may do never changes.
+            if len(self._callers) >= 10_000:
+                self._callers.clear()
+            known = self._callers[holder.id] = Caller(holder.principal, holder.id, holder.scopes)
+        return known
+
+
+def cookie_in(cookies: bytes) -> str | None:
+    """The session's, of all that a browser sends."""
+    try:
+        found = SimpleCookie(cookies.decode("latin-1")).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None else found.value

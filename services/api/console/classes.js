@@ -1,0 +1,140 @@
+// Classes at a glance: each one's response time against its target, its share of the lanes, and what it has to give up.
+
+import { badge, by, empty, h, s, setText, show } from "./dom.js";
+import { ms, percent, perSecond, short } from "./format.js";
+import { swatch } from "./selection.js";
+import { Table } from "./table.js";
+
+// A search field is of use only among many.
+const MANY = 10;
+// How far the gauge of response times reaches, in targets.
+const REACH = 1.5;
+// Shares move by less than this all the time.
+const MOVED = 0.01;
+const SHEDS = 0.001;
+
+function gauge(cell, kind) {
+  const level = s("rect", { class: kind, x: 0, y: 2, height: 10, rx: 2 });
+  const target = s("rect", { class: "target", y: 0, width: 2.5, height: 14 });
+  const picture = s("svg", { "aria-hidden": "true", preserveAspectRatio: "none" },
+    s("rect", { class: "track", x: 0, y: 2, width: "100%", height: 10, rx: 2 }), level, target);
+  const text = h("span", { class: "pair" });
+  cell.append(h("div", { class: `gauge ${kind === "share" ? "small" : ""}` }, text, picture));
+  cell.gauge = { level, target, text, picture };
+}
+
+function setGauge({ gauge: { level, target } }, part, mark) {
+  level.style.setProperty("width", `${100 * Math.min(1, Math.max(0, part))}%`);
+  target.setAttribute("x", `${100 * Math.min(0.99, mark)}%`);
+}
+
+function pair(text, main, small) {
+  if (!text.firstChild) text.append(h("b", {}), " ", h("small", {}));
+  setText(text.firstChild, main);
+  setText(text.lastChild, small);
+}
+
+function fillResponse(cell, one) {
+  setGauge(cell, one.results ? one.p95_ms / one.delay_target_ms / REACH : 0, 1 / REACH);
+  cell.gauge.picture.setAttribute("class", isLate(one) ? "over" : "");
+  pair(cell.gauge.text, one.results ? ms(one.p95_ms) : "no answers", `of ${ms(one.delay_target_ms)}`);
+}
+
+function fillShare(cell, one) {
+  setGauge(cell, one.share.now, one.share.original);
+  pair(cell.gauge.text, percent(one.share.now, 0), `its own ${percent(one.share.original, 0)}`);
+}
+
+export const dropOf = (one) => one.drop ?? (one.lossless ? 0 : 1 - one.keep);
+const isLate = (one) => one.results > 0 && one.p95_ms > one.delay_target_ms;
+
+/** What there is to say about a class, most important first. */
+export function states(one) {
+  const found = [];
+  if (one.running === false) return [["warned", "starting"]];
+  if (one.asleep) return [["", "asleep", "◌"]];
+  if (isLate(one)) found.push(["bad", "over target"]);
+  else if (one.results) found.push(["good", "within target"]);
+  else found.push(["", "no answers yet", "◌"]);
+  if (dropOf(one) > SHEDS) found.push(["warned", "sheds"]);
+  if (one.share.now > one.share.original + MOVED) found.push(["", "borrows", "←"]);
+  if (one.share.now < one.share.original - MOVED) found.push(["", "lends", "→"]);
+  return found;
+}
+
+function fillStates(cell, one) {
+  const told = states(one);
+  const key = JSON.stringify(told);
+  if (cell.told === key) return;
+  cell.told = key;
+  show(cell, h("div", { class: "badges" }, told.map((parts) => badge(...parts))));
+}
+
+export class Classes {
+  #root; #selection; #table = null; #last = []; #find = by("classes-find");
+
+  constructor(root, selection) {
+    [this.#root, this.#selection] = [root, selection];
+    this.#find.querySelector("input").addEventListener("input", () => this.#fill());
+    selection.addEventListener("change", () => this.#fill());
+  }
+
+  update(items) {
+    this.#last = items;
+    this.#fill();
+  }
+
+  /** What there is instead of classes. */
+  instead(...content) {
+    this.#table = null;
+    this.#last = [];
+    show(this.#root, ...content);
+  }
+
+  #fill() {
+    if (!this.#last.length) return;
+    this.#table ??= this.#made();
+    this.#find.hidden = this.#last.length <= MANY;
+    const wanted = this.#find.querySelector("input").value.trim().toLowerCase();
+    const found = this.#last.filter((one) => one.name.toLowerCase().includes(wanted));
+    this.#table.update(found.map((one) => [one.name, one]));
+  }
+
+  #made() {
+    return new Table(this.#root, [
+      { title: "Class", head: true, make: (cell, one) => this.#makeName(cell, one), fill: (cell, one) => this.#fillName(cell, one) },
+      { title: "Response time, p95", make: (cell) => gauge(cell, "level"), fill: fillResponse, whole: true },
+      { title: "Share of the lanes", make: (cell) => gauge(cell, "share"), fill: fillShare, whole: true },
+      { title: "Drop", number: true, fill: (cell, one) => setText(cell, percent(dropOf(one))) },
+      { title: "Queued", number: true, fill: (cell, one) => setText(cell, short(one.queued)) },
+      { title: "Answers", number: true, fill: (cell, one) => setText(cell, perSecond(one.results_per_s)) },
+      { title: "State", fill: fillStates, whole: true },
+    ]);
+  }
+
+  #makeName(cell, one) {
+    const box = h("input", {
+      type: "checkbox", "aria-label": `Plot ${one.name}`,
+      onchange: () => this.#selection.set(one.name, box.checked),
+    });
+    const picture = h("span", {});
+    cell.append(h("label", { class: "pick" }, box, picture, h("span", {}, one.name)));
+    cell.parts = { box, picture };
+  }
+
+  #fillName({ parts: { box, picture } }, one) {
+    const slot = this.#selection.slot(one.name);
+    box.checked = slot >= 0;
+    box.disabled = slot < 0 && this.#selection.full;
+    box.title = box.disabled ? "Six classes are plotted already: take one of them away first." : "";
+    if (picture.slot === slot) return;
+    picture.slot = slot;
+    show(picture, slot >= 0 && swatch(slot));
+  }
+}
+
+export const noClasses = (me, go) =>
+  empty(
+    me.is_admin ? "No class runs: a tenant's class runs as soon as the tenant has a query." : "No class of yours runs: it runs as soon as you have a query.",
+    h("button", { type: "button", class: "primary", onclick: () => go("onboard") }, me.is_admin ? "Onboard a tenant" : "Add a query"),
+  );

@@ -1,0 +1,120 @@
+// Keys: made and shown once, and revoked.
+
+import { all, call, path } from "./api.js";
+import { confirmed } from "./confirm.js";
+import { badge, by, empty, h, problemBox, say, setText, show } from "./dom.js";
+import { Fields } from "./fields.js";
+import { moment } from "./format.js";
+import { Polling } from "./polling.js";
+import { Table } from "./table.js";
+
+const DAY_S = 86_400;
+const LIVES = { "90 days": 90 * DAY_S, "1 year": 365 * DAY_S, "1 day": DAY_S, "for good": null };
+
+const hasExpired = (one) => one.expires_at !== null && Date.parse(one.expires_at) <= Date.now();
+const isLive = (one) => one.revoked_at === null && !hasExpired(one);
+
+function stateOf(one) {
+  if (one.revoked_at !== null) return badge("", "revoked", "■");
+  return hasExpired(one) ? badge("", "expired", "■") : badge("good", "live");
+}
+
+export function keysView() {
+  const [form, root, made, list] = [by("keys-form"), by("keys-fields"), by("keys-made"), by("keys-list")];
+  const fields = new Fields();
+  const text = (attributes) => h("input", { autocomplete: "off", spellcheck: "false", ...attributes });
+  const principal = text({ name: "principal", placeholder: "acme-app" });
+  const scopes = text({ name: "scopes", placeholder: "tenant:acme" });
+  const life = h("select", {}, Object.keys(LIVES).map((one) => h("option", { value: one }, one)));
+  let table = null;
+
+  show(root, fields.box,
+    fields.field("Key/principal", "Whose", principal, "Named in the log of changes; two live keys each at most"),
+    fields.field(["Key/scopes", "Key/scope"], "For what", scopes, "admin, tenant:NAME or ingest:STREAM; several with spaces between"),
+    fields.field("Key/expires_s", "Good for", life),
+    h("div", { class: "buttons" }, h("button", { class: "primary" }, "Make the key")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    make();
+  });
+
+  async function make() {
+    fields.clear();
+    const body = {
+      principal: principal.value.trim(),
+      scopes: scopes.value.split(/\s+/).filter(Boolean),
+      ...(LIVES[life.value] === null ? {} : { expires_s: LIVES[life.value] }),
+    };
+    try {
+      shown((await call("POST", "/v1/keys", { body })).content);
+      looking.now();
+    } catch (problem) {
+      fields.tell(problem, ["Key"]);
+    }
+  }
+
+  function shown({ key, principal: whose }) {
+    const copy = h("button", { type: "button", onclick: async () => {
+      await navigator.clipboard.writeText(key);
+      say("The key has been copied.");
+      setText(copy, "Copied");
+    } }, "Copy");
+    show(made, h("div", { class: "notice good" }, h("p", {}, h("b", {}, `The key of ${whose}. `), "It is shown this once: keep it now."),
+      h("div", { class: "secret" }, h("code", {}, key), navigator.clipboard && copy,
+        h("button", { type: "button", onclick: () => show(made) }, "Hide it"))));
+  }
+
+  async function look(signal) {
+    const items = await all("/v1/keys", { signal });
+    if (!items.length) {
+      table = null;
+      show(list, empty("There is no key yet."));
+      return;
+    }
+    table ??= new Table(list, [
+      { title: "Whose", head: true, fill: (cell, one) => setText(cell, one.principal) },
+      { title: "For what", fill: (cell, one) => setText(cell, one.scopes.join(" ")) },
+      { title: "Used last", fill: (cell, one) => setText(cell, moment(one.used_at)) },
+      { title: "Until", fill: (cell, one) => setText(cell, one.expires_at ? moment(one.expires_at) : "for good") },
+      { title: "State", fill: fillState },
+    ]);
+    const [live, gone] = [items.filter(isLive), items.filter((one) => !isLive(one))];
+    table.update([...live.reverse(), ...gone.reverse()].map((one) => [one.id, one]));
+  }
+
+  function fillState(cell, one) {
+    if (cell.live === isLive(one)) return;
+    cell.live = isLive(one);
+    show(cell, h("div", { class: "badges" }, stateOf(one),
+      cell.live && h("button", { type: "button", class: "quiet", "aria-label": `Revoke the key of ${one.principal}`, onclick: () => revoke(one) }, "Revoke")));
+  }
+
+  async function revoke(one) {
+    if (!(await confirmed(`Revoke the key of ${one.principal}?`, "Who shows it is not let in any more.", "Revoke it"))) return;
+    try {
+      await call("DELETE", path`/v1/keys/${one.id}`);
+      say("The key has been revoked.");
+      looking.now();
+    } catch (problem) {
+      show(fields.box, problemBox(problem));
+    }
+  }
+
+  const looking = new Polling(look, 5000, (problem) => {
+    table = null;
+    show(list, problemBox(problem));
+  });
+  return {
+    start: (detail) => {
+      if (detail) {
+        scopes.value = detail;
+        principal.focus();
+      }
+      looking.start();
+    },
+    stop: () => {
+      looking.stop();
+      show(made);
+    },
+  };
+}

@@ -1,0 +1,45 @@
+// The page: who has signed in, the views they may see, and which of them is shown. What is not shown does not ask.
+
+import { get, Problem } from "./api.js";
+import { by, h, problemBox, setText, show } from "./dom.js";
+import { decisionsView } from "./decisions.js";
+import { keysView } from "./keys.js";
+import { ledgerView } from "./ledger.js";
+import { onboardView } from "./onboard.js";
+import { overviewView } from "./overview.js";
+import { queriesView } from "./queries.js";
+import { Tabs } from "./tabs.js";
+
+function views(me) {
+  const found = [
+    { id: "overview", title: "Overview", make: overviewView },
+    { id: "queries", title: "Queries", make: queriesView },
+    { id: "ledger", title: "Ledger", make: ledgerView },
+    { id: "decisions", title: "Decisions", make: decisionsView },
+    { id: "onboard", title: me.is_admin ? "Onboard" : "New query", make: onboardView },
+  ];
+  return me.is_admin ? [...found, { id: "keys", title: "Keys", make: keysView }] : found;
+}
+
+async function begin() {
+  const me = await get("/console/session");
+  setText(by("principal"), me.is_admin ? me.principal : `${me.principal} (${me.tenants.join(", ")})`);
+  const made = new Map();
+  const tabs = new Tabs(by("tabs"), views(me), (before, now, detail) => {
+    made.get(before?.id)?.stop();
+    if (!made.has(now.id)) made.set(now.id, now.make({ me, go: (id, detail) => tabs.go(id, detail) }));
+    made.get(now.id).start(detail);
+    document.title = `${now.title} – Weir`;
+  });
+  tabs.begin();
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    by("panels").focus();
+  });
+}
+
+begin().catch((failure) => {
+  const problem = failure instanceof Problem ? failure : new Problem({ detail: String(failure) });
+  const again = h("button", { type: "button", onclick: () => location.reload() }, "Load the page again");
+  show(by("panels"), problemBox(problem), h("div", { class: "buttons" }, again));
+});

@@ -1,0 +1,28 @@
+// Decisions as lines in words; of decisions about shares those that have moved any.
+
+import { empty, h } from "./dom.js";
+import { clock } from "./format.js";
+
+/** Most redistributions leave shares as they are. */
+export const moved = (items) =>
+  items.filter(({ figures: { before, after } }) => JSON.stringify(before) !== JSON.stringify(after));
+
+export function decisionLines(items, none) {
+  return items.length ? h("ul", { class: "told" }, items.map(line)) : empty(none);
+}
+
+function line({ at, words, since, more = 0 }) {
+  const rest = more ? h("span", { class: "muted" }, ` and ${more} more like it since ${clock(since)}`) : null;
+  return h("li", {}, h("time", { datetime: at }, clock(at)), words, rest);
+}
+
+/** Decisions of one kind that follow one another are one: a class decides seven times a second. Newest first. */
+export function grouped(items) {
+  const groups = [];
+  for (const one of items) {
+    const last = groups.at(-1);
+    if (last?.branch === one.branch && last.unit === one.unit) Object.assign(last, { since: one.at, more: last.more + 1 });
+    else groups.push({ ...one, since: one.at, more: 0 });
+  }
+  return groups;
+}

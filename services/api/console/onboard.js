@@ -1,0 +1,221 @@
+// Onboarding: a tenant with its priority class, a stream and a first query are declared at once, after a look at what would
+// become of it. A tenant's own key adds queries alone.
+
+import { all, call, path } from "./api.js";
+import { Columns } from "./columns.js";
+import { by, empty, h, say, setText, show } from "./dom.js";
+import { Fields } from "./fields.js";
+import { ms, percent } from "./format.js";
+import { changeList, planTold } from "./preview.js";
+import { example, sender } from "./sender.js";
+
+const NAME_HINT = "A letter, then letters, digits, _ . or -";
+const DEFAULT_DROP = 0.95;
+// A prediction simulates some minutes.
+const PLAN_MS = 60_000;
+
+const input = (attributes) => h("input", { autocomplete: "off", spellcheck: "false", ...attributes });
+const numberOf = (control, scale = 1) => (control.value.trim() === "" ? undefined : Number(control.value) / scale);
+const given = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+
+export function onboardView({ me, go }) {
+  const [form, root, preview] = [by("onboard-form"), by("onboard-fields"), by("preview")];
+  const fields = new Fields();
+  const parts = me.is_admin ? [tenantPart(fields), streamPart(fields)] : [];
+  const query = queryPart(fields, me, () => parts[1]?.name() ?? "");
+  parts.push(query);
+
+  setText(by("onboard-title"), me.is_admin ? "Onboard a tenant" : "Add a query");
+  show(root, fields.box, parts.map((part) => part.element), h("div", { class: "buttons" },
+    h("button", {}, "Preview"),
+    h("button", { type: "button", class: "primary", onclick: () => send(false) }, me.is_admin ? "Onboard" : "Add the query")));
+  show(preview, empty("“Preview” checks everything and predicts whether all delay targets would be kept. It changes nothing."));
+  // Enter in a field does what can be undone.
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(true);
+  });
+
+  function documents() {
+    const tenant = me.is_admin ? parts[0].name() : query.tenant();
+    return parts.flatMap((part) => part.documents(tenant));
+  }
+
+  async function send(isDry) {
+    const sent = documents();
+    const buttons = form.querySelectorAll(".buttons button");
+    buttons.forEach((one) => { one.disabled = true; });
+    fields.clear();
+    try {
+      const { content } = await declare(`/v1/apply${isDry ? "?dry_run=true" : ""}`, sent);
+      if (!isDry) done(sent, content);
+      else foreseen(content, await predicted(content, sent));
+    } catch (problem) {
+      refused(problem, sent);
+    } finally {
+      buttons.forEach((one) => { one.disabled = false; });
+    }
+  }
+
+  const declare = (address, sent) => call("POST", address, { body: { documents: sent }, timeoutMs: PLAN_MS });
+
+  /** With the rate that is expected of a new stream, if one is told. */
+  async function predicted({ plan }, sent) {
+    const rate = parts[1]?.rate();
+    if (!plan || !rate) return plan ?? null;
+    return (await declare(`/v1/plan?${new URLSearchParams({ rate })}`, sent)).content;
+  }
+
+  function foreseen({ changes }, plan) {
+    show(preview, changeList(changes), planTold(plan));
+    say("The preview is there.");
+    by("preview-title").focus();
+  }
+
+  function refused(problem, sent) {
+    fields.tell(problem, sent.map((one) => one.kind));
+    if (problem.told.plan) show(preview, planTold(problem.told.plan));
+  }
+
+  function done(sent, { changes, warnings }) {
+    const made = sent.find((one) => one.kind === "Query");
+    const stream = sent.find((one) => one.kind === "Stream");
+    const step = (text, view, detail) => h("li", {}, h("button", { type: "button", onclick: () => go(view, detail) }, text));
+    show(preview,
+      h("div", { class: "notice good" }, h("b", {}, "Done. "), "It runs within seconds."),
+      warnings?.map((one) => h("div", { class: "notice" }, one)),
+      changeList(changes),
+      h("h3", {}, "What comes next"),
+      h("ol", { class: "next-steps" },
+        made && step(`See the answers of ${made.tenant}/${made.name}`, "queries", `${made.tenant}/${made.name}`),
+        me.is_admin && step(`Make a key for ${made.tenant}`, "keys", `tenant:${made.tenant}`),
+        stream && step(`Make a key that writes to ${stream.name}`, "keys", `ingest:${stream.name}`)),
+      stream && [h("h3", {}, "Send rows"), sender(stream), h("p", { class: "muted" }, "or from elsewhere:"), h("pre", {}, sending(stream))]);
+    say("It has been declared.");
+    by("preview-title").focus();
+  }
+
+  return {
+    start: () => Promise.all(parts.map((part) => part.offer())).catch((problem) => fields.tell(problem, [])),
+    stop: () => {},
+  };
+}
+
+function sending(stream) {
+  return `curl -X POST ${location.origin}${path`/v1/streams/${stream.name}/rows`} \\
+  -H "Authorization: Bearer $WEIR_API_KEY" -H "Content-Type: application/json" \\
+  -d '${JSON.stringify([example(stream)])}'`;
+}
+
+// -- the tenant --------------------------------------------------------------------------------------------------
+
+function tenantPart(fields) {
+  const name = input({ name: "tenant", placeholder: "acme" });
+  const choices = h("div", { class: "options", role: "radiogroup", "aria-label": "Priority class" });
+  const target = input({ type: "number", min: 1, step: "any", inputmode: "decimal" });
+  const drop = input({ type: "number", min: 0, max: 100, step: "any", inputmode: "decimal" });
+  const share = input({ type: "number", min: 0, max: 100, step: "any", inputmode: "decimal" });
+  const chosen = () => choices.querySelector(":checked");
+  const less = h("details", {}, h("summary", {}, "Ask for less than the class gives"),
+    h("div", { class: "fields" },
+      fields.field("Tenant/overrides/delay_target_ms", "Delay target, ms", target, "not below the class's"),
+      fields.field("Tenant/overrides/max_drop", "Highest drop, %", drop, "not below the class's"),
+      fields.field("Tenant/overrides/min_share", "Least share, %", share, "not above the class's")));
+  const element = h("div", {},
+    fields.field("Tenant/name", "Name of the tenant", name, NAME_HINT),
+    fields.group("Tenant/priority_class", "Priority class", chosen, choices), less);
+
+  const option = ({ document: one }, at) => h("label", { class: "option" },
+    h("input", { type: "radio", name: "priority_class", value: one.name, checked: at === 0 }),
+    h("span", {}, h("b", {}, one.name), h("small", {}, `priority ${one.priority}, target ${ms(one.delay_target_ms)}`),
+      h("small", {}, one.lossless ? "never sheds" : `drops ${percent(one.max_drop ?? DEFAULT_DROP, 0)} at most`)));
+
+  return {
+    element,
+    name: () => name.value.trim(),
+    async offer() {
+      const kept = chosen()?.value;
+      const items = await all("/v1/priority-classes");
+      show(choices, items.length ? items.map(option) : empty("There is no priority class; declare one first."));
+      const again = [...choices.querySelectorAll("input")].find((one) => one.value === kept);
+      if (again) again.checked = true;
+    },
+    documents() {
+      const overrides = given({ delay_target_ms: numberOf(target), max_drop: numberOf(drop, 100), min_share: numberOf(share, 100) });
+      return [{ kind: "Tenant", name: name.value.trim(), priority_class: chosen()?.value, ...(Object.keys(overrides).length ? { overrides } : {}) }];
+    },
+  };
+}
+
+// -- the stream --------------------------------------------------------------------------------------------------
+
+function streamPart(fields) {
+  const name = input({ name: "stream", placeholder: "readings" });
+  const there = h("select", {});
+  const perSecond = input({ type: "number", min: 0, step: "any", inputmode: "decimal" });
+  const columns = new Columns();
+  const radio = (value, text) => h("label", {}, h("input", { type: "radio", name: "stream-is", value, checked: value === "new", onchange: choose }), text);
+  const which = h("fieldset", { class: "choice" }, h("legend", { class: "unseen" }, "Which stream"), radio("new", "A new one"), radio("there", "One that is there"));
+  const fresh = h("div", {},
+    fields.field("Stream/name", "Name of the stream", name),
+    fields.group("Stream/columns", "Columns", () => columns.first, columns.element,
+      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => columns.add().focus() }, "Add a column"))),
+    fields.field("rate", "Rows a second, if you know", perSecond, "for the prediction alone"));
+  const old = h("div", { hidden: true }, fields.field("there", "Stream", there));
+  const isNew = () => which.querySelector(":checked").value === "new";
+  const element = h("fieldset", { class: "group" }, h("legend", {}, "Stream"), which, fresh, old);
+
+  function choose() {
+    fresh.hidden = !isNew();
+    old.hidden = isNew();
+    element.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  return {
+    element,
+    name: () => (isNew() ? name.value.trim() : there.value),
+    async offer() {
+      const kept = there.value;
+      const items = await all("/v1/streams");
+      show(there, items.map(({ document: one }) => h("option", { value: one.name, selected: one.name === kept }, one.name)));
+      which.hidden = !items.length;
+    },
+    rate: () => (isNew() && Number(perSecond.value) > 0 ? `${name.value.trim()}:${Number(perSecond.value)}` : ""),
+    documents: () => (isNew() ? [{ kind: "Stream", name: name.value.trim(), ...columns.document }] : []),
+  };
+}
+
+const described = ({ name, columns }) => (columns ? `${name} (${Object.keys(columns).join(", ")})` : name);
+
+// -- the query ---------------------------------------------------------------------------------------------------
+
+function queryPart(fields, me, stream) {
+  const name = input({ name: "query", placeholder: "hot" });
+  const sql = h("textarea", { name: "sql", spellcheck: "false", rows: 5 });
+  const tenant = h("select", {}, me.tenants.map((one) => h("option", { value: one }, one)));
+  const streams = h("p", { class: "muted" });
+  let suggested = "";
+  const element = h("fieldset", { class: "group" }, h("legend", {}, "Query"),
+    h("div", { class: "fields" },
+      !me.is_admin && fields.field("Query/tenant", "Tenant", tenant),
+      fields.field("Query/name", "Name of the query", name)),
+    fields.field("Query/sql", "SQL", sql), streams);
+
+  // Until something else is written there, the SQL reads the stream that is named above.
+  by("onboard-form").addEventListener("input", () => {
+    if (sql.value !== suggested) return;
+    suggested = stream() ? `SELECT * FROM ${stream()}` : "";
+    sql.value = suggested;
+  });
+
+  return {
+    element,
+    tenant: () => tenant.value,
+    async offer() {
+      if (me.is_admin) return;
+      const items = await all("/v1/streams");
+      setText(streams, items.length ? `Streams: ${items.map(({ document: one }) => described(one)).join("; ")}` : "There is no stream yet; an administrator declares them.");
+    },
+    documents: (of) => [{ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim() }],
+  };
+}

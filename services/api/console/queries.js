@@ -1,0 +1,105 @@
+// Queries: which there are, and of one what it asks and what it answers.
+
+import { all, call, path } from "./api.js";
+import { confirmed } from "./confirm.js";
+import { by, empty, h, problemBox, say, setText, show } from "./dom.js";
+import { Polling } from "./polling.js";
+import { Results } from "./results.js";
+import { senderToAny } from "./sender.js";
+
+const SHOWN_MOST = 200;
+const nameOf = ({ document: one }) => `${one.tenant}/${one.name}`;
+
+export function queriesView({ me, go }) {
+  const [list, find, title, root] = [by("queries-list"), by("queries-find"), by("query-title"), by("query")];
+  let items = [];
+  let seen = "";
+  let wanted = "";
+  let opened = null;
+  let results = null;
+
+  find.addEventListener("input", draw);
+
+  async function look(signal) {
+    items = await all("/v1/queries", { signal });
+    const now = JSON.stringify(items.map((one) => [nameOf(one), one.version]));
+    if (now !== seen) {
+      seen = now;
+      draw();
+    }
+    open();
+  }
+
+  function draw() {
+    const looked = find.value.trim().toLowerCase();
+    const found = items.filter((one) => `${nameOf(one)} ${one.document.sql}`.toLowerCase().includes(looked));
+    find.parentElement.hidden = !items.length;
+    const rest = found.length - SHOWN_MOST;
+    if (!found.length) show(list, items.length ? empty("None has that in its name or its SQL.") : noQueries());
+    else show(list, h("div", { class: "picks" }, found.slice(0, SHOWN_MOST).map(pick)), rest > 0 && empty(`and ${rest} more: find them by a part of their name`));
+  }
+
+  const noQueries = () => empty("There is no query yet.",
+    h("button", { type: "button", class: "primary", onclick: () => go("onboard") }, me.is_admin ? "Onboard a tenant" : "Add a query"));
+
+  const pick = (one) => h("button", { type: "button", "aria-current": nameOf(one) === wanted ? "true" : null, onclick: () => go("queries", nameOf(one)) },
+    h("b", {}, nameOf(one)), h("span", { class: "sql" }, one.document.sql));
+
+  /** The query that is wanted, if it is there; it stays open while nothing of it changes. */
+  function open() {
+    const found = items.find((one) => nameOf(one) === wanted);
+    const now = found ? `${wanted} ${found.version}` : "";
+    if (opened === now) return;
+    opened = now;
+    results?.stop();
+    results = null;
+    setText(title, found ? wanted : "Answers");
+    if (!found) {
+      show(root, empty(items.length ? "Choose a query to see what it answers." : "Answers are shown here, live."));
+      return;
+    }
+    const { tenant, name, sql } = found.document;
+    const answers = h("div", {});
+    const told = h("div", {});
+    show(root,
+      h("pre", { class: "sql" }, sql),
+      answers,
+      h("div", { class: "buttons" },
+        h("button", { type: "button", onclick: () => go("decisions", tenant) }, "Decisions about its class"),
+        h("button", { type: "button", class: "danger", onclick: () => remove(tenant, name, told) }, "Delete the query")),
+      told,
+      me.is_admin && senderToAny());
+    results = new Results(answers, tenant, name);
+  }
+
+  async function remove(tenant, name, told) {
+    if (!(await confirmed(`Delete the query ${tenant}/${name}?`, "Its answers go with it.", "Delete it"))) return;
+    try {
+      await call("DELETE", path`/v1/tenants/${tenant}/queries/${name}`);
+      say(`${tenant}/${name} has been deleted.`);
+      go("queries");
+      looking.now();
+    } catch (problem) {
+      show(told, problemBox(problem));
+    }
+  }
+
+  const looking = new Polling(look, 4000, (problem) => show(list, problemBox(problem)));
+  return {
+    start: (detail) => {
+      wanted = detail;
+      opened = null;
+      looking.start();
+      if (items.length) {
+        draw();
+        open();
+      }
+      looking.now();
+    },
+    stop: () => {
+      looking.stop();
+      results?.stop();
+      [results, opened] = [null, null];
+    },
+  };
+}

@@ -1,0 +1,128 @@
+// The answers of a query as they come. They are shown a few times a second, however many there are; while the page is
+// hidden nothing is read, and afterwards it goes on where it was.
+
+import { get, path } from "./api.js";
+import { badge, empty, h, say, setText, show } from "./dom.js";
+import { cell, short, whole } from "./format.js";
+
+const ROWS_KEPT = 100;
+const SHOWN_EVERY_MS = 250;
+const AGAIN_MS = 3000;
+const HIDDEN_COLUMN = "_seq";
+
+export class Results {
+  #root; #address; #source = null; #cursor = null; #rows = []; #seen = 0; #timer = null; #paused = false; #ended = false;
+  #state = h("span", {}); #count = h("span", { class: "muted" }); #notes = h("div", {}); #table = h("div", {}); #pause;
+  #onVisible = () => (document.hidden ? this.#close() : this.#open());
+
+  constructor(root, tenant, query) {
+    this.#root = root;
+    this.#address = path`/v1/tenants/${tenant}/queries/${query}/results`;
+    this.#pause = h("button", { type: "button", onclick: () => this.#toggle() }, "Pause");
+    const oldest = h("button", { type: "button", onclick: () => this.#from(null) }, "From the oldest kept");
+    show(this.#root, h("div", { class: "buttons" }, this.#pause, oldest, this.#state, this.#count), this.#notes, this.#table);
+    document.addEventListener("visibilitychange", this.#onVisible);
+    this.#from("latest");
+  }
+
+  stop() {
+    this.#ended = true;
+    document.removeEventListener("visibilitychange", this.#onVisible);
+    this.#close();
+  }
+
+  #from(cursor) {
+    this.#close();
+    [this.#cursor, this.#rows, this.#seen, this.#paused, this.#ended] = [cursor, [], 0, false, false];
+    setText(this.#pause, "Pause");
+    show(this.#notes);
+    this.#draw();
+    this.#open();
+  }
+
+  #toggle() {
+    this.#paused = !this.#paused;
+    setText(this.#pause, this.#paused ? "Go on" : "Pause");
+    if (this.#paused) this.#close();
+    else this.#open();
+    say(this.#paused ? "Answers are paused." : "Answers go on.");
+  }
+
+  #open() {
+    if (this.#source || this.#paused || this.#ended || document.hidden) return;
+    this.#tell("", "connecting", "◌");
+    const query = this.#cursor === null ? "" : `?after=${encodeURIComponent(this.#cursor)}`;
+    const source = new EventSource(`${this.#address}/stream${query}`);
+    this.#source = source;
+    source.addEventListener("open", () => this.#tell("good", "live", "●"));
+    source.addEventListener("rows", (event) => this.#take(event));
+    source.addEventListener("gap", (event) => this.#gap(event));
+    source.addEventListener("end", () => this.#end());
+    source.addEventListener("error", () => this.#failed(source));
+  }
+
+  #close() {
+    this.#source?.close();
+    this.#source = null;
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#paused) this.#tell("", "paused", "‖");
+  }
+
+  #take(event) {
+    const { rows } = JSON.parse(event.data);
+    this.#cursor = event.lastEventId || this.#cursor;
+    this.#seen += rows.length;
+    this.#rows = [...rows.slice(-ROWS_KEPT).reverse(), ...this.#rows].slice(0, ROWS_KEPT);
+    this.#timer ??= setTimeout(() => this.#draw(), SHOWN_EVERY_MS);
+  }
+
+  #gap(event) {
+    const told = JSON.parse(event.data);
+    this.#cursor = event.lastEventId || this.#cursor;
+    this.#note(told.anew ? "The query has begun anew: its answers are counted from 0 again."
+      : `${whole(told.missing)} answers were no longer kept when they would have been read.`);
+  }
+
+  #end() {
+    this.#ended = true;
+    this.#close();
+    this.#tell("", "ended", "■");
+    this.#note("The query has been deleted.");
+  }
+
+  #failed(source) {
+    if (source !== this.#source) return;
+    if (source.readyState !== EventSource.CLOSED) {
+      this.#tell("warned", "connecting again");
+      return;
+    }
+    // An answer that is no stream: why, only a plain call tells.
+    this.#close();
+    this.#tell("warned", "not live");
+    get(`${this.#address}?limit=1`).then(() => show(this.#notes), (problem) => this.#note(problem.message));
+    this.#timer = setTimeout(() => { this.#timer = null; this.#open(); }, AGAIN_MS);
+  }
+
+  #note(text) {
+    show(this.#notes, h("div", { class: "notice" }, text));
+  }
+
+  #tell(kind, text, icon) {
+    show(this.#state, badge(kind, text, icon));
+  }
+
+  #draw() {
+    this.#timer = null;
+    setText(this.#count, this.#seen ? `${short(this.#seen)} answers${this.#seen > ROWS_KEPT ? `, the last ${ROWS_KEPT} are shown` : ""}` : "");
+    if (!this.#rows.length) {
+      show(this.#table, empty("Answers appear here as rows come in. Those from before are there, too: read from the oldest that is kept."));
+      return;
+    }
+    const titles = Object.keys(this.#rows[0]).filter((name) => name !== HIDDEN_COLUMN);
+    show(this.#table, h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Answers, the newest first" },
+      h("table", {},
+        h("thead", {}, h("tr", {}, titles.map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, this.#rows.map((row) => h("tr", {}, titles.map((name) => h("td", { title: cell(row[name]) }, cell(row[name])))))))));
+  }
+}

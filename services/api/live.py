@@ -1,0 +1,263 @@
+"""Routes of what runs: classes as they fare, why they were steered so, where every tuple went, who lends to whom.
+
+Everything is answered from what `services.watch` has seen within the last quarter of a second; only explanations and operators
+are asked of the class's host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Path, Query
+
+from configs.problems import UnknownName
+from engine.explain import Line
+from services.api.callers import Caller, CallerOf, not_there
+from services.api.explaining import (
+    ANOTHER,
+    Naming,
+    ShareDecision,
+    by_name,
+    decisions_of,
+    for_tenant,
+    moment,
+    share_decision,
+)
+from services.api.live_models import (
+    AccountLine,
+    Classes,
+    ClassStatus,
+    Explanation,
+    IdleTenant,
+    Ledger,
+    Lending,
+    LentLine,
+    NodeStatus,
+    Operator,
+    Operators,
+    SystemView,
+    TenantLedger,
+    UnitPlace,
+)
+from services.api.problems import NotRunning, responses
+from services.api.service import Service, running
+from services.cli.class_views import ClassView, as_json, unit_lines
+from services.watch.accounts import Account, accounts
+from services.watch.lending import lending
+from services.watch.source import Away
+from services.watch.watch import View, Watch
+from services.watch.words import in_words
+
+Tenant = Annotated[str, Path(description="Name of a tenant.", max_length=63)]
+Last = Annotated[int, Query(ge=1, le=1000, description="How many decisions of each kind.")]
+MOVES = 20
+FOR_ALL = responses("forbidden", "not-running")
+FOR_TENANT = responses("forbidden", "not-found", "not-running")
+
+Answer = TypeVar("Answer")
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1", tags=["live"])
+
+    @routes.get("/system", operation_id="getSystem", responses=FOR_ALL)
+    def system(caller: CallerOf) -> SystemView:
+        """Nodes, units, and why something does not run as it is declared."""
+        caller.must_be_admin()
+        watch = running(service.watch)
+        return answered(lambda: system_view(watch, watch.view()))
+
+    @routes.get("/classes", operation_id="listClasses", responses=FOR_ALL)
+    def classes(caller: CallerOf) -> Classes:
+        """The classes that run, as they fare now."""
+        caller.must_have_tenant()
+        watch, view = seen(service)
+        items = [status(watch, view, one) for one in view.classes.values() if caller.sees_tenant(one.name)]
+        return Classes(items=items, **as_of(watch, view))
+
+    @routes.get("/tenants/{tenant}/status", operation_id="getTenantStatus", responses=FOR_TENANT)
+    def status_of(caller: CallerOf, tenant: Tenant) -> ClassStatus | IdleTenant:
+        """A tenant's class, as it fares now."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        if tenant in view.classes:
+            return status(watch, view, view.classes[tenant])
+        return IdleTenant(name=tenant, why=why_not(service, tenant))
+
+    @routes.get("/tenants/{tenant}/explain", operation_id="explainTenant", responses=FOR_TENANT)
+    def explain(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
+        """Why a tenant's class was steered as it was: each branch that was taken, with its figures."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        if tenant not in view.classes:
+            return Explanation(tenant=tenant, running=False, words=why_not(service, tenant), items=[])
+        found = answered(lambda: watch.source.decisions(tenant, last))
+        items = decisions_of(found, naming_for(caller, tenant))
+        return Explanation(tenant=tenant, running=True, words=in_words(view.classes[tenant]), items=items)
+
+    @routes.get("/tenants/{tenant}/operators", operation_id="listTenantOperators", responses=FOR_TENANT)
+    def operators(caller: CallerOf, tenant: Tenant) -> Operators:
+        """The operators of a tenant's queries, with what was measured of them."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        if tenant not in view.classes:
+            return Operators(tenant=tenant, running=False, items=[])
+        lines = answered(lambda: watch.source.plan(tenant))
+        return Operators(tenant=tenant, running=True, items=[operator(one) for one in lines])
+
+    @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
+    def ledger_of(caller: CallerOf, tenant: Tenant) -> TenantLedger:
+        """What has become of every tuple that was offered to a tenant's class, by stream."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        found = accounts(view.system, [tenant])
+        return TenantLedger(
+            tenant=tenant,
+            running=tenant in view.classes,
+            items=[account_line(one) for one in found],
+            closes=all(one.closes for one in found),
+            **as_of(watch, view),
+        )
+
+    @routes.get("/ledger", operation_id="getLedger", responses=FOR_ALL)
+    def ledger(caller: CallerOf) -> Ledger:
+        """What has become of every tuple that was offered, by class and stream."""
+        caller.must_have_tenant()
+        watch, view = seen(service)
+        found = accounts(view.system, None if caller.is_admin else caller.tenants)
+        closes = all(one.closes for one in found)
+        return Ledger(items=[account_line(one) for one in found], closes=closes, **as_of(watch, view))
+
+    @routes.get("/lending", operation_id="getLending", responses=FOR_ALL)
+    def lending_of_all(caller: CallerOf) -> Lending:
+        """Who has lent to whom, and the last moves of shares."""
+        caller.must_be_admin()
+        watch, view = seen(service)
+        moves, epoch_s = answered(lambda: watch.source.moves(MOVES))
+        told = [share_decision(one, epoch_s, by_name) for one in moves]
+        return Lending(items=lent_lines(view, by_name), moves=told, **as_of(watch, view))
+
+    @routes.get("/tenants/{tenant}/lending", operation_id="getTenantLending", responses=FOR_TENANT)
+    def lending_of(caller: CallerOf, tenant: Tenant) -> Lending:
+        """What a tenant's class has lent and borrowed; all others are one to it."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        naming = naming_for(caller, tenant)
+        moves: list[ShareDecision] = []
+        if tenant in view.classes:
+            found = answered(lambda: watch.source.decisions(tenant, MOVES))
+            moves = [share_decision(one, found.epoch_s, naming) for one in found.moves]
+        items = [one for one in lent_lines(view, naming) if tenant in (one.lender, one.borrower)]
+        return Lending(items=items, moves=moves, **as_of(watch, view))
+
+    return routes
+
+
+# -- who, and whether it runs ----------------------------------------------------------------------------------
+
+
+def must_know(service: Service, caller: Caller, tenant: str) -> None:
+    caller.must_see_tenant(tenant)
+    if not service.snapshot.now.has_tenant(tenant):
+        raise not_there("Tenant", tenant)
+
+
+def naming_for(caller: Caller, tenant: str) -> Naming:
+    return by_name if caller.is_admin else for_tenant(tenant)
+
+
+def why_not(service: Service, tenant: str) -> str:
+    if service.snapshot.now.queries.get(tenant):
+        return "its queries are being started"
+    return "it has no queries"
+
+
+def seen(service: Service) -> tuple[Watch, View]:
+    watch = running(service.watch)
+    return watch, answered(watch.view)
+
+
+def answered(ask: Callable[[], Answer]) -> Answer:
+    try:
+        return ask()
+    except Away as problem:
+        raise NotRunning(problem.title, hint=problem.hint) from None
+    except UnknownName as problem:
+        # It ran when it was seen last.
+        hint = "its status tells why; ask again in a second"
+        raise NotRunning(
+            f"the class is beginning, ending, or has failed: {problem.title}", hint=hint
+        ) from None
+
+
+def as_of(watch: Watch, view: View) -> dict[str, Any]:
+    return {"at": moment(view.at), "age_s": watch.age_s(view)}
+
+
+# -- as it is told ---------------------------------------------------------------------------------------------
+
+
+def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
+    declared = one.settings
+    more: dict[str, Any] = {"lossless": declared.lossless, "queries": len(declared.queries), "drop": one.drop}
+    more |= {"units": one.units, "problems": list(one.problems)}
+    return ClassStatus.model_validate(as_json(one) | more | as_of(watch, view))
+
+
+def operator(line: Line) -> Operator:
+    told = asdict(line)
+    return Operator.model_validate(told | {"rate": line.rate if math.isfinite(line.rate) else None})
+
+
+def account_line(one: Account) -> AccountLine:
+    return AccountLine(
+        tenant=one.tenant, stream=one.stream, queued=one.queued, closes=one.closes, **asdict(one.ledger)
+    )
+
+
+def lent_lines(view: View, naming: Naming) -> list[LentLine]:
+    """Without what others lend each other, if they are not told apart."""
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for one in lending(view.system, view.look.lending):
+        pair = naming(one.lender), naming(one.borrower)
+        if pair != (ANOTHER, ANOTHER):
+            seconds, now = found.get(pair, (0.0, 0.0))
+            found[pair] = seconds + one.seconds, now + one.now
+    return [
+        LentLine(lender=lender, borrower=borrower, lent_s=seconds, now=now)
+        for (lender, borrower), (seconds, now) in found.items()
+    ]
+
+
+def system_view(watch: Watch, view: View) -> SystemView:
+    told = view.look.status
+    nodes = [
+        NodeStatus(name=name, lanes=lanes, endpoint=watch.endpoint(name))
+        for name, lanes in view.system.nodes.items()
+    ]
+    return SystemView(
+        version=version("weir"),
+        name=view.name,
+        uptime_s=watch.uptime_s,
+        gateway=nodes[0].endpoint if nodes else None,
+        nodes=nodes,
+        classes=len(view.classes),
+        units=[UnitPlace(tenant=one.pop("class"), **one) for one in unit_lines(view.system.units)],
+        unplaced=list(view.system.unplaced),
+        waited_for=list(told.waited_for),
+        quarantined=list(told.quarantined),
+        failures=list(told.failures),
+        problems=list(problems_of(watch, view)),
+        **as_of(watch, view),
+    )
+
+
+def problems_of(watch: Watch, view: View) -> Iterator[str]:
+    yield from watch.problems()
+    yield from (problem for one in view.classes.values() for problem in one.problems)
+    if watch.problem:
+        yield watch.problem

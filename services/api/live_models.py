@@ -1,0 +1,225 @@
+"""What the routes of the running system answer; the description of the API is made from these."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from services.api.explaining import Decision, ShareDecision
+
+Processors = Annotated[float, Field(description="Processors.")]
+Milliseconds = Annotated[float, Field(ge=0)]
+
+
+class Seen(BaseModel):
+    """As of when, since the system may not answer now."""
+
+    at: datetime
+    age_s: float = Field(
+        ge=0, description="How long ago that was; more than a second while the system does not answer."
+    )
+
+
+# -- classes ---------------------------------------------------------------------------------------------------
+
+
+class Shares(BaseModel):
+    """Of all lanes."""
+
+    original: float = Field(description="What its priority entitles it to.")
+    now: float
+
+
+class Responses(BaseModel):
+    """From arrival to answer, in milliseconds, from the beginning."""
+
+    mean: float = 0.0
+    p50: float = 0.0
+    p95: float = 0.0
+    p99: float = 0.0
+    max: float = 0.0
+    l2: float = 0.0
+
+
+class ClassStatus(Seen):
+    """A class at this moment. What is counted counts from its beginning; of several shards it is the sum."""
+
+    name: str
+    running: Literal[True] = True
+    priority: float
+    delay_target_ms: Milliseconds
+    lossless: bool
+    queries: int
+    units: int = Field(description="Shards that have reported.")
+    asleep: bool = Field(description="Without input; it neither runs nor reports until it has some.")
+    share: Shares
+    lent_s: float = Field(description="Processor-seconds.")
+    borrowed_s: float = Field(description="Processor-seconds.")
+    headroom: Processors
+    load: Processors
+    keep: float = Field(description="Part of the input that is let in.")
+    drop: float = Field(description="Part of the input that is shed; 0 of a lossless class.")
+    queued: int
+    results: int
+    results_per_s: float
+    mean_ms: Milliseconds = Field(description="Response time of the last seconds.")
+    p50_ms: Milliseconds
+    p95_ms: Milliseconds
+    p99_ms: Milliseconds
+    offered: int
+    delivered: int
+    shed: int
+    late: int
+    rejected: int
+    failed: int
+    state_bytes: int
+    ingest_s: float = Field(description="Processor time of taking input in.")
+    used_s: float = Field(description="Processor time of its slices.")
+    within_target_pct: float
+    response_ms: Responses
+    problems: list[str] = Field(description="Why parts of it do not run as they should.")
+
+
+class IdleTenant(BaseModel):
+    """A tenant of which nothing runs."""
+
+    name: str
+    running: Literal[False] = False
+    why: str
+
+
+class Classes(Seen):
+    items: list[ClassStatus]
+
+
+# -- explanations ----------------------------------------------------------------------------------------------
+
+
+class Explanation(BaseModel):
+    """The last decisions about a tenant's class, oldest first."""
+
+    tenant: str
+    running: bool
+    words: str = Field(description="How it fares now, in words.")
+    items: list[Decision]
+
+
+class Operator(BaseModel):
+    """A box of the class's network; of several shards the first one's."""
+
+    number: int
+    name: str
+    feeds: list[int] = Field(description="Numbers of those that take what it gives.")
+    queries: list[str]
+    tuples: int = Field(description="Taken so far.")
+    calls: int = Field(description="Trains in which they came.")
+    cost_us: float = Field(description="Processor time an input tuple.")
+    selectivity: float = Field(description="Output tuples an input tuple.")
+    rate: float | None = Field(
+        description="Answers a second of processor time from here on: its priority under `hr`."
+    )
+    queued: int
+
+
+class Operators(BaseModel):
+    tenant: str
+    running: bool
+    items: list[Operator]
+
+
+# -- the ledger ------------------------------------------------------------------------------------------------
+
+
+class AccountLine(BaseModel):
+    """offered = delivered + shed + late + rejected + failed + queued."""
+
+    tenant: str
+    stream: str
+    offered: int
+    delivered: int
+    shed: int
+    late: int
+    rejected: int
+    failed: int
+    queued: int
+    closes: bool
+
+
+class Ledger(Seen):
+    items: list[AccountLine]
+    closes: bool = Field(description="Whether every account does.")
+
+
+class TenantLedger(Ledger):
+    tenant: str
+    running: bool
+
+
+# -- lending ---------------------------------------------------------------------------------------------------
+
+
+class LentLine(BaseModel):
+    lender: str
+    borrower: str
+    lent_s: float = Field(description="Processor-seconds, since the beginning.")
+    now: Processors = Field(description="Processors, at this moment.")
+
+
+class Lending(Seen):
+    items: list[LentLine]
+    moves: list[ShareDecision] = Field(description="The last moves of shares, oldest first.")
+
+
+# -- the system ------------------------------------------------------------------------------------------------
+
+
+class NodeStatus(BaseModel):
+    name: str
+    lanes: int
+    endpoint: str | None = Field(description="Where producers and readers reach it, by Arrow Flight.")
+
+
+class UnitPlace(BaseModel):
+    unit: str
+    tenant: str
+    node: str
+    host: str
+    share: float = Field(description="Of the lanes of its node.")
+    moving_to: str | None
+
+
+class SystemView(Seen):
+    version: str
+    name: str
+    uptime_s: float
+    gateway: str | None = Field(description="Flight endpoint of the first node.")
+    nodes: list[NodeStatus]
+    classes: int
+    units: list[UnitPlace]
+    unplaced: list[str] = Field(description="Units for which there is no node.")
+    waited_for: list[str] = Field(description="Actors that have not answered since they were made.")
+    quarantined: list[str] = Field(description="Actors that do not answer any more.")
+    failures: list[str] = Field(description="The last calls between actors that failed.")
+    problems: list[str] = Field(description="Why something does not run as it is declared.")
+
+
+# -- history ---------------------------------------------------------------------------------------------------
+
+
+class ClassHistory(BaseModel):
+    """A value for each moment, null where it is not known."""
+
+    name: str
+    delay_target_ms: Milliseconds
+    series: dict[str, list[float | None]]
+
+
+class History(BaseModel):
+    interval_s: float
+    at: list[float] = Field(
+        description="Moments, in seconds since 1970; longer apart where the system was away."
+    )
+    classes: list[ClassHistory]
+    left_out: int = Field(description="Classes for which there was no room: name those you want.")

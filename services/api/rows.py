@@ -1,0 +1,141 @@
+"""The route by which rows of a stream are brought, for those who have no Arrow Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Path, Request
+from starlette.responses import Response
+
+from configs.declarations import Ref, StreamDeclaration
+from configs.problems import Away
+from engine.schema import StreamSchema
+from engine.sql import parse_create_stream
+from services.api.bodies import JSON, Content, media_type
+from services.api.callers import CallerOf, not_there
+from services.api.problems import (
+    Malformed,
+    NotRunning,
+    TooLarge,
+    TooManyRequests,
+    UnsupportedMedia,
+    responses,
+    retry_after,
+)
+from services.api.results import ARROW
+from services.api.schemas import content as content_told
+from services.api.service import Service, running
+from services.results.bringing import Brought, NotReadable, TooMany, from_arrow, from_json, from_lines
+from services.results.rows import NoRoom, Told
+
+NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+KEY_MAX = 255
+
+PathName = Annotated[str, Path(max_length=200)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=KEY_MAX,
+        description="Rows brought again with it are published once.",
+    ),
+]
+EXAMPLE = [{"ts": "2026-01-01T00:00:00Z", "value": 1}]
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": content_told({"type": "array", "items": {"type": "object"}}, example=EXAMPLE)
+        | content_told({"type": "string"}, NDJSON[0], example='{"ts":"2026-01-01T00:00:00Z","value":1}\n')
+        | content_told({"type": "string", "format": "binary"}, ARROW),
+    }
+}
+TOLD: dict[str, Any] = {
+    "type": "object",
+    "required": ["accepted", "rejected", "reasons", "repeated"],
+    "properties": {
+        "accepted": {"type": "integer"},
+        "rejected": {"type": "integer"},
+        "reasons": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "repeated": {"type": "boolean", "description": "Whether the rows had been brought before."},
+    },
+}
+ANSWERS: Mapping[int | str, dict[str, Any]] = {
+    200: {"description": "What has become of the rows.", "content": content_told(TOLD)}
+}
+PROBLEMS = responses(
+    "malformed", "forbidden", "not-found", "too-large", "unsupported-media", "invalid", "not-running"
+)
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1/streams", tags=["results"])
+
+    @routes.post(
+        "/{stream}/rows",
+        operation_id="postRows",
+        responses={**ANSWERS, **PROBLEMS},
+        openapi_extra=BODY,
+    )
+    def post_rows(
+        request: Request,
+        caller: CallerOf,
+        content: Content,
+        stream: PathName,
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response:
+        """Bring rows of a stream."""
+        caller.must_ingest(stream)
+        schema, sql = declared(service, stream)
+        rows = running(service.rows)
+        try:
+            brought = read(schema, media_type(request), content)
+            told = rows.bring(schema, sql, brought, caller.principal, idempotency_key)
+        except NotReadable as problem:
+            raise Malformed(problem.title, hint=problem.hint) from None
+        except TooMany as problem:
+            raise TooLarge(problem.title, value=problem.value, hint=problem.hint) from None
+        except NoRoom as problem:
+            headers = retry_after(problem.retry_after_s)
+            raise TooManyRequests(
+                problem.title, problem.field, problem.value, problem.hint, headers=headers
+            ) from None
+        except Away as problem:
+            raise NotRunning(problem.title, problem.field, problem.value, problem.hint) from None
+        return Response(orjson.dumps(as_json(told)), media_type=JSON)
+
+    return routes
+
+
+def declared(service: Service, stream: str) -> tuple[StreamSchema, str]:
+    """Its columns; names of streams are without regard to case."""
+    entries = service.snapshot.now.of_kind.get("Stream", ())
+    found = service.snapshot.now.get(Ref("Stream", stream)) or next(
+        (one for one in entries if one.ref.name.lower() == stream.lower()), None
+    )
+    if found is None or not isinstance(found.stored.declaration, StreamDeclaration):
+        raise not_there("Stream", stream)
+    sql = found.stored.declaration.declaration(found.ref.name)
+    return parse_create_stream(sql), sql
+
+
+def read(schema: StreamSchema, media: str, content: bytes) -> Brought:
+    if media == JSON:
+        return from_json(schema, content)
+    if media in NDJSON:
+        return from_lines(schema, content)
+    if media == ARROW:
+        return from_arrow(content)
+    hint = f"send {JSON}, {NDJSON[0]} or {ARROW}"
+    raise UnsupportedMedia("rows are not read in that form", "header Content-Type", media, hint)
+
+
+def as_json(told: Told) -> dict[str, object]:
+    return {
+        "accepted": told.accepted,
+        "rejected": told.rejected,
+        "reasons": told.reasons,
+        "repeated": told.repeated,
+    }

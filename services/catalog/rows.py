@@ -1,0 +1,106 @@
+"""The rows of declarations, read and written in a transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from configs.declarations import KINDS, Ref, as_document
+from services.catalog import tables
+from services.catalog.state import State, Stored
+
+# After so many changes of others it is quicker to read everything.
+READ_ANEW = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was there at a revision."""
+
+    revision: int
+    state: State
+
+
+def revision_of(connection: sa.Connection) -> int:
+    found: int | None = connection.execute(sa.select(sa.func.max(tables.audit.c.id))).scalar()
+    return found or 0
+
+
+def has_changed(connection: sa.Connection, kind: str, since: int) -> bool:
+    rows = tables.audit.c
+    found = sa.select(rows.id).where(rows.id > since, rows.kind == kind).limit(1)
+    return connection.execute(found).first() is not None
+
+
+def later(connection: sa.Connection, seen: Seen) -> State:
+    """What has become of what was seen."""
+    rows = tables.audit.c
+    wanted = sa.select(rows.kind, rows.name).distinct().where(rows.id > seen.revision).limit(READ_ANEW)
+    changed = connection.execute(wanted).all()
+    if seen.revision < 0 or revision_of(connection) < seen.revision or len(changed) == READ_ANEW:
+        return State(stored_in(connection))
+    after = seen.state.copy()
+    found: dict[Ref, Stored] = {}
+    for where, refs in touched(seen.state, changed):
+        there = {one.ref: one for one in stored_in(connection, where)}
+        found |= there
+        for ref in refs:
+            # In another place it was deleted and declared again.
+            if ref in after and (ref not in there or there[ref].place != after[ref].place):
+                after.remove(ref)
+    for one in sorted(found.values(), key=lambda one: one.place):
+        if after.get(one.ref) != one:
+            after.put(one)
+    return after
+
+
+def touched(state: State, changed: Iterable[Any]) -> Iterator[tuple[sa.ColumnElement[bool], list[Ref]]]:
+    """Conditions for the rows that may have changed, with what is known of them now."""
+    rows, tenants = tables.documents.c, set()
+    for kind, name in changed:
+        if kind == "Query":
+            tenants.add(name.partition("/")[0])
+        else:
+            if kind == "Tenant":
+                tenants.add(name)
+            yield sa.and_(rows.kind == kind, rows.name == name), [Ref(kind, name)]
+    for tenant in tenants:
+        where = sa.and_(rows.kind == "Query", rows.tenant == tenant)
+        yield where, [one.ref for one in state.queries_of(tenant)]
+
+
+def stored_in(connection: sa.Connection, where: sa.ColumnElement[bool] | None = None) -> Iterator[Stored]:
+    """All declarations, or some of them."""
+    rows = tables.documents.c
+    wanted = sa.select(rows.document, rows.version, rows.place, rows.reads).order_by(rows.place)
+    if where is not None:
+        wanted = wanted.where(where)
+    for document, version, place, reads in connection.execute(wanted):
+        data = json.loads(document)
+        yield Stored(KINDS[data["kind"]].model_validate(data), version, place, tuple(json.loads(reads)))
+
+
+def save(connection: sa.Connection, before: Stored | None, after: Stored, version: int) -> Stored:
+    """As it is there now."""
+    columns = {
+        "document": json.dumps(as_document(after.declaration)),
+        "reads": json.dumps(after.reads),
+        "version": version,
+    }
+    if before is not None:
+        set_columns(connection, before.place, **columns)
+        return replace(after, version=version)
+    ref = after.ref
+    folded = "/".join((ref.kind, ref.tenant, ref.name)).lower()
+    columns |= {"kind": ref.kind, "tenant": ref.tenant, "name": ref.name, "folded": folded}
+    done = connection.execute(sa.insert(tables.documents).values(columns))
+    assert done.inserted_primary_key is not None
+    return replace(after, version=version, place=done.inserted_primary_key[0])
+
+
+def set_columns(connection: sa.Connection, place: int, **columns: object) -> None:
+    connection.execute(sa.update(tables.documents).where(tables.documents.c.place == place).values(columns))

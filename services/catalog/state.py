@@ -1,0 +1,241 @@
+"""All declarations of one moment, with what it takes to find one, and to check a change without a look at all of them.
+
+    before.copy()       costs microseconds a thousand declarations
+    copy.put(stored)    what is derived from a declaration is forgotten with it, and kept otherwise
+
+Whoever has made a copy may change it; a State that others have seen never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+from configs.declarations import (
+    Declaration,
+    PriorityClassDeclaration,
+    QueryDeclaration,
+    Ref,
+    StreamDeclaration,
+    TenantDeclaration,
+    live_class,
+    ref_of,
+)
+from configs.live import LiveClass
+from engine.admission import CheckedClass, checked
+from engine.schema import StreamSchema
+from engine.sql import Catalog as SqlCatalog
+from engine.sql import parse_create_stream
+
+Kind = TypeVar("Kind", bound=Declaration)
+# Tenants whose queries are kept as they were planned; a plan takes kilobytes.
+CHECKED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A declaration with what is known of it."""
+
+    declaration: Declaration
+    version: int = 0
+    place: int = 0
+    """Earlier ones were declared first."""
+    reads: tuple[str, ...] = ()
+    """Of a query: the streams and queries that it reads."""
+
+    @property
+    def ref(self) -> Ref:
+        return ref_of(self.declaration)
+
+
+class State(Mapping[Ref, Stored]):
+    """In the order in which they were declared."""
+
+    def __init__(self, stored: Iterable[Stored] = ()) -> None:
+        self._all: dict[Ref, Stored] = {}
+        self._of_kind: dict[str, dict[Ref, Stored]] = {}
+        self._folded: dict[Ref, Ref] = {}
+        # By tenant; those of the tenants that are named beside it are this State's own, the others may be shared.
+        self._queries: dict[str, dict[Ref, Stored]] = {}
+        self._own: set[str] = set()
+        # What is derived: it is made when it is asked for, and forgotten when what it is made of changes.
+        self._sql: SqlCatalog | None = None
+        self._entitled: dict[str, LiveClass] = {}
+        self._classes: dict[str, LiveClass] = {}
+        self._checked: dict[str, CheckedClass] = {}
+        for one in stored:
+            self.put(one)
+
+    def copy(self) -> State:
+        found = State()
+        found._all, found._folded = dict(self._all), dict(self._folded)
+        found._of_kind = {kind: dict(those) for kind, those in self._of_kind.items()}
+        found._queries = dict(self._queries)
+        found._sql = self._sql
+        found._entitled, found._classes = dict(self._entitled), dict(self._classes)
+        found._checked = dict(self._checked)
+        # Neither may change what both have now.
+        self._own = set()
+        return found
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def __getitem__(self, ref: Ref) -> Stored:
+        return self._all[ref]
+
+    def __iter__(self) -> Iterator[Ref]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def of_kind(self, kind: type[Kind]) -> list[Kind]:
+        name = kind.__name__.removesuffix("Declaration")
+        return declared(self._of_kind.get(name, {}).values(), kind)
+
+    def stored(self, kind: str) -> list[Stored]:
+        return list(self._of_kind.get(kind, {}).values())
+
+    def names(self, kind: str) -> list[str]:
+        return [ref.name for ref in self._of_kind.get(kind, {})]
+
+    def in_use(self, ref: Ref) -> Ref | None:
+        """Who has the name, letters' case aside."""
+        return self._folded.get(ref.folded)
+
+    def queries_of(self, tenant: str) -> list[Stored]:
+        return list(self._queries.get(tenant, {}).values())
+
+    def tenants_with_queries(self) -> list[str]:
+        """In the order in which the tenants were declared."""
+        return [name for name in self.names("Tenant") if self._queries.get(name)]
+
+    # -- what is derived -------------------------------------------------------------------------------
+
+    def sql_catalog(self) -> SqlCatalog:
+        """All streams, as SQL sees them."""
+        if self._sql is None:
+            self._sql = SqlCatalog.of(streams=[schema_of(one) for one in self.of_kind(StreamDeclaration)])
+        return self._sql
+
+    def entitled(self, tenant: str) -> LiveClass:
+        """The class of a tenant, without what it reads and runs; InvalidInput if it asks for more than it is given."""
+        found = self._entitled.get(tenant)
+        if found is None:
+            found = self._entitled[tenant] = live_class(*self._tenant(tenant), (), ())
+        return found
+
+    def class_of(self, tenant: str) -> LiveClass:
+        """What runs for a tenant, with those streams that its queries read."""
+        found = self._classes.get(tenant)
+        if found is None:
+            queries = self.queries_of(tenant)
+            read = {source for one in queries for source in one.reads}
+            streams = sorted(filter(None, map(self._stream, read)), key=lambda one: one.place)
+            found = self._classes[tenant] = live_class(
+                *self._tenant(tenant),
+                declared(streams, StreamDeclaration),
+                declared(queries, QueryDeclaration),
+            )
+        return found
+
+    def checked(self, tenant: str, before: CheckedClass | None = None) -> CheckedClass:
+        """The same, with its queries planned; InvalidInput if they cannot be. As it was before, it need not be planned anew."""
+        found = self._checked.get(tenant)
+        if found is None:
+            # Whoever changes something soon changes more of the same.
+            if len(self._checked) >= CHECKED:
+                self._checked.clear()
+            found = self._checked[tenant] = grown(self.class_of(tenant), before)
+        return found
+
+    def _stream(self, name: str) -> Stored | None:
+        ref = self.in_use(Ref("Stream", name))
+        return None if ref is None else self[ref]
+
+    def _tenant(self, name: str) -> tuple[TenantDeclaration, PriorityClassDeclaration]:
+        tenant = self[Ref("Tenant", name)].declaration
+        assert isinstance(tenant, TenantDeclaration)
+        priority_class = self[Ref("PriorityClass", tenant.priority_class)].declaration
+        assert isinstance(priority_class, PriorityClassDeclaration)
+        return tenant, priority_class
+
+    # -- changing --------------------------------------------------------------------------------------
+
+    def put(self, one: Stored) -> None:
+        """In its place if it is there, otherwise as the last one."""
+        ref = one.ref
+        before = self._all.get(ref)
+        self._all[ref] = one
+        self._of_kind.setdefault(ref.kind, {})[ref] = one
+        self._folded[ref.folded] = ref
+        if ref.tenant:
+            self._own_queries(ref.tenant)[ref] = one
+        if before is None or (before.declaration, before.reads) != (one.declaration, one.reads):
+            self._forget(ref)
+
+    def remove(self, ref: Ref) -> None:
+        del self._all[ref]
+        del self._of_kind[ref.kind][ref]
+        del self._folded[ref.folded]
+        if ref.tenant:
+            del self._own_queries(ref.tenant)[ref]
+        self._forget(ref)
+
+    def _own_queries(self, tenant: str) -> dict[Ref, Stored]:
+        if tenant not in self._own:
+            self._own.add(tenant)
+            self._queries[tenant] = dict(self._queries.get(tenant, {}))
+        return self._queries[tenant]
+
+    def _forget(self, ref: Ref) -> None:
+        match ref.kind:
+            case "Query":
+                self._forget_class(ref.tenant)
+            case "Tenant":
+                self._entitled.pop(ref.name, None)
+                self._forget_class(ref.name)
+            case "PriorityClass":
+                self._entitled.clear()
+                self._forget_classes()
+            case "Stream":
+                self._sql = None
+                self._forget_classes()
+
+    def _forget_class(self, tenant: str) -> None:
+        self._classes.pop(tenant, None)
+        self._checked.pop(tenant, None)
+
+    def _forget_classes(self) -> None:
+        self._classes.clear()
+        self._checked.clear()
+
+
+def declared(stored: Iterable[Stored], kind: type[Kind]) -> list[Kind]:
+    return [one.declaration for one in stored if isinstance(one.declaration, kind)]
+
+
+def grown(declared: LiveClass, before: CheckedClass | None) -> CheckedClass:
+    """A class that is as it was but for queries that have come to it."""
+    if before is None:
+        return checked(declared)
+    was = before.declared
+    if declared.model_copy(update={"queries": was.queries}) != was:
+        return checked(declared)
+    added = list(declared.queries.items())
+    if added[: len(was.queries)] != list(was.queries.items()):
+        return checked(declared)
+    for name, sql in added[len(was.queries) :]:
+        before = before.with_query(name, sql)
+    return before
+
+
+# Of statements that many changes look at again.
+parsed = lru_cache(maxsize=2000)(parse_create_stream)
+
+
+def schema_of(one: StreamDeclaration) -> StreamSchema:
+    """Of a stream that was checked before."""
+    return parsed(one.declaration(one.name))

@@ -1,0 +1,58 @@
+"""Names that the shell completes: of what is declared here, or at a service that answers at once.
+
+Whoever presses the key waits for it, and is told nothing: where names cannot be had there are none.
+"""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from configs.declarations import kind_named
+from configs.problems import WeirError
+from services.catalog.audit import name_of
+from services.catalog.home import home_of
+from services.cli.here import declarations
+from services.client import Client
+from services.remote.models import Declared
+from services.remote.wire import ENDPOINT
+
+ANSWER_S = 1.0
+
+
+def names_of_kind(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Of the kind that stands before them."""
+    return names(str(ctx.params.get("kind")), incomplete)
+
+
+def tenants(incomplete: str) -> list[str]:
+    return names("Tenant", incomplete)
+
+
+def queries(incomplete: str) -> list[str]:
+    return names("Query", incomplete)
+
+
+def streams(incomplete: str) -> list[str]:
+    return names("Stream", incomplete)
+
+
+def names(kind: str, incomplete: str) -> list[str]:
+    try:
+        found = (name_of(one.ref) for one in declared(kind_named(kind)))
+        return [name for name in found if name.startswith(incomplete)]
+    except WeirError:
+        return []
+
+
+def declared(kind: str) -> list[Declared]:
+    if os.environ.get(ENDPOINT):
+        with Client(timeout_s=ANSWER_S, tries=1) as client:
+            return client.all(kind)
+    home = home_of(os.environ)
+    # Nothing is made by looking.
+    if home.dsn is None and not home.database.is_file():
+        return []
+    with declarations() as weir:
+        return weir.all(kind)

@@ -1,0 +1,190 @@
+"""`weir results`: the answers of a query, as many as there are or on and on."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import select
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, Protocol
+
+import orjson
+import typer
+import yaml
+
+from services.cli.catalog_views import warn
+from services.cli.completion import queries
+from services.cli.here import service
+from services.remote.results import Results
+from services.remote.wire import RowsForgotten
+
+Output = Literal["table", "json", "yaml", "csv"]
+Row = Mapping[str, Any]
+# Of a value in a table; a longer one moves the rest of its line.
+WIDTH_MOST = 40
+KEPT = "_kept"
+
+
+def results(
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="TENANT/QUERY",
+            help="Whose answers; with a key of one tenant, QUERY will do.",
+            autocompletion=queries,
+        ),
+    ],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those to come.")] = False,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            help="The `_seq` or cursor of the last row that is known; `latest`: only those to come.",
+            show_default="from the oldest that is kept",
+        ),
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="How rows are shown; json: an object a line.")
+    ] = "table",
+) -> None:
+    """Show the answers of a query; Ctrl-C ends it.
+
+    `_kept` is the fraction of the input behind a row that was not shed, in a table as percent.
+    Rows that were forgotten before they could be read are told of on stderr.
+    """
+    with service() as weir, until_nobody_reads():
+        found = weir.results(query, after=after, follow=follow, forgotten=tell)
+        write(found, WRITERS[output]())
+
+
+def write(found: Results, writer: Writer) -> None:
+    """Each page as it comes."""
+    while not found.is_over:
+        page = found.page()
+        if page:
+            writer.write(found.columns, page)
+            sys.stdout.flush()
+        check_read()
+
+
+def tell(lost: RowsForgotten) -> None:
+    warn([lost.title])
+
+
+# -- who reads -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """Whoever closes the pipe has seen enough: that is no failure."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in Python's buffer goes nowhere when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None
+
+
+def check_read() -> None:
+    """BrokenPipeError if nobody reads any more, also while there is nothing to write."""
+    try:
+        out = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    poll = select.poll()
+    poll.register(out, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise BrokenPipeError
+
+
+# -- as it is shown --------------------------------------------------------------------------------------------
+
+
+class Writer(Protocol):
+    """Of rows that come page by page."""
+
+    def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
+
+
+class Json:
+    """An object a line."""
+
+    def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        sys.stdout.writelines(orjson.dumps(one).decode() + "\n" for one in rows)
+
+
+class Yaml:
+    """A list, which may end anywhere."""
+
+    def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        sys.stdout.write(yaml.safe_dump(list(map(dict, rows)), sort_keys=False, allow_unicode=True))
+
+
+class Csv:
+    """With a line of names."""
+
+    def __init__(self) -> None:
+        self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        self._has_head = False
+
+    def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        names = names_of(columns, rows)
+        if not self._has_head:
+            self._writer.writerow(names)
+            self._has_head = True
+        self._writer.writerows([text_of(one.get(name), "") for name in names] for one in rows)
+
+
+class Table:
+    """In columns as wide as the first rows need; so none waits for those that come later."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        names = names_of(columns, rows)
+        lines = [[printable(shown(name, one.get(name))) for name in names] for one in rows]
+        if not self._widths:
+            lines.insert(0, names)
+            self._widths = [min(WIDTH_MOST, max(map(len, column))) for column in zip(*lines, strict=True)]
+        for line in lines:
+            cells = (text.rjust(width) for text, width in zip(line, self._widths, strict=True))
+            sys.stdout.write("  ".join(cells) + "\n")
+
+
+WRITERS: Mapping[Output, type[Writer]] = {"table": Table, "json": Json, "yaml": Yaml, "csv": Csv}
+
+
+def names_of(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The number of the row comes first, then what was kept."""
+    return list(dict.fromkeys((*rows[0], *columns)))
+
+
+def shown(name: str, value: object) -> str:
+    if name == KEPT and isinstance(value, float):
+        return percent(value)
+    return text_of(value, "NULL")
+
+
+def percent(kept: float) -> str:
+    """Less than all of it is never told as all of it."""
+    return "100%" if kept >= 1 else f"{math.floor(1000 * kept) / 10:.1f}%"
+
+
+def text_of(value: object, absent: str) -> str:
+    match value:
+        case None:
+            return absent
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.10g}"
+    return str(value)
+
+
+def printable(text: str) -> str:
+    """In one line, whatever it holds: no answer moves the cursor of a terminal."""
+    return "".join(one if one.isprintable() else "�" for one in text)

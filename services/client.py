@@ -1,0 +1,341 @@
+"""A client of the service: what `weir` does from a command line, from Python.
+
+    with Client() as weir:
+        weir.put(QueryDeclaration(kind="Query", tenant="acme", name="odd", sql="SELECT …"))
+        for row in weir.results("odd", follow=True): ...
+
+Which service, and whose key, say WEIR_ENDPOINT and WEIR_API_KEY; without them it is the one that `weir up` runs from
+WEIR_HOME. A query is "acme/odd"; whoever has a key of one tenant need not name it. What goes wrong is raised as by a
+catalog here: InvalidInput, UnknownName, InUse, VersionDiffers; NotAllowed, and Away if the service does not answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from configs.declarations import Declaration, Document, Ref, as_document, kind_named, ref_named, ref_of
+from configs.problems import Away, InUse, InvalidInput, UnknownName, WeirError
+from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut
+from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
+from services.remote.wire import ENDPOINT, TIMEOUT_S, TRIES, Wire, address_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAGE = 1000
+DRY_RUN = "?dry_run=true"
+ROWS_MOST = 1_000_000
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = {"Content-Type": "application/json"}
+PLACES: Mapping[str, str] = {
+    "PriorityClass": "priority-classes",
+    "Tenant": "tenants",
+    "Stream": "streams",
+    "Feed": "feeds",
+    "Query": "queries",
+    "Session": "session",
+}
+
+
+class Client:
+    """One service, as one key sees it; may be used by several threads."""
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        tries: int = TRIES,
+    ) -> None:
+        address = address_of(os.environ, endpoint, key)
+        if address is None:
+            raise Away("no service is known", hint=f"set {ENDPOINT}, or start one here with `weir up`")
+        self._wire = Wire(address, timeout_s, tries)
+
+    @property
+    def endpoint(self) -> str:
+        return self._wire.endpoint
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- declarations ----------------------------------------------------------------------------------
+
+    def apply(self, documents: Sequence[Declaration | Document], dry_run: bool = False) -> Applied:
+        """Declare all of them, or none; or tell what that would change."""
+        path = f"/v1/apply{DRY_RUN if dry_run else ''}"
+        with located(documents):
+            return Applied.model_validate(self._post(path, body_of(documents)))
+
+    def diff(self, documents: Sequence[Declaration | Document]) -> Applied:
+        """What applying them would change."""
+        return self.apply(documents, dry_run=True)
+
+    def plan(
+        self, documents: Sequence[Declaration | Document], rates: Mapping[str, float] | None = None
+    ) -> dict[str, Any]:
+        """Whether delay targets would hold with them, and what the others would lose; `rates`: rows a second by stream."""
+        said = urlencode([("rate", f"{stream}:{rows!r}") for stream, rows in (rates or {}).items()])
+        with located(documents):
+            return self._post(f"/v1/plan?{said}" if said else "/v1/plan", body_of(documents))
+
+    def get(self, kind: str, name: str) -> Declared:
+        """One declaration; of a query, TENANT/QUERY."""
+        ref = ref_named(kind, name)
+        answer = self._wire.call("GET", place_of(ref))
+        return declared(answer.headers, answer.content, ref)
+
+    def all(self, kind: str, tenant: str | None = None) -> list[Declared]:
+        """In the order in which they were declared; the queries of one tenant, if it is named."""
+        kind = kind_named(kind)
+        if kind == "Session":
+            try:
+                return [self.get(kind, "spark")]
+            except UnknownName:
+                return []
+        path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{PLACES[kind]}"
+        return [Declared.model_validate(one) for one in self._items(path)]
+
+    def put(self, declaration: Declaration, version: int | None = None) -> Declared:
+        """Declare it, or declare it anew; with a version, only if that is the one that is there (0: none)."""
+        ref = ref_of(declaration)
+        content = orjson.dumps(as_document(declaration))
+        headers = JSON | condition(version)
+        answer = self._wire.call(
+            "PUT", place_of(ref), content=content, headers=headers, again=version is None
+        )
+        return declared(answer.headers, answer.content, ref)
+
+    def delete(self, kind: str, name: str, version: int | None = None, dry_run: bool = False) -> None:
+        """UnknownName if it is not there, InUse if something needs it."""
+        path = place_of(ref_named(kind, name)) + (DRY_RUN if dry_run else "")
+        self._wire.call("DELETE", path, headers=condition(version), again=dry_run)
+
+    def users(self, kind: str, name: str) -> list[str]:
+        """Who needs it, and keeps it from being deleted."""
+        try:
+            self.delete(kind, name, dry_run=True)
+        except InUse as problem:
+            return list(problem.users)
+        return []
+
+    def audit(self, kind: str | None = None, name: str | None = None, most: int = 100) -> list[AuditEntry]:
+        """Changes, the last one first."""
+        found = self._get("/v1/audit", kind=kind, name=name, limit=most)
+        return [AuditEntry.model_validate(one) for one in found["items"]]
+
+    # -- keys ------------------------------------------------------------------------------------------
+
+    def list_keys(self) -> list[KeyInfo]:
+        """The oldest first."""
+        return [KeyInfo.model_validate(one) for one in self._items("/v1/keys")]
+
+    def create_key(self, principal: str, scopes: Iterable[str], expires_s: float | None = None) -> NewKey:
+        """The key, which nobody can find out again."""
+        said: dict[str, Any] = {"principal": principal, "scopes": list(scopes)}
+        if expires_s is not None:
+            said["expires_s"] = expires_s
+        return NewKey.model_validate(self._post("/v1/keys", said, again=False))
+
+    def revoke_key(self, id_: str) -> None:
+        """Nobody comes in with it any more."""
+        self._wire.call("DELETE", f"/v1/keys/{quoted(id_)}", again=False)
+
+    # -- what runs -------------------------------------------------------------------------------------
+
+    def system(self) -> dict[str, Any]:
+        return self._get("/v1/system")
+
+    def classes(self) -> list[dict[str, Any]]:
+        """As `weir top --json` has them; of a tenant's key, its own."""
+        found: list[dict[str, Any]] = self._get("/v1/classes")["items"]
+        return found
+
+    def status(self, tenant: str | None = None) -> dict[str, Any]:
+        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/status")
+
+    def explain(self, tenant: str | None = None, last: int | None = None) -> dict[str, Any]:
+        """The last decisions about its class, in words and in numbers."""
+        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/explain", last=last)
+
+    def operators(self, tenant: str | None = None) -> dict[str, Any]:
+        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/operators")
+
+    def ledger(self, tenant: str | None = None) -> dict[str, Any]:
+        """What became of every tuple; of all tenants, or of one."""
+        return self._get("/v1/ledger" if tenant is None else f"/v1/tenants/{quoted(tenant)}/ledger")
+
+    def lending(self, tenant: str | None = None) -> dict[str, Any]:
+        return self._get("/v1/lending" if tenant is None else f"/v1/tenants/{quoted(tenant)}/lending")
+
+    def history(self, seconds: int | None = None) -> dict[str, Any]:
+        return self._get("/v1/history", seconds=seconds)
+
+    def tenant(self) -> str:
+        """The one tenant that this key sees."""
+        found = self._get("/v1/tenants", limit=2)["items"]
+        if len(found) != 1:
+            told = "sees no tenant" if not found else "sees several tenants"
+            raise InvalidInput(f"the key {told}", "tenant", hint="name it: TENANT, of a query TENANT/QUERY")
+        name: str = found[0]["document"]["name"]
+        return name
+
+    # -- rows ------------------------------------------------------------------------------------------
+
+    def put_rows(
+        self, stream: str, rows: Sequence[Mapping[str, Any]] | pa.Table, batch: str | None = None
+    ) -> RowsPut:
+        """Bring rows to a stream, exactly once a batch; without a name the batch has one of its own."""
+        content, media = rows_content(rows)
+        headers = {"Content-Type": media, "Idempotency-Key": batch or uuid.uuid4().hex}
+        answer = self._wire.call(
+            "POST", f"/v1/streams/{quoted(stream)}/rows", content=content, headers=headers
+        )
+        return RowsPut.model_validate_json(answer.content)
+
+    def results(
+        self,
+        query: str,
+        tenant: str | None = None,
+        *,
+        after: str | None = None,
+        follow: bool = False,
+        forgotten: Tell | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Results:
+        """Rows from the oldest that is kept, or after a cursor (`latest`: from now on); to the last, or on and on.
+
+        With `forgotten`, rows that are no longer kept are told to it, and the iteration goes on after them.
+        """
+        path = self._results_path(query, tenant)
+        return Results(self._wire, path, after, follow, forgotten, patience_s)
+
+    def results_table(
+        self, query: str, tenant: str | None = None, *, after: str | None = None, most: int = ROWS_MOST
+    ) -> pa.Table:
+        """The rows that are kept, `most` of them, as an Arrow table."""
+        import pyarrow as pa
+
+        path, parts, rows = self._results_path(query, tenant), [], 0
+        while rows < most:
+            limit = min(ROWS_PAGE, most - rows)
+            answer = self._wire.call(
+                "GET", path, params={"after": after, "limit": limit}, headers={"Accept": ARROW}
+            )
+            parts.append(pa.ipc.open_stream(answer.content).read_all())
+            after, rows = answer.headers.get("Weir-Next", after), rows + len(parts[-1])
+            if not len(parts[-1]):
+                break
+        return pa.concat_tables(parts)
+
+    # -- calls -----------------------------------------------------------------------------------------
+
+    def _results_path(self, query: str, tenant: str | None) -> str:
+        first, slash, last = query.partition("/")
+        owner, name = (first, last) if slash else (tenant or self.tenant(), query)
+        return f"{place_of(Ref('Query', name, owner))}/results"
+
+    def _get(self, path: str, **params: object) -> dict[str, Any]:
+        found: dict[str, Any] = orjson.loads(self._wire.call("GET", path, params=params).content)
+        return found
+
+    def _post(self, path: str, said: Mapping[str, Any], again: bool = True) -> dict[str, Any]:
+        answer = self._wire.call("POST", path, content=orjson.dumps(said), headers=JSON, again=again)
+        found: dict[str, Any] = orjson.loads(answer.content)
+        return found
+
+    def _items(self, path: str) -> Iterator[dict[str, Any]]:
+        """Of all pages."""
+        after: str | None = None
+        while True:
+            page = self._get(path, limit=PAGE, after=after)
+            yield from page["items"]
+            after = page.get("next")
+            if after is None:
+                return
+
+
+# -- as it is sent ---------------------------------------------------------------------------------------------
+
+
+def quoted(name: str) -> str:
+    """Within a path; a name that would lead elsewhere stays a name."""
+    if name in ("", ".", ".."):
+        raise InvalidInput("not a valid name", "name", name, "give the name of what is meant")
+    return quote(name, safe="")
+
+
+def place_of(ref: Ref) -> str:
+    """Where it is."""
+    match ref.kind:
+        case "Session":
+            return "/v1/session"
+        case "Query":
+            return f"/v1/tenants/{quoted(ref.tenant)}/queries/{quoted(ref.name)}"
+    return f"/v1/{PLACES[ref.kind]}/{quoted(ref.name)}"
+
+
+def condition(version: int | None) -> dict[str, str]:
+    if version is None:
+        return {}
+    return {"If-None-Match": "*"} if version == 0 else {"If-Match": f'"{version}"'}
+
+
+def declared(headers: Mapping[str, str], content: bytes, ref: Ref) -> Declared:
+    """What one resource says; its version is its ETag."""
+    document = {"kind": ref.kind, "name": ref.name} | orjson.loads(content)
+    version, warnings = int(headers["ETag"].strip('"')), headers.get("Weir-Warning", "")
+    return Declared.model_validate({"version": version, "document": document, "warnings": warnings})
+
+
+def body_of(documents: Sequence[Declaration | Document]) -> dict[str, Any]:
+    declarations = (one.declaration if isinstance(one, Document) else one for one in documents)
+    return {"documents": [as_document(one) for one in declarations]}
+
+
+# How the service calls the documents of a body.
+IN_BODY = re.compile(r"documents\[([0-9]+)\](?: \(.*?\))?(?=: )", re.DOTALL)
+
+
+@contextmanager
+def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
+    """What goes wrong within names the place of a document as its caller knows it."""
+    try:
+        yield
+    except WeirError as problem:
+        found = IN_BODY.match(problem.title)
+        if found is not None and int(found[1]) < len(documents):
+            one = documents[int(found[1])]
+            place = (one.place if isinstance(one, Document) else "") or str(ref_of_any(one))
+            problem.title = place + problem.title[found.end() :]
+        raise
+
+
+def ref_of_any(one: Declaration | Document) -> Ref:
+    return one.ref if isinstance(one, Document) else ref_of(one)
+
+
+def rows_content(rows: Sequence[Mapping[str, Any]] | pa.Table) -> tuple[bytes, str]:
+    """With its media type."""
+    if isinstance(rows, Sequence):
+        return orjson.dumps(rows), JSON["Content-Type"]
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes(), ARROW

@@ -1,0 +1,1 @@
+"""The admission plan: live statistics and declarations in, what becomes of delay targets out."""

@@ -1,0 +1,116 @@
+"""Plans are made in a process of their own, so that who makes them can answer others meanwhile.
+
+Guarantees:
+1. The process is started with the first plan, gives way to others, and ends with `stop` or with the process that started it.
+2. One that dies is started again, for the same plan once; one that does not answer in `ANSWER_S` is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+
+from services.watch.source import Away
+from sim.planner import plan
+from sim.situation import Plan, Situation
+
+# Far longer than a plan for thousands of classes takes.
+ANSWER_S = 60.0
+STOP_S = 2.0
+NICENESS = 5
+
+
+class Aside:
+    """One process, which makes one plan at a time; may be called by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: tuple[BaseProcess, Connection] | None = None
+
+    def plan(self, situation: Situation) -> Plan:
+        """As `sim.planner.plan`; Away if there is no answer."""
+        with self._lock:
+            try:
+                answer = self._asked(situation)
+            except (EOFError, OSError):
+                self._end()
+                answer = self._asked_again(situation)
+        if isinstance(answer, str):
+            raise RuntimeError(f"the plan has failed: {answer}")
+        return answer
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None before the first plan, and after the end."""
+        return None if self._running is None else self._running[0].pid
+
+    def stop(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._end()
+
+    def __enter__(self) -> Aside:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _asked_again(self, situation: Situation) -> Plan | str:
+        try:
+            return self._asked(situation)
+        except (EOFError, OSError):
+            self._end()
+            raise Away("the process that plans does not stay alive", hint="ask again later") from None
+
+    def _asked(self, situation: Situation) -> Plan | str:
+        _, pipe = self._running = self._running or started()
+        pipe.send(situation)
+        if not pipe.poll(ANSWER_S):
+            self._end()
+            raise Away(f"no plan within {ANSWER_S:g} s", hint="plan for fewer documents at a time")
+        answer: Plan | str = pipe.recv()
+        return answer
+
+    def _end(self) -> None:
+        if self._running is None:
+            return
+        (process, pipe), self._running = self._running, None
+        pipe.close()
+        # It may be in the middle of a plan that nobody waits for.
+        process.kill()
+        process.join(STOP_S)
+
+
+def started() -> tuple[BaseProcess, Connection]:
+    # Not a fork: this process has threads.
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs,), name="plan", daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def serve(pipe: Connection) -> None:
+    """Until the other end of the pipe is closed."""
+    # Ctrl-C is for the starter, who ends this process in its turn.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            situation: Situation = pipe.recv()
+            answer: Plan | str
+            try:
+                answer = plan(situation)
+            except Exception:
+                answer = traceback.format_exc()
+            pipe.send(answer)

@@ -1,0 +1,82 @@
+"""What is measured of a running system for a plan: rates of its streams, loads and operators of its classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from configs.live import LiveSettings
+from engine.explain import Line
+from services.watch.source import Counted
+
+# A batch that comes more seldom is planned as one that comes this often: a run lasts some seconds.
+BATCH_MAX_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All streams at one moment, by their names in small letters."""
+
+    at: float
+    streams: Mapping[str, Counted]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Rows a second, and the time from one batch to the next; 0 where that is not known."""
+
+    rows_per_s: float
+    batch_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMeasured:
+    """A class that runs."""
+
+    load: float
+    """Offered, in processors."""
+    lines: Sequence[Line] = ()
+    """Its operators; none where they were not asked for."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A running system."""
+
+    lanes: int
+    nodes: int
+    settings: LiveSettings
+    rates: Mapping[str, Rate]
+    """Of streams that are there, in small letters; 0 where nothing has come."""
+    classes: Mapping[str, ClassMeasured] = field(default_factory=dict)
+
+
+class Measuring(Protocol):
+    """Whoever knows the running system."""
+
+    def measured(self, wanted: frozenset[str]) -> Measured:
+        """As it is now; with the operators of the classes that are wanted, and of those that ask for most."""
+
+
+def rates_over(samples: Sequence[Sample]) -> dict[str, Rate]:
+    """What came between samples, of which the last is now; of a stream that has just begun nothing is known."""
+    found = {}
+    for name in samples[-1].streams if samples else ():
+        since = earliest(samples, name)
+        now, before = samples[-1].streams[name], since.streams[name]
+        elapsed_s, batches = samples[-1].at - since.at, now.batches - before.batches
+        if elapsed_s > 0:
+            period_s = min(elapsed_s / batches, BATCH_MAX_S) if batches > 0 else 0.0
+            found[name] = Rate((now.rows - before.rows) / elapsed_s, period_s)
+    return found
+
+
+def earliest(samples: Sequence[Sample], name: str) -> Sample:
+    """The first from which on the stream has been counted; one that is dropped and declared anew begins with nothing."""
+    found = samples[-1]
+    for one in reversed(samples[:-1]):
+        if name not in one.streams or one.streams[name].rows > found.streams[name].rows:
+            break
+        found = one
+    return found

@@ -1,0 +1,93 @@
+"""Answers what would become of delay targets if documents were declared."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from configs.declarations import Document, QueryDeclaration, TenantDeclaration
+from configs.live import LiveSettings
+from configs.problems import InvalidInput, UnknownName, nearest
+from services.api.problems import TooManyRequests, retry_after
+from services.catalog.catalog import Catalog
+from services.catalog.checks import applied
+from services.catalog.state import State
+from services.plan.measurement import Measured, Measuring
+from services.plan.situation import situation_of
+from services.watch.source import Away
+from sim.planner import plan, seen_by
+from sim.situation import Plan, Situation
+
+NO_RATES: Mapping[str, float] = {}
+RATE_MAX = 1e9
+# Plans that are made or wait to be; each waiting one keeps a thread of the service.
+AT_A_TIME = 5
+
+
+@dataclass
+class Planner:
+    """Of a catalog, and of the system that follows it if there is one; may be called by several threads."""
+
+    catalog: Catalog
+    settings: LiveSettings
+    """Of what runs, or would run here."""
+    measuring: Measuring | None = None
+    make: Callable[[Situation], Plan] = plan
+    _one_at_a_time: threading.Lock = field(init=False, default_factory=threading.Lock)
+    room: threading.Semaphore = field(init=False, default_factory=lambda: threading.Semaphore(AT_A_TIME))
+
+    def plan(
+        self,
+        documents: Sequence[Document],
+        rates: Mapping[str, float] = NO_RATES,
+        tenants: Collection[str] | None = None,
+    ) -> Plan:
+        """As if these were declared. `rates` says how many rows a second come on streams. If tenants are named, no other
+        is in the answer by its name."""
+        if not self.room.acquire(blocking=False):
+            hint = "ask again when those that are under way are made"
+            raise TooManyRequests("many plans are being made", hint=hint, headers=retry_after(1.0))
+        try:
+            found = self._planned(documents, rates)
+        finally:
+            self.room.release()
+        return found if tenants is None else seen_by(found, tenants)
+
+    def _planned(self, documents: Sequence[Document], rates: Mapping[str, float]) -> Plan:
+        before = self.catalog.state()
+        after = applied(before, documents)
+        check_rates(rates, after)
+        names = touched(documents)
+        measured, why = self._measured(frozenset(names))
+        situation = situation_of(before, after, names, measured, self.settings, rates, why)
+        with self._one_at_a_time:  # each takes a processor for as long as it lasts
+            return self.make(situation)
+
+    def _measured(self, wanted: frozenset[str]) -> tuple[Measured | None, str]:
+        """What runs; or why nothing is known of it."""
+        if self.measuring is None:
+            return None, "nothing runs here"
+        try:
+            return self.measuring.measured(wanted), ""
+        except Away:
+            return None, "the running system does not answer"
+
+
+def touched(documents: Sequence[Document]) -> list[str]:
+    """The tenants that documents are about."""
+    found: dict[str, None] = {}
+    for one in documents:
+        match one.declaration:
+            case TenantDeclaration(name=name) | QueryDeclaration(tenant=name):
+                found[name] = None
+    return list(found)
+
+
+def check_rates(rates: Mapping[str, float], state: State) -> None:
+    names = {name.lower(): name for name in state.names("Stream")}
+    for name, rows in rates.items():
+        if name.lower() not in names:
+            raise UnknownName("no such stream", "rates", name, nearest(name, names.values()))
+        if not 0 <= rows <= RATE_MAX:
+            raise InvalidInput("rows a second, 0 or more", f"rates.{name}", rows, "say how many will come")

@@ -1,0 +1,280 @@
+"""From declarations and what is measured to the situation that is planned; what was not measured is told.
+
+What comes in on a stream is as it is said for this plan, as it is measured, as its source says, or `ROWS_PER_S`, in this
+order. What an operator costs is as it is measured, as others of its kind that run, or as calibrated (`sim.operator_costs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from configs.declarations import FeedDeclaration, StreamDeclaration
+from configs.live import LiveClass, LiveSettings
+from configs.streams import SourceSettings
+from engine.admission import checked
+from engine.explain import Line, explain
+from engine.runner import ClassRunner
+from services.catalog.state import State, parsed
+from services.plan.measurement import ClassMeasured, Measured, Rate
+from sim.operator_costs import Cost, is_measured, kind_of, like, likes, measured, meet, stream_costs
+from sim.planned_scenario import one_queue
+from sim.situation import ClassLoad, InputLoad, Situation
+
+# Of a stream of which nothing is known.
+ROWS_PER_S = 1000.0
+# The same of its batches; a source's micro-batches come as often if it says nothing else.
+BATCH_S = 0.1
+# A measured load that is this many times the one that follows from rates and costs, or more, is of another moment.
+CORRECTION_MIN, CORRECTION_MAX = 0.2, 5.0
+# Below this load nothing can be corrected by it.
+LOAD_MIN = 0.001
+NETWORKS_KEPT = 5000
+# More are planned as so many.
+LANES_MAX = 256
+
+
+def situation_of(
+    before: State,
+    after: State,
+    touched: Iterable[str],
+    found: Measured | None,
+    settings: LiveSettings,
+    said: Mapping[str, float],
+    why: str = "",
+) -> Situation:
+    """With the tenants that are touched as what is planned, beside all whose terms or queries change; `why` says why nothing
+    is known of what runs."""
+    running = {name: before.class_of(name) for name in before.tenants_with_queries()}
+    wanted = {name: after.class_of(name) for name in after.tenants_with_queries()}
+    touched = {name for name in touched if name in after.names("Tenant")}
+    planned = {name: after.class_of(name) for name in touched} | {
+        name: one for name, one in wanted.items() if running.get(name) != one
+    }
+    making = Making(after, found, said, why)
+    loads = tuple(making.load(one) for name, one in running.items() if name in wanted)
+    then = tuple(making.load(one, is_planned=True) for one in planned.values())
+    return Situation(
+        min(found.lanes if found else settings.lanes, LANES_MAX),
+        found.settings if found else settings,
+        loads,
+        then,
+        tuple(making.told()),
+    )
+
+
+@dataclass
+class Making:
+    """One situation in the making."""
+
+    state: State
+    found: Measured | None
+    said: Mapping[str, float]
+    """Rows a second by stream."""
+    why: str = ""
+    _costs: Mapping[str, Cost] = field(init=False)
+    _correction: float = field(init=False, default=1.0)
+    _assumed: dict[str, None] = field(init=False, default_factory=dict)
+    _rates: dict[str, tuple[Rate, str]] = field(init=False, default_factory=dict)
+    """By stream, and what there is to tell of it."""
+
+    def __post_init__(self) -> None:
+        classes = self.found.classes if self.found else {}
+        self._costs = likes(line for one in classes.values() for line in one.lines)
+        corrections = [
+            (one.load, self._corrected(one.lines, one))
+            for one in classes.values()
+            if one.load >= LOAD_MIN and one.lines
+        ]
+        total = sum(load for load, _ in corrections)
+        if total:
+            self._correction = sum(load * factor for load, factor in corrections) / total
+
+    def told(self) -> Iterable[str]:
+        if self.found is None:
+            yield f"{self.why}: rates are as sources say them, costs as they were calibrated"
+        elif self.found.nodes > 1:
+            yield f"the {self.found.lanes} lanes of {self.found.nodes} nodes were planned as those of one"
+            if self.found.lanes > LANES_MAX:
+                yield f"only {LANES_MAX} of them were planned"
+        yield from self._assumed
+
+    # -- classes -----------------------------------------------------------------------------------------------
+
+    def load(self, one: LiveClass, is_planned: bool = False) -> ClassLoad:
+        """What a class asks for."""
+        known = self.found.classes.get(one.name) if self.found else None
+        if known is not None and not known.lines and not is_planned:
+            return self._whole(one, known)
+        lines = operators(one)
+        costs = [self._cost(line, known) for line in lines]
+        correction = self._correction
+        if known is not None and known.load >= LOAD_MIN and known.lines:
+            correction = self._corrected(known.lines, known)
+        inputs = [
+            InputLoad(
+                rate.rows_per_s,
+                tuple_s=correction * each.tuple_s,
+                call_s=correction * each.call_s,
+                answers=each.answers,
+                batch_s=rate.batch_s,
+                calls=each.operators,
+            )
+            for each in stream_costs(self._counted(lines, known), costs)
+            for rate in [self._rate(each.stream, is_planned)]
+        ]
+        if is_planned:
+            self._tell_costs(one.name, lines, known)
+        if len(inputs) > 1 and meet(lines):
+            inputs = [one_queue(inputs)]
+        return class_load(one, inputs)
+
+    def _whole(self, one: LiveClass, known: ClassMeasured) -> ClassLoad:
+        """Of a class of which only the load is known."""
+        rates = [self._rate(stream, False) for stream in streams_of(one)]
+        rows = sum(rate.rows_per_s for rate in rates)
+        if not rows or known.load <= 0:
+            return class_load(one, [])
+        batch_s = max(rate.batch_s for rate in rates)
+        return class_load(one, [InputLoad(rows, tuple_s=known.load / rows, batch_s=batch_s)])
+
+    def _cost(self, line: Line, known: ClassMeasured | None) -> Cost:
+        same = self._same(line, known)
+        return measured(same) if same is not None else like(line, self._costs)
+
+    def _same(self, line: Line, known: ClassMeasured | None) -> Line | None:
+        """The operator as it runs now, if it does and has been measured."""
+        for one in known.lines if known else ():
+            if one.name == line.name and set(one.queries) <= set(line.queries) and is_measured(one):
+                return one
+        return None
+
+    def _counted(self, lines: Sequence[Line], known: ClassMeasured | None) -> list[Line]:
+        """With the calls of those that run."""
+        found = []
+        for line in lines:
+            same = self._same(line, known)
+            found.append(line if same is None else replace(line, tuples=same.tuples, calls=same.calls))
+        return found
+
+    def _corrected(self, lines: Sequence[Line], known: ClassMeasured) -> float:
+        """What the measured load is of the one that follows from rates and costs."""
+        costs = [self._cost(line, known) for line in lines]
+        load = 0.0
+        for each in stream_costs(lines, costs):
+            rate = self._rate(each.stream, False)
+            source = next(line for line in lines if line.name.lower() == f"source:{each.stream}")
+            train = source.tuples / source.calls if source.calls else 1.0
+            load += rate.rows_per_s * (each.tuple_s + each.call_s / max(train, 1.0))
+        if load < LOAD_MIN:
+            return 1.0
+        return min(max(known.load / load, CORRECTION_MIN), CORRECTION_MAX)
+
+    def _tell_costs(self, name: str, lines: Sequence[Line], known: ClassMeasured | None) -> None:
+        new = [line for line in lines if self._same(line, known) is None]
+        alike = sum(kind_of(line) in self._costs for line in new)
+        if alike:
+            self._assume(f"class {name}: {alike} of {len(lines)} operators cost what such as run here cost")
+        if len(new) > alike:
+            self._assume(
+                f"class {name}: {len(new) - alike} of {len(lines)} operators cost what was calibrated"
+            )
+        if any(kind_of(line) in ("filter", "select") for line in new):
+            self._assume(f"class {name}: of each new condition half of the rows are assumed to pass")
+
+    # -- streams -----------------------------------------------------------------------------------------------
+
+    def _rate(self, stream: str, is_planned: bool) -> Rate:
+        known = self._rates.get(stream)
+        if known is None:
+            known = self._rates[stream] = self._found_rate(stream)
+        rate, told = known
+        if told and (is_planned or self.found is None):
+            self._assume(told)
+        # What runs asks for what comes; what is planned shall hold with what is said to come.
+        if self.found is not None and not is_planned and stream in self.found.rates:
+            return self.found.rates[stream]
+        return rate
+
+    def _found_rate(self, stream: str) -> tuple[Rate, str]:
+        seen = self.found.rates.get(stream) if self.found else None
+        source = source_of(self.state, stream)
+        batch_s = seen.batch_s if seen and seen.batch_s else source.trigger_ms / 1e3 if source else BATCH_S
+        said = {name.lower(): rows for name, rows in self.said.items()}
+        if stream in said:
+            return Rate(
+                said[stream], batch_s
+            ), f"stream {stream}: {said[stream]:,.0f} rows a second, as you say"
+        if seen is not None and seen.rows_per_s > 0:
+            return seen, ""
+        declared = declared_rate(source) if source else None
+        silent = " though nothing comes now" if seen is not None else ""
+        if declared is not None:
+            return Rate(declared, batch_s), (
+                f"stream {stream}: {declared:,.0f} rows a second, as its source says{silent}"
+            )
+        return Rate(ROWS_PER_S, batch_s), (
+            f"stream {stream}: {ROWS_PER_S:,.0f} rows a second, since nothing tells how many will come{silent}"
+        )
+
+    def _assume(self, text: str) -> None:
+        self._assumed[text] = None
+
+
+def class_load(one: LiveClass, inputs: Sequence[InputLoad]) -> ClassLoad:
+    return ClassLoad(one, tuple(inputs), one.lossless, one.shards)
+
+
+def operators(one: LiveClass) -> list[Line]:
+    """The operators of a class that has not run."""
+    return list(fresh_operators(one.streams, tuple(one.queries.items())))
+
+
+@lru_cache(NETWORKS_KEPT)
+def fresh_operators(streams: tuple[str, ...], queries: tuple[tuple[str, str], ...]) -> tuple[Line, ...]:
+    found = checked(
+        LiveClass(name="planned", priority=1, delay_target_ms=1, streams=streams, queries=dict(queries))
+    )
+    runner = ClassRunner(lambda query, train: None)
+    if found.queries:
+        runner.add(*found.queries.values())
+    return tuple(explain(runner))
+
+
+def streams_of(one: LiveClass) -> list[str]:
+    return [parsed(sql).name.lower() for sql in one.streams]
+
+
+# -- what sources say ----------------------------------------------------------------------------------------------
+
+
+def source_of(state: State, stream: str) -> SourceSettings | None:
+    """Who brings the stream, by its name in small letters."""
+    for one in state.of_kind(StreamDeclaration):
+        if one.name.lower() == stream and one.source is not None:
+            return one.source
+    for feed in state.of_kind(FeedDeclaration):
+        if stream in (name.lower() for name in feed.streams):
+            return feed.source
+    return None
+
+
+def declared_rate(source: SourceSettings) -> float | None:
+    """Rows a second, where the options of the source tell."""
+    options = {name.lower(): value for name, value in source.options.items()}
+    each = {
+        "rate": ("rowspersecond", 1.0),
+        "rate-micro-batch": ("rowsperbatch", source.trigger_ms / 1e3),
+        "weir_feeder": ("rate", 1.0),
+        "kafka": ("maxoffsetspertrigger", source.trigger_ms / 1e3),
+    }.get(source.format)
+    if each is None:
+        return None
+    option, per_s = each
+    value = options.get(option, "1" if source.format == "rate" else "")
+    try:
+        rows = float(value) / per_s
+    except ValueError:
+        return None
+    return rows if 0 < rows < 1e9 else None

@@ -1,0 +1,254 @@
+"""A call of the service over HTTP: whom it goes to, when it is tried again, and what a refusal means here.
+
+    WEIR_ENDPOINT   https://HOST:PORT of the service; without it, the one that `weir up` runs from WEIR_HOME
+    WEIR_API_KEY    the key that is shown
+    WEIR_CA_FILE    certificates (PEM) that the service's own is checked with, beside those that the machine trusts
+
+A problem that the service tells becomes the error that a local catalog would have raised. A call that finds no room (429)
+or no service (503) is tried again, and so is one that was broken, if doing it twice is doing it once. The key is shown to
+the service alone, and is in no text, log or representation.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from configs.problems import Away, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
+from services.catalog.home import HOME, home_of
+from services.ingest.progress import Backoff
+
+ENDPOINT, KEY, CA_FILE = "WEIR_ENDPOINT", "WEIR_API_KEY", "WEIR_CA_FILE"
+URN = "urn:weir:problem:"
+TRIES = 5
+PAUSE_S = 0.1
+# Nobody at a terminal waits for longer than all pauses together take.
+PAUSES_MOST_S = 30.0
+TIMEOUT_S = 30.0
+CONNECT_S = 5.0
+SHOWN_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# No proxy stands between a machine and itself.
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(eq=False)
+class RowsForgotten(WeirError):
+    """Rows after the cursor are no longer kept."""
+
+    next: str = ""
+    """The cursor to go on from."""
+
+
+@dataclass(eq=False)
+class WouldMissTarget(WeirError):
+    """The service refuses what would make a delay target be missed."""
+
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A service, and the key that is shown to it."""
+
+    endpoint: str
+    key: str = field(repr=False)
+    ca_file: str | None = None
+
+
+def address_of(
+    environ: Mapping[str, str], endpoint: str | None = None, key: str | None = None
+) -> Address | None:
+    """What is said, else what the environment says, else the service that runs from this home; None if none does."""
+    endpoint, key = endpoint or environ.get(ENDPOINT), key or environ.get(KEY)
+    ca_file = environ.get(CA_FILE) or None
+    if endpoint:
+        return Address(checked_endpoint(endpoint), checked_key(key), ca_file)
+    home = home_of(environ)
+    if not home.endpoint.is_file():
+        return None
+    endpoint = checked_endpoint(home.endpoint.read_text(encoding="utf-8").strip(), HOME)
+    # The key of this home is for nobody but the service that runs from it.
+    if not key and home.admin_key.is_file():
+        key = home.admin_key.read_text(encoding="utf-8")
+    return Address(endpoint, checked_key(key), ca_file)
+
+
+def checked_endpoint(endpoint: str, name: str = ENDPOINT) -> str:
+    """Without a slash at its end."""
+    if not is_endpoint(endpoint):
+        # It is not shown: what is no endpoint may be a key that was put there by mistake.
+        raise InvalidInput("not the address of a service", name, hint="write http://HOST:PORT or https://…")
+    return endpoint.rstrip("/")
+
+
+def is_endpoint(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_one and "@" not in parts.netloc and not parts.query and not parts.fragment
+
+
+def checked_key(key: str | None) -> str:
+    key = (key or "").strip()
+    if not key:
+        hint = f"set {KEY} to a key; `weir keys create` makes one"
+        raise NotAllowed("a key is needed", KEY, hint=hint)
+    if not SHOWN_KEY.fullmatch(key):
+        raise InvalidInput("not a key", KEY, hint="give it as it was shown: weir_ and 43 characters")
+    return key
+
+
+class Wire:
+    """Connections to one service; may be used by several threads."""
+
+    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S, tries: int = TRIES) -> None:
+        self.endpoint = address.endpoint
+        self._timeout_s, self._tries = timeout_s, tries
+        direct = None
+        if address.ca_file is not None:
+            direct = trusting(address.ca_file)
+        self._http = httpx.Client(
+            base_url=address.endpoint,
+            headers={"Authorization": f"Bearer {address.key}", "Accept": "application/json"},
+            verify=True if direct is None else direct,
+            mounts={f"all://{host}": None for host in LOCAL} if is_local(address.endpoint) else None,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        again: bool = True,
+        wait_s: float = 0.0,
+    ) -> httpx.Response:
+        """The answer, or why there is none. `again`: whether doing it twice is doing it once."""
+        given = {name: told(value) for name, value in (params or {}).items() if value is not None}
+        timeout = httpx.Timeout(self._timeout_s + wait_s, connect=min(CONNECT_S, self._timeout_s))
+        backoff, paused_s = Backoff(PAUSE_S), 0.0
+        while True:
+            least_s = 0.0
+            try:
+                answer = self._http.request(
+                    method, path, params=given or None, headers=headers, content=content, timeout=timeout
+                )
+            except (httpx.ConnectError, httpx.ConnectTimeout) as broken:
+                raise Away(f"{self.endpoint} does not answer: {why(broken)}", hint=IS_IT_THERE) from None
+            except httpx.TransportError as broken:
+                is_final = not again
+                problem: WeirError = Away(
+                    f"{self.endpoint} has not answered: {why(broken)}", hint="try again later"
+                )
+            else:
+                if answer.is_success:
+                    return answer
+                problem = problem_of(answer)
+                # What was refused for want of room has not been done.
+                is_final = not isinstance(problem, Busy)
+                least_s = retry_after_s(answer)
+            pause_s = max(least_s, backoff.failed() * random.uniform(0.5, 1.0))
+            paused_s += pause_s
+            if is_final or backoff.failures >= self._tries or paused_s > PAUSES_MOST_S:
+                raise problem
+            time.sleep(pause_s)
+
+
+class Busy(Away):
+    """It is there, and has no room now."""
+
+
+IS_IT_THERE = f"is the service there, and is {ENDPOINT} its address?"
+
+
+def is_local(endpoint: str) -> bool:
+    return urlsplit(endpoint).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def trusting(ca_file: str) -> ssl.SSLContext:
+    context = httpx.create_ssl_context()
+    try:
+        context.load_verify_locations(cafile=ca_file)
+    except (OSError, ssl.SSLError) as broken:
+        raise InvalidInput(f"cannot be read: {broken}", CA_FILE, ca_file, "give a PEM file") from None
+    return context
+
+
+def told(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def why(broken: Exception) -> str:
+    """In one line."""
+    text = " ".join(str(broken).split())
+    return text.lower() if text else type(broken).__name__
+
+
+def retry_after_s(answer: httpx.Response) -> float:
+    """What the service asks for; 0 if it does not say, or says it as a date."""
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0.0
+
+
+# -- problems --------------------------------------------------------------------------------------------------
+
+KINDS: Mapping[str, type[WeirError]] = {
+    "unauthenticated": NotAllowed,
+    "forbidden": NotAllowed,
+    "not-found": UnknownName,
+    "version-differs": VersionDiffers,
+    "not-running": Away,
+}
+
+
+def problem_of(answer: httpx.Response) -> WeirError:
+    """The same error as if it had been found here."""
+    try:
+        said = orjson.loads(answer.content)
+    except orjson.JSONDecodeError:
+        said = None
+    said = said if isinstance(said, dict) else {}
+    slug = str(said.get("type", "")).removeprefix(URN)
+    title, hint = str(said.get("detail") or said.get("title") or ""), str(said.get("hint", ""))
+    if not title:
+        title, hint = f"the service answers {answer.status_code} {answer.reason_phrase}", IS_IT_THERE
+    match slug:
+        case "rows-forgotten":
+            return RowsForgotten(title, hint=hint, next=str(said.get("next", "")))
+        case "in-use":
+            return InUse(title, hint=hint, users=tuple(map(str, said.get("users", ()))))
+        case "would-miss-target":
+            return WouldMissTarget(title, hint=hint, plan=said)
+        case slug if slug in KINDS:
+            return KINDS[slug](title, hint=hint)
+    if answer.status_code in BUSY:
+        return Busy(title, hint=hint or "try again later")
+    if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return NotAllowed(title, hint=hint)
+    if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or not answer.is_client_error:
+        return Away(title, hint=hint)
+    return InvalidInput(title, hint=hint)

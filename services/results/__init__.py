@@ -1,0 +1,1 @@
+"""Answers for readers of the service, and rows that callers bring."""

@@ -1,0 +1,75 @@
+"""Answers as server-sent events.
+
+    id: 41.5ead07c1          the cursor to go on from, also with `Last-Event-ID`
+    event: rows
+    data: {"rows":[{"_seq":40,"_kept":1.0,…},…]}
+
+    event: gap               rows that were forgotten before they were read: {"unit","first","next","missing"};
+                             or the query has begun anew: {"unit","anew":true}, and its rows come from number 0 on
+    event: end               the query is there no more
+
+A comment comes with the headers, and whenever nothing else has come for HEARTBEAT_S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import orjson
+
+from services.results.cursors import Cursor, Spot, text_of
+from services.results.desk import Asked
+from services.results.fanout import PIECE_ROWS
+from services.results.results import Missing, Results, Topic, begun_at, from_now
+
+HEARTBEAT_S = 10.0
+HEARTBEAT = b":\n\n"
+END = b"event: end\ndata: {}\n\n"
+
+
+async def events(results: Results, asked: Asked, cursor: Cursor | None) -> AsyncGenerator[bytes, None]:
+    """From the cursor on, or from now on, until the query or the service ends."""
+    with results.following(asked) as topic:
+        await results.look(topic)
+        spots = from_now(topic.view) if cursor is None else dict(cursor)
+        yield HEARTBEAT
+        while not results.is_closed:
+            view, has_sent = topic.view, False
+            async with aclosing(round_of(results, topic, spots)) as told:
+                async for one in told:
+                    has_sent = True
+                    yield one
+            if topic.is_over:
+                yield END
+                return
+            if not has_sent:
+                await topic.changed(view, HEARTBEAT_S)
+                if topic.view is view and not topic.is_over:
+                    yield HEARTBEAT
+
+
+async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> AsyncGenerator[bytes, None]:
+    """A piece of each unit that has more; the spots go on."""
+    for shard, (place, seen) in topic.view.items():
+        before = spots.get(shard)
+        spot = spots[shard] = begun_at(before, seen)
+        if before is not None and before.row > 0 and spot.mark != before.mark != "":
+            yield event(spots, b"gap", orjson.dumps({"unit": place.unit, "anew": True}))
+        if spot.row >= seen.given:
+            continue
+        piece = await results.piece(place, topic.asked.query, spot, PIECE_ROWS)
+        if piece is None or piece.mark != spot.mark:
+            continue  # the next look tells what is there instead
+        if piece.first > spot.row:
+            spots[shard] = Spot(piece.first, spot.mark)
+            if before is not None:
+                missing = Missing(place.unit, spot.row, piece.first)
+                yield event(spots, b"gap", orjson.dumps(missing.as_json()))
+        if piece.body:
+            spots[shard] = Spot(piece.following, spot.mark)
+            yield event(spots, b"rows", b'{"rows":[%b]}' % piece.body)
+
+
+def event(spots: Cursor, kind: bytes, data: bytes) -> bytes:
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % ((text_of(spots) or "").encode(), kind, data)

@@ -1,0 +1,85 @@
+"""Pieces of answers that several readers want are read and encoded once.
+
+Readers at the same place want the same piece: pieces end where row numbers are multiples of one number, or where the answers
+end, so that readers who began at different places come to the same ones. Who is first has it made; the others wait for it.
+What was made is kept for those a little behind, CACHE_BYTES of it in all. Nothing is kept for a reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from services.results.places import Place
+
+PIECE_ROWS = 2000
+CACHE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows in a row of one unit, as JSON objects with commas between them."""
+
+    mark: str
+    first: int
+    following: int
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which piece."""
+
+    place: Place
+    query: str
+    mark: str
+    row: int
+    most: int
+
+
+Make = Callable[[Wanted], Awaitable[Piece | None]]
+
+
+class Pieces:
+    """Those that were made last; for one event loop."""
+
+    def __init__(self, make: Make, rows: int = PIECE_ROWS, bytes_max: int = CACHE_BYTES) -> None:
+        self._make, self._rows, self._bytes_max = make, rows, bytes_max
+        self._known: OrderedDict[Wanted, asyncio.Future[Piece | None]] = OrderedDict()
+        self._sizes: dict[Wanted, int] = {}
+        self._bytes = 0
+        self.made = 0
+
+    async def get(self, wanted: Wanted) -> Piece | None:
+        """Its beginning, up to where pieces end; None if the unit has gone."""
+        most = self._rows - wanted.row % self._rows
+        if most < wanted.most:
+            wanted = replace(wanted, most=most)
+        known = self._known.get(wanted)
+        if known is None:
+            self.made += 1
+            known = self._known[wanted] = asyncio.ensure_future(self._make(wanted))
+            known.add_done_callback(partial(self._keep, wanted))
+        else:
+            self._known.move_to_end(wanted)
+        # A reader that goes away does not take it from the others.
+        return await asyncio.shield(known)
+
+    def _keep(self, wanted: Wanted, made: asyncio.Future[Piece | None]) -> None:
+        piece = None if made.cancelled() or made.exception() else made.result()
+        if piece is None or not piece.body:
+            self._known.pop(wanted, None)
+            return
+        self._sizes[wanted] = len(piece.body)
+        self._bytes += len(piece.body)
+        while self._bytes > self._bytes_max:
+            oldest = next(one for one in self._known if one in self._sizes)
+            del self._known[oldest]
+            self._bytes -= self._sizes.pop(oldest)

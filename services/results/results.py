@@ -1,0 +1,336 @@
+"""Reading the answers of queries, for many readers at once.
+
+    results = Results(places, is_declared)
+    page = await results.page(Asked("gold", "hot"), cursor, limit=1000, wait_s=30)
+
+Streams of events are in `services.results.events`.
+Answers are read from the logs in which classes write them (`actors.results`), never from the classes.
+
+Numbered properties:
+1. A reader gets each row that is kept once, in order within a unit; of those that are no longer kept it is told which.
+2. No reader holds anybody up. There is no queue of a reader's: it reads from the log where it has come to, at its own pace.
+3. While somebody waits, one look a log every LOOK_S or less often, TAKES_MOST of a processor at most; otherwise nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from configs.problems import Away, WeirError
+from services.ingest.answers import schema_with
+from services.results.cursors import Cursor, Spot, text_of
+from services.results.desk import Asked, Desk, View
+from services.results.encoding import as_arrow_stream, as_json_rows
+from services.results.fanout import PIECE_ROWS, Piece, Pieces, Wanted
+from services.results.places import Place, Places
+from services.results.units import Found, Seen
+
+LOG = logging.getLogger(__name__)
+LOOK_S = 0.05
+TAKES_MOST = 0.1
+# Nobody waits, but something is still held on to.
+REST_S = 0.5
+# Of one page, beyond its first piece.
+PAGE_BYTES = 16 << 20
+STEP_ROWS = 10_000
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Rows of a unit that are no longer kept, from `first` up to `next`."""
+
+    unit: str
+    first: int
+    next: int
+
+    def as_json(self) -> dict[str, object]:
+        return {"unit": self.unit, "first": self.first, "next": self.next, "missing": self.next - self.first}
+
+
+@dataclass(eq=False)
+class Forgotten(WeirError):
+    """What the cursor asks for is not kept any more."""
+
+    next: str = ""
+    """The cursor to go on from."""
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows, and the cursor after them."""
+
+    columns: Sequence[tuple[str, str]]
+    rows: int
+    body: bytes
+    """JSON objects with commas between them, or an Arrow stream."""
+    next: str | None
+
+
+@dataclass(eq=False)
+class Topic:
+    """A query that somebody reads."""
+
+    asked: Asked
+    view: View = field(default_factory=dict)
+    readers: int = 0
+    is_over: bool = False
+    """Whether the query is declared no more."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hear(self, view: View, is_over: bool) -> None:
+        if view != self.view or is_over != self.is_over:
+            self.view, self.is_over = view, is_over
+            self.wake()
+
+    def wake(self) -> None:
+        news, self.news = self.news, asyncio.Event()
+        news.set()
+
+    async def changed(self, view: View, within_s: float) -> None:
+        """When there is another one, or the time is over."""
+        if self.view is view and not self.is_over:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.news.wait(), within_s)
+
+
+class Results:
+    """For one event loop; `close` may be called by any thread."""
+
+    def __init__(
+        self,
+        places: Places,
+        is_declared: Callable[[str, str], bool] = lambda class_name, query: True,
+        key: Callable[[], str] = lambda: "",
+        piece_rows: int = PIECE_ROWS,
+    ) -> None:
+        """The key opens the doors of other nodes."""
+        self._is_declared = is_declared
+        self._desk = Desk(places, key)
+        self._thread = ThreadPoolExecutor(1, "results")
+        self.pieces = Pieces(self._made, piece_rows)
+        self._topics: dict[Asked, Topic] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Who waits is sent away."""
+        self.is_closed = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._send_away)
+        self._thread.shutdown(wait=False)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it does nothing at all."""
+        return self._looking is None
+
+    # -- pages -----------------------------------------------------------------------------------------
+
+    async def page(
+        self, asked: Asked, cursor: Cursor | None, limit: int, wait_s: float = 0.0, as_arrow: bool = False
+    ) -> Page:
+        """Rows after the cursor, at least one if there is one in time; None: those from now on.
+
+        Forgotten if those that follow are no longer kept.
+        """
+        with self.following(asked) as topic:
+            until = clock() + wait_s
+            await self.look(topic)
+            spots = from_now(topic.view) if cursor is None else dict(cursor)
+            while True:
+                view = topic.view
+                page = await self._page(topic, spots, limit, as_arrow)
+                left_s = until - clock()
+                if page.rows or left_s <= 0 or self.is_closed or topic.is_over:
+                    return page
+                await topic.changed(view, left_s)
+
+    async def _page(self, topic: Topic, spots: dict[int, Spot], limit: int, as_arrow: bool) -> Page:
+        columns: list[tuple[str, str]] = []
+        for place, _ in topic.view.values():
+            columns = await self._run(self._desk.columns, place, topic.asked.query)
+            break
+        if not as_arrow:
+            pieces = await gathered(topic, spots, limit, self.piece)
+            body = b",".join(one.body for one in pieces)
+            return Page(columns, rows_in(pieces), body, text_of(spots))
+        found = await gathered(topic, spots, limit, self._found)
+        schema = schema_with(columns) if columns else pa.schema([])
+        batches = [batch for one in found for batch in one.batches]
+        body = await self._run(as_arrow_stream, schema, batches)
+        return Page(columns, rows_in(found), body, text_of(spots))
+
+    async def kept(self, asked: Asked) -> list[tuple[Place, int, int]]:
+        """By unit, the first row that is kept and the one that is to come."""
+        with self.following(asked) as topic:
+            await self.look(topic)
+            found = []
+            for place, seen in topic.view.values():
+                oldest = await self._run(self._desk.some, place, asked.query, 0, 1)
+                found.append((place, oldest.first if oldest is not None else seen.given, seen.given))
+            return found
+
+    # -- what is read ----------------------------------------------------------------------------------
+
+    async def piece(self, place: Place, query: str, spot: Spot, most: int) -> Piece | None:
+        """As all readers have it."""
+        return await self.pieces.get(Wanted(place, query, spot.mark, spot.row, most))
+
+    async def _made(self, wanted: Wanted) -> Piece | None:
+        return await self._run(self._make, wanted)
+
+    def _make(self, wanted: Wanted) -> Piece | None:
+        found = self._desk.some(wanted.place, wanted.query, wanted.row, wanted.most)
+        if found is None:
+            return None
+        return Piece(found.mark, found.first, found.following, as_json_rows(found.batches))
+
+    async def _found(self, place: Place, query: str, spot: Spot, most: int) -> Found | None:
+        return await self._run(self._desk.some, place, query, spot.row, min(most, STEP_ROWS))
+
+    async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
+        if self.is_closed:
+            raise Away("the service ends", hint="ask again")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    # -- who waits -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def following(self, asked: Asked) -> Iterator[Topic]:
+        """The query is looked at as long as this lasts."""
+        topic = self._topics.setdefault(asked, Topic(asked))
+        topic.readers += 1
+        if self._looking is None:
+            self._loop = asyncio.get_running_loop()
+            self._looking = self._loop.create_task(self._look_on())
+        try:
+            yield topic
+        finally:
+            topic.readers -= 1
+            if not topic.readers:
+                del self._topics[asked]
+
+    async def look(self, topic: Topic) -> None:
+        """What is there now."""
+        self._hear(topic, await self._run(self._desk.view, topic.asked))
+
+    def _hear(self, topic: Topic, view: View) -> None:
+        topic.hear(view, not self._is_declared(topic.asked.class_name, topic.asked.query))
+
+    async def _look_on(self) -> None:
+        """As long as somebody reads, or something is held on to."""
+        pause_s = LOOK_S
+        while not self.is_closed:
+            await asyncio.sleep(pause_s)
+            topics, began = list(self._topics.values()), clock()
+            try:
+                views, holds = await self._run(self._desk.look, [one.asked for one in topics])
+            except Exception:
+                if not self.is_closed:
+                    LOG.exception("answers cannot be looked for")
+                views, holds = [one.view for one in topics], True
+            for topic, view in zip(topics, views, strict=True):
+                self._hear(topic, view)
+            if not self._topics and not holds:
+                break
+            pause_s = max(LOOK_S, (clock() - began) / TAKES_MOST) if self._topics else REST_S
+        self._looking = None
+
+    def _send_away(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        for topic in self._topics.values():
+            topic.wake()
+
+
+clock = time.monotonic
+
+
+def from_now(view: View) -> dict[int, Spot]:
+    return {shard: Spot(seen.given, seen.mark) for shard, (_, seen) in view.items()}
+
+
+def begun_at(spot: Spot | None, seen: Seen) -> Spot:
+    """Where to read on; at the beginning where the query has begun anew since.
+
+    A reader may have got further than was seen. A number without a mark that is beyond what there is was another's.
+    """
+    if spot is None or spot.mark not in ("", seen.mark) or (not spot.mark and spot.row > seen.given):
+        return Spot(0, seen.mark)
+    return Spot(spot.row, seen.mark)
+
+
+Taken = TypeVar("Taken", Piece, Found)
+
+
+async def gathered(
+    topic: Topic,
+    spots: dict[int, Spot],
+    limit: int,
+    take: Callable[[Place, str, Spot, int], Awaitable[Taken | None]],
+) -> list[Taken]:
+    """Some rows of each unit; the spots go on by them. Nobody misses rows that he has not begun to read."""
+    view, found, size = topic.view, list[Taken](), 0
+    misses = {shard for shard in view if shard in spots}
+    began = {shard: begun_at(spots.get(shard), seen) for shard, (_, seen) in view.items()}
+    reached, lost = dict(began), list[tuple[int, Missing]]()
+    for shard, most in shared(limit, {n: view[n][1].given - spot.row for n, spot in began.items()}):
+        left = most
+        while left > 0 and size < PAGE_BYTES:
+            spot, place = reached[shard], view[shard][0]
+            taken = await take(place, topic.asked.query, spot, left)
+            if taken is None or taken.mark != spot.mark:
+                break
+            if taken.first > spot.row and shard in misses:
+                if spot == began[shard]:
+                    lost.append((shard, Missing(place.unit, spot.row, taken.first)))
+                break
+            misses.add(shard)
+            reached[shard] = Spot(taken.following, spot.mark)
+            if taken.following == taken.first:
+                break
+            found.append(taken)
+            left, size = left - (taken.following - taken.first), size + taken.size
+    if lost:
+        raise forgotten({**spots, **began}, lost)
+    spots.update(reached)
+    return found
+
+
+def forgotten(spots: Mapping[int, Spot], lost: Sequence[tuple[int, Missing]]) -> Forgotten:
+    following = {**spots, **{shard: replace(spots[shard], row=one.next) for shard, one in lost}}
+    return Forgotten(
+        "rows after that cursor are no longer kept",
+        "?after",
+        text_of(spots),
+        "go on from `next`; read sooner, or have more kept (limits.result_bytes)",
+        next=text_of(following) or "",
+        missing=tuple(one for _, one in lost),
+    )
+
+
+def shared(limit: int, there: Mapping[int, int]) -> list[tuple[int, int]]:
+    """How many rows of each shard, so that none waits for another; those with the fewest come first."""
+    found, left = [], limit
+    for place, shard in enumerate(sorted(there, key=lambda one: there[one])):
+        most = min(max(0, there[shard]), -(-left // (len(there) - place)))
+        found.append((shard, most))
+        left -= most
+    return found
+
+
+def rows_in(taken: Sequence[Piece] | Sequence[Found]) -> int:
+    return sum(one.following - one.first for one in taken)

@@ -1,0 +1,207 @@
+"""The answers of one unit, wherever they are: in a log on this machine, or behind a node's door.
+
+All of it is for one thread. A unit that is not there yet, or not any more, has nothing to be seen.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyarrow import flight
+
+from actors.dirs import RunDirs
+from actors.results import AnswerReader
+from actors.segments import LogMissing
+from actors.units import class_of
+from configs.problems import UnknownName
+from services.ingest.answers import batch_of, columns_of, schema_with
+from services.results.places import Place
+
+# Of a node elsewhere is asked no more often.
+REMOTE_LOOK_S = 0.25
+REMOTE_TIMEOUT_S = 10.0
+NOT_THERE = (LogMissing, UnknownName, FileNotFoundError)
+UNREACHED = (flight.FlightError, pa.ArrowException, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A query's answers at one moment."""
+
+    mark: str
+    given: int
+    """How many there have been."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows as they were found; none if there are none, or none are left."""
+
+    mark: str
+    first: int
+    following: int
+    batches: Sequence[pa.RecordBatch]
+
+    @property
+    def size(self) -> int:
+        return sum(one.nbytes for one in self.batches)
+
+
+class UnitAnswers(Protocol):
+    def seen(self, query: str) -> Seen | None:
+        """None if nothing is known of it here."""
+
+    def columns(self, query: str) -> list[tuple[str, str]]: ...
+
+    def some(self, query: str, row: int, most: int) -> Found | None:
+        """The first rows from this one on that are kept."""
+
+    def let_go(self) -> None:
+        """Of memory that is not needed until it is read again."""
+
+
+class LocalAnswers:
+    """From a log on this machine."""
+
+    def __init__(self, dirs: RunDirs, unit: str) -> None:
+        self._dirs, self._unit = dirs, unit
+        self._reader: AnswerReader | None = None
+        self._schema: tuple[str, pa.Schema] = ("", pa.schema([]))
+
+    def seen(self, query: str) -> Seen | None:
+        try:
+            reader = self._opened()
+            return Seen(reader.described(query).mark, reader.given(query))
+        except NOT_THERE:
+            self._reader = None
+            return None
+
+    def columns(self, query: str) -> list[tuple[str, str]]:
+        try:
+            return self._opened().columns(query)
+        except NOT_THERE:
+            return []
+
+    def some(self, query: str, row: int, most: int) -> Found | None:
+        try:
+            found = self._opened().some(query, row, most)
+            schema = self._schema_of(query, found.mark)
+        except NOT_THERE:
+            self._reader = None
+            return None
+        batches = [batch_of(found.answers, schema)] if found.answers else []
+        return Found(found.mark, found.first, found.following, batches)
+
+    def let_go(self) -> None:
+        try:
+            if self._reader is not None:
+                self._reader.let_go()
+        except NOT_THERE:
+            self._reader = None  # another log may come in its place
+
+    def _opened(self) -> AnswerReader:
+        if self._reader is None:
+            self._reader = AnswerReader(self._dirs, self._unit)
+        return self._reader
+
+    def _schema_of(self, query: str, mark: str) -> pa.Schema:
+        if self._schema[0] != mark:
+            self._schema = (mark, schema_with(self._opened().columns(query)))
+        return self._schema[1]
+
+
+class RemoteAnswers:
+    """From the door of another node."""
+
+    def __init__(self, endpoint: str, key: str, unit: str) -> None:
+        self._endpoint, self._unit = endpoint, unit
+        headers = [(b"authorization", f"Bearer {key}".encode())]
+        self._call = flight.FlightCallOptions(timeout=REMOTE_TIMEOUT_S, headers=headers)
+        self._client: flight.FlightClient | None = None
+        self._told: dict[str, tuple[float, Told | None]] = {}
+
+    def seen(self, query: str) -> Seen | None:
+        told = self._asked(query)
+        return None if told is None else Seen(told.mark, told.next)
+
+    def columns(self, query: str) -> list[tuple[str, str]]:
+        try:
+            return columns_of(self._schema_of(query))
+        except UNREACHED:
+            return []
+
+    def some(self, query: str, row: int, most: int) -> Found | None:
+        try:
+            told = self._asked(query, at_once=True)
+            if told is None:
+                return None
+            first = max(row, told.first)
+            if first >= told.next:
+                return Found(told.mark, max(row, told.next), max(row, told.next), ())
+            batches = self._rows(query, first, min(first + most, told.next))
+        except UNREACHED:
+            return None
+        rows = sum(one.num_rows for one in batches)
+        return Found(told.mark, first, first + rows, batches)
+
+    def let_go(self) -> None:
+        self._client = None
+
+    def _asked(self, query: str, at_once: bool = False) -> Told | None:
+        now = time.monotonic()
+        at, told = self._told.get(query, (0.0, None))
+        if at_once or now - at >= REMOTE_LOOK_S:
+            told = self._ask(query)
+            self._told = {name: one for name, one in self._told.items() if now - one[0] < REMOTE_LOOK_S}
+            self._told[query] = (now, told)
+        return told
+
+    def _ask(self, query: str) -> Told | None:
+        body = as_bytes({"v": 1, "class": class_of(self._unit), "query": query})
+        try:
+            (result,) = self._opened().do_action(flight.Action("results", body), self._call)
+        except UNREACHED:
+            return None
+        units = json.loads(result.body.to_pybytes())["units"]
+        return next((Told(**one) for one in units if one["unit"] == self._unit), None)
+
+    def _schema_of(self, query: str) -> pa.Schema:
+        path = flight.FlightDescriptor.for_path("query", class_of(self._unit), query)
+        return self._opened().get_schema(path, self._call).schema
+
+    def _rows(self, query: str, first: int, following: int) -> list[pa.RecordBatch]:
+        told = {"v": 1, "unit": self._unit, "query": query, "from": first, "to": following}
+        table = self._opened().do_get(flight.Ticket(as_bytes(told)), self._call).read_all()
+        found: list[pa.RecordBatch] = table.to_batches()
+        return found
+
+    def _opened(self) -> flight.FlightClient:
+        if self._client is None:
+            self._client = flight.connect(self._endpoint)
+        return self._client
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a door says of a unit's answers."""
+
+    unit: str
+    first: int
+    next: int
+    mark: str
+
+
+def as_bytes(told: dict[str, Any]) -> bytes:
+    return json.dumps(told).encode()
+
+
+def answers_at(place: Place, key: Callable[[], str]) -> UnitAnswers | None:
+    """None where there is no way to them."""
+    if place.dirs is not None:
+        return LocalAnswers(place.dirs, place.unit)
+    return None if place.endpoint is None else RemoteAnswers(place.endpoint, key(), place.unit)

@@ -1,0 +1,57 @@
+"""The ledger as it is told: what has become of every tuple that was offered, by class and stream.
+
+A class's account is as of the end of its last load cycle, and of each of its units at one moment: so it closes, or something
+is wrong. A class that sleeps has none since; nothing has come or gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from actors.control import SystemStatus
+from configs.live import LiveClass
+from engine.sql import parse_create_stream
+from loadshed.ledger import TupleLedger
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Of a stream in a class."""
+
+    tenant: str
+    stream: str
+    ledger: TupleLedger
+    queued: int
+
+    @property
+    def closes(self) -> bool:
+        return self.ledger.closes(self.queued)
+
+
+def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list[Account]:
+    """Of these classes, or of all, in the order in which they were declared."""
+    wanted = None if classes is None else set(classes)
+    declared = [one for one in system.classes if wanted is None or one.name in wanted]
+    found: dict[str, dict[str, tuple[TupleLedger, int]]] = {one.name: {} for one in declared}
+    for unit in system.units.values():
+        streams = found.get(unit.class_name)
+        if streams is None or unit.report is None:
+            continue
+        for stream, (ledger, queued) in unit.report.accounts.items():
+            total, waiting = streams.get(stream, (TupleLedger(), 0))
+            streams[stream] = (total + ledger, waiting + queued)
+    return [account for one in declared for account in told(one, found[one.name])]
+
+
+def told(declared: LiveClass, streams: dict[str, tuple[TupleLedger, int]]) -> Iterator[Account]:
+    """With the names as they were declared."""
+    for name in map(name_of, declared.streams):
+        if name.lower() in streams:
+            yield Account(declared.name, name, *streams[name.lower()])
+
+
+@lru_cache(maxsize=4096)
+def name_of(sql: str) -> str:
+    return parse_create_stream(sql).name

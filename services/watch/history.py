@@ -1,0 +1,189 @@
+"""How classes have fared in the last minutes: a sample of each, once a second.
+
+Numbered properties:
+1. There are SAMPLES_MAX samples at most, fewer if there are so many classes that they would take more than BYTES_MAX.
+2. Rates are of the time since the sample before, whatever it was; a class that has just come, or begun anew, has none.
+3. What is not known at a moment is None: response times of a class without answers, any figure of one that was not there.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from services.cli.class_views import ClassView
+
+if TYPE_CHECKING:
+    from services.watch.watch import View
+
+SAMPLES_MAX = 600
+BYTES_MAX = 64 << 20
+# More digits than a plot shows.
+DECIMALS = 6
+
+FIGURES = (
+    "share",
+    "original",
+    "headroom",
+    "load",
+    "admitted",
+    "used",
+    "drop",
+    "queued",
+    "mean_ms",
+    "p50_ms",
+    "p95_ms",
+    "p99_ms",
+    "offered_per_s",
+    "delivered_per_s",
+    "lost_per_s",
+    "results_per_s",
+    "lent",
+    "borrowed",
+)
+Values = npt.NDArray[np.float32]
+Series = Mapping[str, Sequence[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of a class from its beginning."""
+
+    offered: int
+    delivered: int
+    lost: int
+    results: int
+    used_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    at: float
+    """In seconds since 1970."""
+    places: Mapping[str, int]
+    """Of classes in the values; samples of the same classes share it."""
+    values: Values
+    """A row a class, a column a figure."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """What is kept of some classes."""
+
+    at: Sequence[float]
+    classes: Mapping[str, Series]
+    """By class and figure, a value for each moment."""
+
+
+class History:
+    """Noted by one thread, read by several."""
+
+    def __init__(self, samples_max: int = SAMPLES_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._samples_max, self._bytes_max = samples_max, bytes_max
+        self._lock = threading.Lock()
+        self._samples: deque[Sample] = deque()
+        self._bytes = 0
+        self._counts: dict[str, Counts] = {}
+
+    def note(self, view: View) -> None:
+        """One more sample; the oldest goes if there is no room."""
+        before = self._samples[-1] if self._samples else None
+        gone_s = 0.0 if before is None else view.at - before.at
+        lanes = sum(view.system.nodes.values())
+        counts = {name: counts_of(one) for name, one in view.classes.items()}
+        rows = [
+            row_of(one, lanes, rates_of(self._counts.get(name), counts[name], gone_s))
+            for name, one in view.classes.items()
+        ]
+        values = np.array(rows, dtype=np.float32).reshape(len(rows), len(FIGURES))
+        is_same = before is not None and list(before.places) == list(view.classes)
+        places = (
+            before.places if before and is_same else {name: place for place, name in enumerate(view.classes)}
+        )
+        self._counts = counts
+        with self._lock:
+            self._samples.append(Sample(view.at, places, values))
+            self._bytes += values.nbytes
+            while len(self._samples) > 1 and self._is_full():
+                self._bytes -= self._samples.popleft().values.nbytes
+
+    def past(self, seconds: float, names: Sequence[str]) -> Past:
+        """Of these classes, up to now."""
+        with self._lock:
+            samples = list(self._samples)
+        if samples:
+            since = samples[-1].at - seconds
+            samples = [one for one in samples if one.at > since]
+        return Past([one.at for one in samples], {name: series_of(samples, name) for name in names})
+
+    def _is_full(self) -> bool:
+        return len(self._samples) > self._samples_max or self._bytes > self._bytes_max
+
+
+def counts_of(view: ClassView) -> Counts:
+    figures = view.figures
+    lost = figures.shed + figures.late + figures.rejected + figures.failed
+    return Counts(figures.offered, figures.delivered, lost, figures.results, figures.used_s)
+
+
+def rates_of(before: Counts | None, now: Counts, gone_s: float) -> Sequence[float]:
+    """A second, in the order of `Counts`."""
+    # A class that was removed and declared anew counts from 0.
+    if before is None or gone_s <= 0 or now.offered < before.offered or now.results < before.results:
+        return (math.nan,) * 5
+    return (
+        (now.offered - before.offered) / gone_s,
+        (now.delivered - before.delivered) / gone_s,
+        (now.lost - before.lost) / gone_s,
+        (now.results - before.results) / gone_s,
+        (now.used_s - before.used_s) / gone_s,
+    )
+
+
+def row_of(view: ClassView, lanes: int, rates: Sequence[float]) -> list[float]:
+    """In the order of FIGURES."""
+    figures = view.figures
+    offered, delivered, lost, results, used = rates
+    load = 0.0 if view.asleep else figures.load
+    # What the last answers took says nothing of a class that has had none since.
+    response_ms = [figures.mean_ms, figures.p50_ms, figures.p95_ms, figures.p99_ms]
+    if view.asleep or not figures.p50_ms:
+        response_ms = [math.nan] * 4
+    moved = (view.share - view.original) * lanes
+    return [
+        view.share,
+        view.original,
+        figures.headroom,
+        load,
+        load * (1 - view.drop),
+        used,
+        view.drop,
+        figures.queued,
+        *response_ms,
+        offered,
+        delivered,
+        lost,
+        results,
+        max(0.0, -moved),
+        max(0.0, moved),
+    ]
+
+
+def series_of(samples: Sequence[Sample], name: str) -> Series:
+    table = np.full((len(samples), len(FIGURES)), np.nan)
+    for number, sample in enumerate(samples):
+        place = sample.places.get(name)
+        if place is not None:
+            table[number] = sample.values[place]
+    columns = np.round(table, DECIMALS).T.tolist()
+    return {
+        figure: [None if math.isnan(value) else value for value in column]
+        for figure, column in zip(FIGURES, columns, strict=True)
+    }

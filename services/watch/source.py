@@ -1,0 +1,133 @@
+"""What is asked of the running system, and how a system on Ray is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from actors.looks import Decisions, Look, Number
+from configs import problems
+from engine.explain import Line
+from scheduler.capacity import ShareMove
+
+if TYPE_CHECKING:
+    from actors.system import System
+
+# Nobody waits longer for an answer by the service; who does not answer may be beginning anew, which takes two seconds.
+ANSWER_S = 5.0
+
+
+class Away(problems.Away):
+    """Who should answer is not there now; ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What has come in on a stream so far."""
+
+    rows: int
+    batches: int
+
+
+class Source(Protocol):
+    """Every call may raise Away."""
+
+    @property
+    def name(self) -> str: ...
+
+    def look(self, seen: Number | None) -> Look | None:
+        """Status and lending at one moment; None if nothing has changed since the look with this number."""
+
+    def decisions(self, class_name: str, last: int) -> Decisions:
+        """The last decisions about a class."""
+
+    def plan(self, class_name: str) -> list[Line]:
+        """The operators of a class with what was measured of them, in its first unit."""
+
+    def moves(self, last: int) -> tuple[list[ShareMove], float]:
+        """The last moves of shares on all nodes, oldest first; and what makes their times seconds since 1970."""
+
+    def endpoint(self, node: str) -> str | None:
+        """Where the node is reached over the network; None if it is not."""
+
+    def streams(self, node: str) -> dict[str, Counted]:
+        """What has come in at the node, by names of streams in small letters."""
+
+
+class RunningSystem:
+    """A Source; called by several threads."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        # Asking for it by name costs as much as a call of it.
+        self._coordinator: Any = None
+
+    @property
+    def name(self) -> str:
+        return self._system.name
+
+    def look(self, seen: Number | None) -> Look | None:
+        found: Look | None = self._ask("look", seen)
+        return found
+
+    def decisions(self, class_name: str, last: int) -> Decisions:
+        found: Decisions = self._ask("decisions", class_name, last)
+        return found
+
+    def plan(self, class_name: str) -> list[Line]:
+        found: list[Line] = self._ask("plan", class_name)
+        return found
+
+    def moves(self, last: int) -> tuple[list[ShareMove], float]:
+        found: tuple[list[ShareMove], float] = self._ask("last_moves", last)
+        return found
+
+    def endpoint(self, node: str) -> str | None:
+        found: str | None = self._gateway(node)["endpoint"]
+        return found
+
+    def streams(self, node: str) -> dict[str, Counted]:
+        return {
+            one["stream"].lower(): Counted(one["accepted_rows"], one["accepted_batches"])
+            for one in self._gateway(node)["streams"]
+            if one["origin"] is None  # it comes in here, and not at another node
+        }
+
+    def _gateway(self, node: str) -> dict[str, Any]:
+        found: dict[str, Any] = answer(lambda: self._system.gateway(node).status.remote())
+        return found
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        try:
+            return answer(lambda: getattr(self._known_coordinator(), method).remote(*arguments))
+        except Away:
+            self._coordinator = None
+            raise
+
+    def _known_coordinator(self) -> Any:
+        if self._coordinator is None:
+            self._coordinator = self._system.coordinator
+        return self._coordinator
+
+
+def answer(call: Any) -> Any:
+    """Of an actor that may not be there, or not answer in time."""
+    # The catalog's commands need not wait for Ray to be imported.
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        return ray.get(call(), timeout=ANSWER_S)
+    except RayTaskError as problem:
+        cause = problem.cause
+        if isinstance(cause, RayError | TimeoutError):
+            raise away(cause) from None
+        raise cause from None
+    # Of a name that nobody has, as between two lives of an actor, Ray says ValueError.
+    except (RayError, ValueError) as problem:
+        raise away(problem) from None
+
+
+def away(problem: Exception) -> Away:
+    why = str(problem).partition("\n")[0] or type(problem).__name__
+    return Away("the running system does not answer", hint=f"ask again in a few seconds; {why}")

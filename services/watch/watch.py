@@ -1,0 +1,193 @@
+"""Views of the running system for all who ask: one thread looks, once a second and when somebody wants to know now.
+
+    with Watch(source) as watch:
+        watch.view()           # as it is now: no older than FRESH_S
+        watch.history          # a sample a second of every class
+
+Guarantees:
+1. However many ask, there is one look at a time, and none within FRESH_S of another.
+2. While the coordinator does not answer, `view` gives the last one at once; `age_s` says how old it is.
+3. A look at a system in which nothing has changed costs one small call, whatever its size.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TypeVar
+
+from actors.control import SystemStatus
+from actors.dirs import shared_memory
+from actors.looks import Look
+from services.cli.class_views import ClassView, class_views
+from services.results.places import Place, SystemPlaces, shard_of
+from services.watch.doors import Doors
+from services.watch.history import History
+from services.watch.source import Away, Source
+
+LOG = logging.getLogger(__name__)
+EVERY_S = 1.0
+FRESH_S = 0.25
+# For the look that is under way; a coordinator answers within milliseconds.
+WAIT_S = 6.0
+
+Answer = TypeVar("Answer")
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The system at one moment."""
+
+    name: str
+    look: Look
+    classes: dict[str, ClassView]
+    at: float
+    """In seconds since 1970."""
+    seen: float
+    """The same by the watch's clock."""
+
+    @property
+    def system(self) -> SystemStatus:
+        return self.look.status.system
+
+
+class Watch:
+    """From `start` to `stop`; its methods may be called by several threads."""
+
+    def __init__(
+        self,
+        source: Source,
+        problems: Callable[[], Sequence[str]] = tuple,
+        *,
+        every_s: float = EVERY_S,
+        clock: Clock = time.monotonic,
+        wall: Clock = time.time,
+    ) -> None:
+        """`problems` tells why something does not run as it is declared."""
+        self.source, self.history, self.problems = source, History(), problems
+        self._every_s, self._clock, self._wall = every_s, clock, wall
+        self._doors = Doors(source, clock)
+        self._places = SystemPlaces(self._homes, self._doors.endpoint, shared_memory(), source.name)
+        self._began = clock()
+        self._changed = threading.Condition()
+        self._view: View | None = None
+        self._problem = ""
+        self._looks = 0
+        self._wanted = self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Idempotent."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def __enter__(self) -> Watch:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- for those who ask ----------------------------------------------------------------------------------
+
+    def view(self, max_age_s: float = FRESH_S) -> View:
+        """No older than that, unless the coordinator does not answer; Away if it never has."""
+        with self._changed:
+            if not self._is_older(max_age_s):
+                assert self._view is not None
+                return self._view
+            # Who does not answer is asked once a second; the last view is as good after waiting as before.
+            if not self._problem or self._view is None:
+                self._wanted, before = True, self._looks
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._looks > before or self._stopping, WAIT_S)
+            if self._view is None:
+                raise Away("the running system has not answered yet", hint=self._problem or "ask again")
+            return self._view
+
+    def age_s(self, view: View) -> float:
+        return max(0.0, self._clock() - view.seen)
+
+    @property
+    def uptime_s(self) -> float:
+        return self._clock() - self._began
+
+    @property
+    def problem(self) -> str:
+        """Why the coordinator does not answer; empty if it does."""
+        return self._problem
+
+    def places(self, class_name: str) -> Sequence[Place]:
+        """Where the answers of a class are, as far as is known: by unit, in order of shards."""
+        return self._places.places(class_name)
+
+    def endpoint(self, node: str) -> str | None:
+        """Where a node is reached over the network."""
+        return self._doors.endpoint(node)
+
+    def _homes(self, class_name: str) -> list[tuple[str, str]]:
+        units = {} if self._view is None else self._view.system.units
+        homes = [(name, one.home) for name, one in units.items() if one.class_name == class_name]
+        return sorted(homes, key=lambda home: shard_of(home[0]))
+
+    # -- the thread -----------------------------------------------------------------------------------------
+
+    def _is_older(self, age_s: float) -> bool:
+        return self._view is None or self.age_s(self._view) > age_s
+
+    def _run(self) -> None:
+        due = self._clock()
+        while self._wait(due):
+            self.look()
+            now = self._clock()
+            if now >= due:
+                if not self._problem and self._view is not None:
+                    self.history.note(self._view)
+                # What was missed is not made up for.
+                due = max(due + self._every_s, now)
+
+    def _wait(self, due: float) -> bool:
+        """Until a look is due or wanted; whether to go on."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._wanted, max(0.0, due - self._clock()))
+            return not self._stopping
+
+    def look(self) -> None:
+        """One look; by the watch's thread."""
+        before = self._view
+        view: View | None
+        try:
+            found = self.source.look(None if before is None else before.look.number)
+            view, told = self._seen(before, found), ""
+        except Away as problem:
+            view, told = before, str(problem)
+        except Exception as problem:
+            # Ours; the next look may still succeed, and nobody else would look.
+            LOG.exception("a look at the running system has failed")
+            view, told = before, f"the system cannot be looked at: {problem!r}"
+        with self._changed:
+            self._view, self._problem = view, told
+            self._looks += 1
+            self._wanted = False
+            self._changed.notify_all()
+
+    def _seen(self, before: View | None, found: Look | None) -> View:
+        now, at = self._clock(), self._wall()
+        if found is None:
+            assert before is not None
+            return replace(before, at=at, seen=now)
+        views = class_views(found.status.system, found.lending)
+        return View(self.source.name, found, {one.name: one for one in views}, at, now)

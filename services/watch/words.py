@@ -1,0 +1,44 @@
+"""How a class fares, in a sentence or two."""
+
+from __future__ import annotations
+
+from services.cli.class_views import ClassView
+
+# Of a share, or of the input: less is not worth a word.
+LEAST = 0.005
+
+
+def in_words(view: ClassView) -> str:
+    if not view.units:
+        return "It is being started and has not reported yet."
+    if view.asleep:
+        return f"It has no input and sleeps; {shares(view)}."
+    return f"{response(view)}; {shares(view)}; {loss(view)}."
+
+
+def response(view: ClassView) -> str:
+    target, p95 = view.settings.delay_target_ms, view.figures.p95_ms
+    if not p95:
+        return "It has not answered anything yet"
+    side = "within" if p95 <= target else "above"
+    return f"95% of its answers come within {p95:.3g} ms, {side} its target of {target:.4g} ms"
+
+
+def shares(view: ClassView) -> str:
+    moved = view.share - view.original
+    if moved > LEAST:
+        return f"it has {view.original:.0%} of the lanes of its own and {moved:.0%} borrowed"
+    if moved < -LEAST:
+        return f"it has {view.share:.0%} of the lanes and lends {-moved:.0%}"
+    return f"it has its share of {view.original:.0%} of the lanes"
+
+
+def loss(view: ClassView) -> str:
+    if view.settings.lossless:
+        return "nothing is shed, since it is lossless"
+    if view.drop < LEAST:
+        return "nothing is shed"
+    why = "its load is above what it can do"
+    if view.figures.load <= view.figures.headroom:
+        why = "a queue has to be worked off"
+    return f"{view.drop:.0%} of its input is shed, because {why}"

@@ -1,0 +1,76 @@
+"""Logs of answers as a class writes them, for tests of those who read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from actors.segments import LogFull
+from actors.unit_log import UnitLog
+from engine.plan import Query
+from engine.schema import Schema
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.steps import Answer, Commit, QueryAdded, QueryRemoved, Step
+from engine.train import Train, train_from_arrow
+
+STREAM = parse_create_stream("CREATE STREAM s (n int64, s string)")
+SQL = "SELECT n, s FROM s"
+
+
+def planned(name: str) -> Query:
+    return plan_query(name, SQL, Catalog.of(streams=[STREAM]))
+
+
+def train(values: range, schema: Schema = STREAM.schema, text: str = "v", kept: float = 1.0) -> Train:
+    columns = [np.array(values, np.int64), pa.array([f"{text}{one}" for one in values])]
+    return train_from_arrow(pa.RecordBatch.from_arrays(columns, names=["n", "s"]), schema, 0.0, kept)
+
+
+class ClassLog:
+    """A unit's log with the queries `q` and `other`; row r of `q` is (r, "vr"), and in its next life "wr", and so on."""
+
+    def __init__(self, folder: Path, bytes_max: int) -> None:
+        self.log = UnitLog(folder, bytes_max)
+        self.queries = {name: planned(name) for name in ("q", "other")}
+        self.given = {"q": 0, "other": 0}
+        self.life = 0
+        self.log.describe(self.queries)
+
+    @property
+    def text(self) -> str:
+        return chr(ord("v") + self.life)
+
+    def commit(self, rows: int, query: str = "q", steps: tuple[Step, ...] = (), kept: float = 1.0) -> None:
+        answers = [] if not rows else [self._answered(query, rows, kept)]
+        self._append(Commit(steps, tuple(answers), dict(self.given)))
+
+    def save(self) -> None:
+        """What came before may be forgotten when there is no room."""
+        self.log.save(b"")
+
+    def put_anew(self, last: int = 0, first: int = 0) -> None:
+        """The query is removed and added again, in a commit with its last rows and the first of the next life."""
+        answers = [self._answered("q", last)] if last else []
+        self.given["q"], self.life = 0, self.life + 1
+        answers += [self._answered("q", first)] if first else []
+        self.log.describe(self.queries, {"q"})
+        steps = (QueryRemoved("q"), QueryAdded("q", SQL))
+        self._append(Commit(steps, tuple(answers), dict(self.given)))
+
+    def close(self) -> None:
+        self.log.close()
+
+    def _append(self, commit: Commit) -> None:
+        """With a snapshot before it where there is no room otherwise."""
+        try:
+            self.log.append(commit)
+        except LogFull:
+            self.save()
+            self.log.append(commit)
+
+    def _answered(self, query: str, rows: int, kept: float = 1.0) -> Answer:
+        first = self.given[query]
+        self.given[query] += rows
+        return Answer(query, first, train(range(first, first + rows), text=self.text, kept=kept))

@@ -1,0 +1,362 @@
+"""The console of a service where nothing runs: signing in, moving about, what is refused, keys, and a service that goes away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from configs.declarations import documents_of
+from configs.service import ServiceSettings
+from services.api.console import WRONG
+from services.api.service import Service, service_of
+from services.api.serving import Serving
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from tests.browser.pages import Console
+
+pytestmark = pytest.mark.browser
+
+DECLARED = """
+{kind: Stream, name: readings, columns: {ts: timestamp, sensor: int32}, time: ts}
+---
+{kind: Tenant, name: acme, priority_class: gold}
+---
+{kind: Query, tenant: acme, name: some, sql: SELECT ts FROM readings WHERE sensor > 0}
+"""
+NOTHING_RUNS = "status of 503"
+REFUSED = "status of 422"
+MARKUP = "<img src=x onerror=alert(1)>"
+TABS = ["Overview", "Queries", "Ledger", "Decisions", "Onboard", "Keys"]
+
+Opening = Callable[..., Console]
+
+
+@dataclass
+class Served:
+    service: Service
+    url: str
+    admin: str
+    tenant: str
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with closing(Catalog(Home(tmp_path))) as catalog:
+        catalog.apply(documents_of(DECLARED), "test")
+        admin, _ = catalog.keys.create("root", ["admin"], "test")
+        tenant, _ = catalog.keys.create("acme-app", ["tenant:acme"], "test")
+        service = service_of(catalog, ServiceSettings(port=0))
+        with Serving(service) as serving:
+            yield Served(service, serving.url, admin, tenant)
+
+
+@pytest.fixture
+def console(served: Served, open_console: Opening) -> Console:
+    found = open_console(served.url)
+    found.expected = [NOTHING_RUNS]
+    return found.sign_in(served.admin)
+
+
+# -- signing in ------------------------------------------------------------------------------------------------
+
+
+def test_nobody_gets_in_without_a_key_and_a_wrong_one_is_told(served: Served, open_console: Opening) -> None:
+    console = open_console(served.url)
+    console.expected = ["status of 401"]
+    console.page.goto(f"{served.url}/console/")
+    expect(console.page).to_have_url(f"{served.url}/console/sign-in")
+    console.sign_in("weir_wrong")
+    expect(console.page.get_by_role("alert")).to_have_text(WRONG)
+    expect(console.page.get_by_role("tab")).to_have_count(0)
+
+
+def test_an_administrator_has_all_tabs_and_signs_out(console: Console) -> None:
+    expect(console.page.get_by_role("tab")).to_have_text(TABS)
+    console.page.get_by_role("button", name="Sign out").click()
+    expect(console.page.get_by_role("alert")).to_have_text("You have signed out.")
+    console.page.goto(f"{console.url}/console/")
+    expect(console.page).to_have_url(f"{console.url}/console/sign-in")
+
+
+def test_a_tenant_sees_its_own_queries_and_no_keys(served: Served, open_console: Opening) -> None:
+    served.service.catalog.apply(documents_of("{kind: Tenant, name: other, priority_class: gold}"), "test")
+    sql = "{kind: Query, tenant: other, name: secret, sql: SELECT ts FROM readings}"
+    served.service.catalog.apply(documents_of(sql), "test")
+    console = open_console(served.url)
+    console.expected = [NOTHING_RUNS]
+    console.sign_in(served.tenant)
+    expect(console.page.get_by_role("tab")).to_have_text([*TABS[:4], "New query"])
+    console.open("Queries")
+    expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
+
+
+# -- moving about ----------------------------------------------------------------------------------------------
+
+
+def test_tabs_are_moved_through_by_the_keyboard(console: Console) -> None:
+    page = console.page
+    expect(page.get_by_role("tab", name="Overview")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.get_by_role("tab", name="Overview").focus()
+    found = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight", "ArrowLeft", "Home"):
+        page.keyboard.press(key)
+        expect(page.locator("[role=tabpanel]:visible")).to_have_count(1)
+        focused = page.locator("[role=tab]:focus")
+        expect(focused).to_have_attribute("aria-selected", "true")
+        assert page.locator("[role=tabpanel]:visible").get_attribute("aria-labelledby") == (
+            focused.get_attribute("id")
+        )
+        found.append(focused.inner_text())
+    assert found == ["Queries", "Ledger", "Queries", "Keys", "Overview", "Keys", "Overview"]
+    assert page.locator("[role=tab]:focus").evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+
+
+def test_the_address_says_which_view_is_shown(console: Console) -> None:
+    console.open("Queries").page.get_by_role("button", name="acme/some").click()
+    expect(console.page).to_have_url(f"{console.url}/console/#queries/acme%2Fsome")
+    console.page.reload()
+    expect(console.page.get_by_role("heading", name="acme/some")).to_be_visible()
+    console.page.go_back()
+    expect(console.page.get_by_role("heading", name="Answers")).to_be_visible()
+
+
+def background(console: Console) -> str:
+    found: str = console.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return found
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen(served: Served, open_console: Opening) -> None:
+    light, dark = (open_console(served.url, color_scheme=one) for one in ("light", "dark"))
+    for one in (light, dark):
+        one.expected = [NOTHING_RUNS]
+        one.sign_in(served.admin)
+    in_light, in_dark = background(light), background(dark)
+    assert in_light != in_dark
+    switch = light.page.get_by_role("button", name="Theme")
+    seen = []
+    for _ in range(3):
+        switch.click()
+        seen.append((switch.inner_text(), background(light)))
+    assert seen == [("◐ Theme: light", in_light), ("◐ Theme: dark", in_dark), ("◐ Theme: system", in_light)]
+    switch.click()
+    switch.click()
+    light.page.reload()
+    assert background(light) == in_dark
+
+
+def test_nothing_moves_for_who_wants_no_motion(served: Served, open_console: Opening) -> None:
+    found = []
+    for motion in ("no-preference", "reduce"):
+        console = open_console(served.url, reduced_motion=motion)
+        console.page.goto(served.url)
+        button = console.page.get_by_role("button", name="Sign in")
+        found.append(button.evaluate("one => getComputedStyle(one).transitionDuration"))
+    assert found == ["0.15s", "0s"]
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_every_view_without_a_system_says_what_to_do_next(
+    served: Served, open_console: Opening, pictures: Path, width: int, theme: str
+) -> None:
+    console = open_console(served.url, width, color_scheme=theme)
+    console.expected = [NOTHING_RUNS]
+    console.page.goto(served.url)
+    console.picture(pictures, f"sign-in-{width}-{theme}")
+    console.sign_in(served.admin)
+    expect(console.page.locator("#classes")).to_contain_text("Start a system with “weir up”")
+    for tab, panel in zip(
+        TABS, ("overview", "queries", "ledger", "decisions", "onboard", "keys"), strict=True
+    ):
+        console.open(tab)
+        expect(
+            console.page.locator(f"#{panel} .empty, #{panel} table, #{panel} .picks").first
+        ).to_be_visible()
+        console.picture(pictures, f"idle-{panel}-{width}-{theme}")
+
+
+# -- what is refused -------------------------------------------------------------------------------------------
+
+
+def fill_onboarding(console: Console, **values: str) -> None:
+    console.open("Onboard")
+    expect(console.page.get_by_label("gold")).to_be_checked()
+    console.page.get_by_text("A new one").click()
+    given = {"tenant": "initech", "stream": "temps", "query": "hot"} | values
+    for name, value in given.items():
+        console.page.locator(f"#onboard [name={name}]").fill(value)
+
+
+def test_markup_in_a_refused_name_is_shown_as_text(console: Console) -> None:
+    console.expected = [NOTHING_RUNS, REFUSED]
+    fill_onboarding(console, tenant=MARKUP)
+    console.page.get_by_role("button", name="Preview").click()
+    name = console.page.get_by_label("Name of the tenant")
+    expect(name).to_be_focused()
+    expect(name).to_have_attribute("aria-invalid", "true")
+    expect(console.page.locator("#onboard-form .wrong", has_text=MARKUP)).to_be_visible()
+    assert console.page.locator("main img").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "label", "told"),
+    [
+        (
+            {"sql": "SELECT nothing FROM temps"},
+            "SQL",
+            "^line 1, column 8: there is no such column \\(got 'nothing'\\): known: ",
+        ),
+        ({"sql": "SELECT"}, "SQL", "^line 1, column 1: a continuous query reads a stream"),
+        ({"query": "9"}, "Name of the query", "^not a valid name \\(got '9'\\): give a name"),
+        ({"stream": ""}, "Name of the stream", "^not a valid name"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_field(
+    console: Console, values: dict[str, str], label: str, told: str
+) -> None:
+    console.expected = [NOTHING_RUNS, REFUSED]
+    fill_onboarding(console, **values)
+    console.page.get_by_role("button", name="Onboard", exact=True).click()
+    field = console.page.get_by_label(label, exact=True)
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    wrong = console.page.locator("#onboard-form .wrong:visible")
+    expect(wrong).to_have_count(1)
+    expect(wrong).to_have_text(re.compile(told))
+
+
+def test_more_than_the_class_gives_is_told_where_it_was_asked_for(console: Console) -> None:
+    console.expected = [NOTHING_RUNS, REFUSED]
+    fill_onboarding(console)
+    console.page.get_by_text("Ask for less than the class gives").click()
+    console.page.get_by_label("Delay target, ms").fill("1")
+    console.page.get_by_role("button", name="Preview").click()
+    expect(console.page.get_by_label("Delay target, ms")).to_be_focused()
+    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text("gold gives at least 300")
+
+
+# -- changes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_preview_changes_nothing_and_onboarding_all_of_it(console: Console, served: Served) -> None:
+    fill_onboarding(console)
+    expect(console.page.get_by_label("SQL")).to_have_value("SELECT * FROM temps")
+    before = served.service.catalog.revision()
+    console.page.get_by_label("Name of the tenant").press("Enter")
+    preview = console.page.locator("#preview")
+    expect(preview.locator("li b")).to_have_text(["Tenant initech", "Stream temps", "Query initech/hot"])
+    assert served.service.catalog.revision() == before
+    console.page.get_by_role("button", name="Onboard", exact=True).click()
+    expect(preview).to_contain_text("Done.")
+    found = [str(one.ref) for one in served.service.catalog.all()][-3:]
+    assert found == ["Tenant initech", "Stream temps", "Query initech/hot"]
+    preview.get_by_role("button", name="Make a key for initech").click()
+    expect(console.page.get_by_label("For what")).to_have_value("tenant:initech")
+
+
+def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening) -> None:
+    console = open_console(served.url)
+    console.expected = [NOTHING_RUNS]
+    console.sign_in(served.tenant).open("New query")
+    expect(console.page.get_by_text("Streams: readings (ts, sensor)")).to_be_visible()
+    console.page.locator("#onboard [name=query]").fill("more")
+    console.page.get_by_label("SQL").fill("SELECT sensor FROM readings")
+    console.page.get_by_role("button", name="Add the query").click()
+    console.page.get_by_role("button", name="See the answers of acme/more").click()
+    expect(console.page.locator(".picks b")).to_have_text(["acme/some", "acme/more"])
+    console.page.get_by_role("button", name="Delete the query").click()
+    dialog = console.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Delete the query acme/more?")
+    dialog.get_by_role("button", name="Keep it").click()
+    expect(dialog).to_have_count(0)
+    console.page.get_by_role("button", name="Delete the query").click()
+    dialog.get_by_role("button", name="Delete it").click()
+    expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
+
+
+def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Served) -> None:
+    page = console.open("Keys").page
+    page.get_by_label("Whose").fill("feeder")
+    page.get_by_label("For what").fill("ingest:readings tenant:acme")
+    page.get_by_role("button", name="Make the key").click()
+    key = page.locator("#keys-made code").inner_text()
+
+    def status() -> int:
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.get(f"{served.url}/v1/tenants/acme", headers=headers).status_code
+
+    assert status() == 200
+    console.open("Queries").open("Keys")
+    expect(page.locator("#keys-made")).to_be_empty()
+    row = page.locator("#keys-list tbody tr", has_text="feeder")
+    expect(row).to_contain_text("live")
+    row.get_by_role("button", name="Revoke the key of feeder").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke it").click()
+    expect(row).to_contain_text("revoked")
+    assert status() == 401
+
+
+def test_a_key_for_nothing_that_is_there_is_refused_at_its_field(console: Console) -> None:
+    console.expected = [NOTHING_RUNS, REFUSED]
+    page = console.open("Keys").page
+    page.get_by_label("Whose").fill("feeder")
+    page.get_by_label("For what").fill("tenant:nobody")
+    page.get_by_role("button", name="Make the key").click()
+    expect(page.get_by_label("For what")).to_be_focused()
+    expect(page.locator("#keys-form .wrong:visible")).to_contain_text("tenant:nobody")
+
+
+# -- a service that goes away ----------------------------------------------------------------------------------
+
+
+def test_silence_of_the_service_is_told_until_it_answers_again(console: Console) -> None:
+    console.expected = [NOTHING_RUNS, "ERR_INTERNET_DISCONNECTED"]
+    banner = console.page.locator("#connection")
+    expect(console.page.locator("#classes")).to_contain_text("Nothing runs here")
+    console.context.set_offline(True)
+    expect(banner).to_contain_text("Weir does not answer")
+    console.context.set_offline(False)
+    expect(banner).to_be_hidden()
+    expect(console.page.locator("#said")).to_have_text("Weir answers again.")
+
+
+def test_who_had_a_session_before_a_restart_is_asked_for_the_key_again(
+    console: Console, served: Served
+) -> None:
+    console.expected = [NOTHING_RUNS, "status of 401"]
+    expect(console.page.locator("#classes")).to_contain_text("Nothing runs here")
+    (token,) = [one["value"] for one in console.context.cookies() if one["name"] == "weir_session"]
+    served.service.sessions.end(token)
+    expect(console.page.get_by_role("alert")).to_have_text("The session is over. Sign in again.")
+
+
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_page_that_is_not_seen_asks_for_nothing(served: Served, open_console: Opening) -> None:
+    console = open_console(served.url)
+    console.expected = [NOTHING_RUNS]
+    console.page.clock.install()
+    console.sign_in(served.admin)
+    expect(console.page.locator("#classes")).to_contain_text("Nothing runs here")
+    console.page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    console.page.on("request", lambda request: asked.append(request.url))
+    console.page.evaluate(HIDE, True)
+    console.page.clock.run_for(60_000)
+    while_hidden = list(asked)
+    with console.page.expect_request("**/v1/classes"):
+        console.page.evaluate(HIDE, False)
+        console.page.clock.run_for(1)
+    assert while_hidden == []

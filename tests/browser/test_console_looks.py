@@ -1,0 +1,168 @@
+"""The console over a system under load: figures, plots, lending, accounts and decisions, as they look in both themes and widths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from actors.feeder import Feeder
+from actors.system import System, start
+from configs import w11
+from configs.arrivals import Step, StepArrivals
+from configs.declarations import Declaration, Document, QueryDeclaration, StreamDeclaration, TenantDeclaration
+from configs.live import LiveSettings
+from configs.service import ServiceSettings
+from services.api.service import service_of
+from services.api.serving import Serving
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from services.cli.demo_feed import PERIOD_S, inputs
+from services.results.results import Results
+from services.watch.source import RunningSystem
+from services.watch.watch import Watch
+from tests.browser.pages import Console
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.browser
+
+TENANTS = {"acme": "gold", "globex": "silver", "initech": "bronze"}
+# Tuples a second; the lane is a small part of a processor, so that little is too much.
+RATES: dict[str, list[tuple[float, float]]] = {
+    "acme": [(0, 500), (15, 6000), (20, 600)],
+    "globex": [(0, 6000), (10, 16_000)],
+    "initech": [(0, 5000), (5, 12_000)],
+}
+SETTINGS = LiveSettings(lane_part=0.05, train_max=1000)
+# One a second.
+SAMPLES = 20
+Opening = Callable[..., Console]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    url: str
+    admin: str
+    tenant: str
+
+
+def declared() -> Iterator[Declaration]:
+    for tenant, priority_class in TENANTS.items():
+        names = w11.names(f"{tenant}_").values()
+        for name, sql in zip(names, w11.streams(f"{tenant}_"), strict=True):
+            yield StreamDeclaration(kind="Stream", name=name, sql=sql)
+        yield TenantDeclaration(kind="Tenant", name=tenant, priority_class=priority_class)
+        for name, sql in w11.queries(f"{tenant}_").items():
+            yield QueryDeclaration(kind="Query", tenant=tenant, name=name, sql=sql)
+
+
+def fed(system: System, node: str) -> Feeder:
+    tables = inputs()
+    streams = {
+        one: {stream: tables[name] for name, stream in w11.names(f"{one}_").items()} for one in TENANTS
+    }
+    feeder = Feeder(system.door(node), streams, "ts", 1000 * PERIOD_S)
+    feeder.offer(
+        {
+            name: StepArrivals(kind="steps", steps=tuple(Step(at_s=at_s, rate=rate) for at_s, rate in steps))
+            for name, steps in RATES.items()
+        }
+    )
+    return feeder
+
+
+def past(watch: Watch | None) -> Sequence[float]:
+    """The moments that plots can be drawn of."""
+    return watch.history.past(3600.0, list(TENANTS)).at if watch is not None else ()
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    with ExitStack() as running:
+        catalog = running.enter_context(closing(Catalog(Home(tmp_path_factory.mktemp("home")))))
+        catalog.apply([Document(one) for one in declared()], "test")
+        admin, _ = catalog.keys.create("root", ["admin"], "test")
+        tenant, _ = catalog.keys.create("globex-app", ["tenant:globex"], "test")
+        system = running.enter_context(start(SETTINGS, catalog.desired().classes, pinned=False))
+        (node,) = system.status().system.nodes
+        service = service_of(catalog, ServiceSettings(port=0))
+        service.watch = running.enter_context(Watch(RunningSystem(system)))
+        service.results = Results(service.watch)
+        running.callback(service.results.close)
+        serving = running.enter_context(Serving(service))
+        running.callback(fed(system, node).stop)
+        eventually(lambda: any(system.lending().values()), "a loan")
+        eventually(lambda: len(past(service.watch)) >= SAMPLES, "enough for plots")
+        yield Loaded(serving.url, admin, tenant)
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_what_runs_is_to_be_seen(
+    loaded: Loaded, open_console: Opening, pictures: Path, width: int, theme: str
+) -> None:
+    console = open_console(loaded.url, width, color_scheme=theme).sign_in(loaded.admin)
+    page = console.page
+    expect(page.locator("#classes tbody th")).to_have_text(list(TENANTS))
+    expect(page.locator("#classes .badge", has_text="sheds").first).to_be_visible()
+    expect(page.locator("#plots canvas")).to_have_count(6)
+    expect(page.locator("#lending .band").first).to_be_attached()
+    console.picture(pictures, f"overview-{width}-{theme}")
+
+    console.open("Queries")
+    page.get_by_role("button", name="acme/S3").click()
+    expect(page.locator("#query tbody tr").nth(5)).to_be_visible()
+    console.picture(pictures, f"queries-{width}-{theme}")
+
+    console.open("Ledger")
+    expect(page.locator("#ledger-table")).to_contain_text("All 6 accounts close")
+    console.picture(pictures, f"ledger-{width}-{theme}")
+
+    console.open("Decisions")
+    page.get_by_label("Class", exact=True).select_option("globex")
+    expect(page.locator("#decisions-told li", has_text="globex").first).to_be_visible()
+    expect(page.locator("#operators tbody tr").first).to_be_visible()
+    console.picture(pictures, f"decisions-{width}-{theme}")
+
+
+def test_a_class_is_taken_out_of_the_plots_and_put_back(loaded: Loaded, open_console: Opening) -> None:
+    page = open_console(loaded.url).sign_in(loaded.admin).page
+    legend = page.locator("#plots-legend > span")
+    expect(legend).to_have_text(list(TENANTS))
+    page.get_by_label("Plot globex").uncheck()
+    expect(legend).to_have_text(["acme", "initech"])
+    page.get_by_label("Plot globex").check()
+    expect(legend).to_have_text(list(TENANTS))
+    figure = page.locator("#plots [role=img]").first
+    expect(figure).to_have_attribute(
+        "aria-label", re.compile("Response time, p95. Now: .*globex .* of 400 ms")
+    )
+
+
+def test_a_tenant_sees_its_class_and_not_who_lends_to_it(loaded: Loaded, open_console: Opening) -> None:
+    console = open_console(loaded.url).sign_in(loaded.tenant)
+    page = console.page
+    expect(page.locator("#classes tbody th")).to_have_text(["globex"])
+    expect(page.locator("#lending title", has_text="another class").first).to_be_attached()
+    for tab in ("Ledger", "Decisions", "Queries"):
+        console.open(tab)
+        expect(page.locator("main")).to_contain_text("globex")
+    for other in ("acme", "initech"):
+        expect(page.locator("body")).not_to_contain_text(other)
+
+
+def test_answers_pause_and_go_on(loaded: Loaded, open_console: Opening) -> None:
+    page = open_console(loaded.url).sign_in(loaded.admin).page
+    page.goto(f"{loaded.url}/console/#queries/acme%2FS3")
+    expect(page.locator("#query .badge")).to_have_text(re.compile("live"))
+    expect(page.locator("#query tbody tr").first).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#query .badge")).to_have_text(re.compile("paused"))
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#query .badge")).to_have_text(re.compile("live"))
+    page.get_by_role("button", name="From the oldest kept").click()
+    expect(page.locator("#query")).to_contain_text(re.compile("answers, the last 100 are shown"))

@@ -1,0 +1,52 @@
+"""What the page for beginners says of the browser is true, of the system and the tenant that the page itself has begun."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.pages import Console
+from tests.quickstart import Reader, blocks, section
+
+pytestmark = [pytest.mark.browser, pytest.mark.live]
+
+BROWSER = "In the browser"
+QUERY = "acme/hot"
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    """With all that comes before the second tenant."""
+    found = Reader(tmp_path)
+    for one in blocks(("Start", "By command line")):
+        found.follow(one)
+    yield found
+    found.leave()
+
+
+def test_stranger_sees_in_the_browser_what_the_page_says(
+    reader: Reader, open_console: Callable[..., Console]
+) -> None:
+    said = section(BROWSER)
+    (address,) = re.findall(r"<(http\S+)>", said)
+    key, sign_in, *tabs = re.findall(r"\*\*(.+?)\*\*", said)
+    console = open_console(reader.at(address))
+    console.page.goto(reader.at(address))
+    console.page.get_by_label(key).fill(reader.admin_key)
+    console.page.get_by_role("button", name=sign_in).click()
+    assert len(tabs) == 5
+    for tab in tabs:
+        console.open(tab)
+    console.open("Overview")
+    expect(console.page.locator("#classes tbody th")).to_have_text(["acme"])
+    console.open("Queries")
+    assert f"`{QUERY}`" in said
+    console.page.get_by_role("button", name=QUERY).click()
+    expect(console.page.locator("#query .badge").first).to_have_text(re.compile("live"))
+    expect(console.page.locator("#query .rows tbody tr").first).to_be_visible()
+    console.open("Ledger")
+    expect(console.page.locator("#ledger-table")).to_contain_text("The account closes")

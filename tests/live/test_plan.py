@@ -1,0 +1,156 @@
+"""A plan from the statistics of a running system, and what then happens there: whether targets hold, and who loses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from actors.feeder import Feeder
+from actors.system import System
+from actors.units import Figures
+from configs import w11
+from configs.arrivals import Step, StepArrivals
+from configs.declarations import Document, documents_of
+from configs.live import LiveSettings
+from services.catalog.catalog import Catalog, opened
+from services.catalog.home import Home
+from services.cli.demo_feed import inputs
+from services.cli.live_run import Watched, calibrated
+from services.plan.planner import Planner
+from services.plan.running import RunningMeasured
+from services.watch.source import RunningSystem
+from services.watch.watch import Watch
+from sim.planner import DROP_TOLERANCE
+from sim.situation import ClassPlan, Plan
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+SETTINGS = LiveSettings()
+# Of what the machine can do: the class that runs, and the one that comes.
+RUNS, MODEST, FLOOD = 0.25, 0.15, 4.0
+# Answers of so many seconds of a feed are what has become of it.
+SECONDS = 6.0
+TARGET_MS = 1000.0
+
+
+def documents(name: str, priority: float, max_drop: float) -> list[Document]:
+    """A tenant with W11's queries on streams of its own."""
+    parts = [
+        f"{{kind: PriorityClass, name: {name}, priority: {priority}, delay_target_ms: {TARGET_MS}, max_drop: {max_drop}}}",
+        f"{{kind: Tenant, name: {name}, priority_class: {name}}}",
+    ]
+    for stream, sql in zip(w11.names(f"{name}_").values(), w11.streams(f"{name}_"), strict=True):
+        parts.append(f"kind: Stream\nname: {stream}\nsql: {sql!r}")
+    parts += [
+        f"kind: Query\ntenant: {name}\nname: {query}\nsql: {sql!r}"
+        for query, sql in w11.queries(f"{name}_").items()
+    ]
+    return documents_of("\n---\n".join(parts))
+
+
+@dataclass
+class Running:
+    """A system in which class `runs` is fed, and what plans for it."""
+
+    system: System
+    catalog: Catalog
+    planner: Planner
+    watched: Watched
+    tables: dict[str, pa.Table]
+    capacity: float
+    """Readings a second."""
+
+    def host(self, name: str, given: list[Document]) -> None:
+        self.catalog.apply(given, "test")
+        self.watched.host([one for one in self.catalog.desired().classes if one.name == name])
+
+    def remove(self, name: str, given: list[Document]) -> None:
+        self.system.remove_class(name)
+        for one in reversed(given):
+            self.catalog.delete(one.ref, "test")
+
+    def feed(self, name: str, part: float) -> Feeder:
+        """This part of what the machine can do, from now on."""
+        (declared,) = (one for one in self.catalog.desired().classes if one.name == name)
+        feeder = self.watched.feeder([declared], self.tables)
+        feeder.offer({name: StepArrivals(kind="steps", steps=(Step(at_s=0, rate=part * self.capacity),))})
+        return feeder
+
+    def plan(self, name: str, given: list[Document], part: float) -> Plan:
+        rows = part * self.capacity
+        whole = sum(table.num_rows for table in self.tables.values())
+        rates = {
+            stream: rows * self.tables[kind].num_rows / whole
+            for kind, stream in w11.names(f"{name}_").items()
+        }
+        return self.planner.plan(given, rates)
+
+    def seen(self, name: str, part: float) -> Figures:
+        """The class after so many more seconds of its input."""
+        before = self.figures(name).offered
+        enough = before + SECONDS * part * self.capacity
+        return eventually(lambda: self.has_had(name, enough), f"{SECONDS:g} s of input of {name}")[0]
+
+    def has_had(self, name: str, offered: float) -> list[Figures]:
+        figures = self.figures(name)
+        return [figures] if figures.offered >= offered else []
+
+    def figures(self, name: str) -> Figures:
+        return self.watched.look().classes[name].figures
+
+
+@pytest.fixture(scope="module")
+def running(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder: Path = tmp_path_factory.mktemp("plan")
+    watched, tables = Watched(system), inputs()
+    with (
+        opened(Home(folder)) as catalog,
+        Watch(RunningSystem(system)) as watch,
+        RunningMeasured(watch, SETTINGS) as measured,
+    ):
+        catalog.apply(documents("runs", 3, 0.95), "test")
+        (declared,) = catalog.desired().classes
+        lossless = declared.model_copy(update={"lossless": True})
+        capacity = calibrated(watched, [lossless], tables, SETTINGS).tuples_per_s
+        planner = Planner(catalog, SETTINGS, measured)
+        found = Running(system, catalog, planner, watched, tables, capacity)
+        found.host("runs", [])
+        feeder = found.feed("runs", RUNS)
+        try:
+            found.seen("runs", RUNS)
+            yield found
+        finally:
+            feeder.stop()
+
+
+def kept(one: ClassPlan, figures: Figures) -> bool:
+    lost = 1 - figures.keep
+    return figures.p95_ms <= one.target_ms and lost <= one.max_drop + DROP_TOLERANCE
+
+
+@pytest.mark.parametrize(("name", "part", "max_drop"), [("modest", MODEST, 0.1), ("flood", FLOOD, 0.1)])
+def test_what_is_planned_for_a_second_class_is_what_then_happens(
+    running: Running, name: str, part: float, max_drop: float
+) -> None:
+    given = documents(name, 1, max_drop)
+    found = {one.name: one for one in running.plan(name, given, part).classes}
+    first = found["runs"]
+    assert first.before is not None
+    load = running.figures("runs").load
+    assert load / 2 < first.before.load < 2 * load
+    running.host(name, given)
+    feeder = running.feed(name, part)
+    try:
+        figures = running.seen(name, part)
+        assert kept(found[name], figures) == (part == MODEST), figures
+        assert found[name].holds == (part == MODEST), found[name]
+        assert kept(first, running.figures("runs")), "it asks for less than its share"
+        assert first.holds
+    finally:
+        feeder.stop()
+        running.remove(name, given)

@@ -1,0 +1,175 @@
+"""A system that runs, and its service: rows brought over HTTP come back as answers, in every way that they can be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from actors.dirs import RunDirs, shared_memory
+from actors.system import System, call, start
+from configs.declarations import Ref, documents_of
+from configs.live import LiveClass, LiveSettings
+from services.api.results import ARROW, results_of
+from services.ingest.flight import FlightSettings
+from services.results.places import LocalPlaces, endpoint_in
+from services.results.rows import Rows
+from tests.live.waiting import eventually
+from tests.served import Served, served
+
+pytestmark = pytest.mark.live
+
+STREAM = "CREATE STREAM readings (ts timestamp, sensor int32, temp decimal(6, 2), WATERMARK FOR ts AS ts)"
+SQL = "SELECT ts, sensor, temp FROM readings WHERE sensor > 0"
+OTHER = "SELECT sensor FROM readings"
+DOCUMENTS = f"""
+{{kind: Stream, name: readings, sql: "{STREAM}"}}
+---
+{{kind: Tenant, name: gold, priority_class: gold, limits: {{result_bytes: 4194304}}}}
+---
+{{kind: Query, tenant: gold, name: some, sql: "{SQL}"}}
+"""
+HUNG_S = 60.0
+RESULTS = "/v1/tenants/gold/queries/some/results"
+
+
+def declared(sql: str) -> LiveClass:
+    return LiveClass.model_validate(
+        {
+            "name": "gold",
+            "priority": 6,
+            "delay_target_ms": 300,
+            "streams": [STREAM],
+            "queries": {"some": sql},
+            "limits": {"result_bytes": 4 << 20},
+        }
+    )
+
+
+class There:
+    """A system, its service, and who brings and reads."""
+
+    def __init__(self, system: System, found: Served) -> None:
+        self.system, self.served = system, found
+        (self.node,) = system.status().system.nodes
+        self.dirs = RunDirs(shared_memory(), system.name, self.node)
+        found.catalog.apply(documents_of(DOCUMENTS), "test")
+        found.service.snapshot.refresh()
+        found.service.results = results_of(found.service, LocalPlaces(self.dirs), lambda: "")
+        found.service.rows = Rows(lambda: endpoint_in(self.dirs), lambda: system.ingest_key)
+        self.http = httpx.Client(base_url=found.url, timeout=HUNG_S)
+        self.reader = {"Authorization": f"Bearer {found.key('tenant:gold')}"}
+        self.feeder = {"Authorization": f"Bearer {found.key('ingest:readings')}"}
+
+    def run(self, sql: str) -> None:
+        """The query, with a class that reads what comes from now on."""
+        call(self.system.gateway(self.node).declare, STREAM)
+        self.system.apply([declared(sql)])
+        self.system.wait_ready()
+        eventually(
+            lambda: "gold" in self.system.readers(self.node).get("readings", ()), "a reader of the stream"
+        )
+
+    def bring(self, first: int, following: int, key: str) -> dict[str, Any]:
+        rows = [
+            {"ts": 1_000_000 * one, "sensor": one, "temp": f"{one}.25"} for one in range(first, following)
+        ]
+        headers = self.feeder | {"Idempotency-Key": key}
+        answer = self.http.post("/v1/streams/readings/rows", json=rows, headers=headers)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def get(self, path: str = RESULTS, accept: str = "*/*", **parameters: Any) -> httpx.Response:
+        answer = self.http.get(path, params=parameters, headers=self.reader | {"Accept": accept})
+        assert answer.status_code == 200, answer.text
+        return answer
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+    with (
+        start(LiveSettings(), [], pinned=False, endpoint=FlightSettings()) as system,
+        served(tmp_path_factory.mktemp("home")) as found,
+    ):
+        yield There(system, found)
+
+
+def rows(first: int, following: int) -> list[dict[str, Any]]:
+    """Row r is of sensor r + 1."""
+    return [
+        {
+            "_seq": one,
+            "_kept": 1.0,
+            "ts": f"1970-01-01T00:00:{one + 1:02d}.000000Z",
+            "sensor": one + 1,
+            "temp": f"{one + 1}.25",
+        }
+        for one in range(first, following)
+    ]
+
+
+def events_of(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    kind = ""
+    for line in lines:
+        if line.startswith("event: "):
+            kind = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield kind, json.loads(line.removeprefix("data: "))
+
+
+def test_rows_come_back_as_answers_in_every_way(there: There) -> None:
+    assert there.get().json() == {"columns": [], "rows": [], "next": None}
+    there.run(SQL)
+    stream = there.http.stream("GET", f"{RESULTS}/stream", headers=there.reader)
+    with stream as answer:
+        events = events_of(answer.iter_lines())
+        brought = {"accepted": 11, "rejected": 0, "reasons": {}}
+        assert there.bring(0, 11, "first") == brought | {"repeated": False}
+        page = there.get(wait_s=60).json()
+        assert page["rows"] == rows(0, 10)
+        assert next(events) == ("rows", {"rows": rows(0, 10)})
+        assert there.bring(0, 11, "first") == brought | {"repeated": True}
+        there.bring(11, 21, "second")
+        assert there.get(after=page["next"], wait_s=60).json()["rows"] == rows(10, 20)
+        assert next(events) == ("rows", {"rows": rows(10, 20)})
+        arrow = pa.ipc.open_stream(there.get(accept=ARROW, after="4").content).read_all()
+        assert arrow["_seq"].to_pylist() == list(range(5, 20))
+        by_flight(there, 20)
+        put_anew(there, events, page["next"])
+
+
+def by_flight(there: There, following: int) -> None:
+    (place,) = there.get(f"{RESULTS}/flight").json()["units"]
+    assert (place["unit"], place["first"], place["next"]) == ("gold", 0, following)
+    ticket = {"v": 1, "unit": place["unit"], "query": place["query"], "from": 0, "to": following}
+    with flight.connect(place["endpoint"]) as client:
+        # The door knows the system's key here, and keys of the catalog under `weir up`.
+        headers = [(b"authorization", f"Bearer {there.system.ingest_key}".encode())]
+        call_options = flight.FlightCallOptions(headers=headers)
+        table = client.do_get(flight.Ticket(json.dumps(ticket).encode()), call_options).read_all()
+    assert table["_seq"].to_pylist() == list(range(following))
+
+
+def put_anew(there: There, events: Iterator[tuple[str, dict[str, Any]]], cursor: str) -> None:
+    """The query asks something else from now on, and ends."""
+    there.run(OTHER)
+    assert next(events) == ("gap", {"unit": "gold", "anew": True})
+    there.bring(21, 23, "third")
+    anew = {"rows": [{"_seq": 0, "_kept": 1.0, "sensor": 21}, {"_seq": 1, "_kept": 1.0, "sensor": 22}]}
+    assert next(events) == ("rows", anew)
+    page = there.get(after=cursor).json()
+    assert (page["rows"], page["columns"]) == (anew["rows"], [{"name": "sensor", "type": "int32"}])
+    there.served.catalog.delete(Ref("Query", "some", "gold"), "test")
+    there.served.service.snapshot.refresh()
+    assert next(events) == ("end", {})
+    log: Path = there.dirs.class_log("gold")
+    assert log.is_dir()
+    there.system.remove_class("gold")
+    eventually(lambda: not log.exists(), "the end of the class's log")

@@ -1,0 +1,76 @@
+"""`weir up` serves REST from its start to its end: a tenant comes, asks and reads, and finds everything again after a restart."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.live.test_catalog import up
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+STREAM = {"columns": {"ts": "timestamp", "value": "int64"}, "time": "ts"}
+RESULTS = "/v1/tenants/acme/queries/some/results"
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[httpx.Client]:
+    """As its administrator calls it, once it is ready."""
+    with up(folder) as running:
+        told = running.until(lambda told: "api" in told)
+        key = Path(told["admin_key"]).read_text(encoding="utf-8").strip()
+        assert (folder / "home" / "endpoint").read_text(encoding="utf-8") == told["api"]
+        headers = {"Authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=told["api"], headers=headers, timeout=30) as client:
+            assert client.get("/readyz").status_code == 200
+            yield client
+    assert not (folder / "home" / "endpoint").exists()
+
+
+def rows_come(client: httpx.Client, number: int) -> list[Any]:
+    """What is brought has an answer; what has just begun to run reads what comes from then on."""
+
+    def answers() -> list[Any]:
+        row = {"ts": "2026-01-01T00:00:00Z", "value": number}
+        assert client.post("/v1/streams/ticks/rows", json=[row]).json()["accepted"] == 1
+        found = client.get(RESULTS, params={"wait_s": 1})
+        return [one for one in found.json().get("rows", ()) if one["value"] == number]
+
+    return eventually(answers, "an answer")
+
+
+def test_tenant_comes_asks_and_reads_and_finds_everything_again(tmp_path: Path) -> None:
+    last: list[bytes] = []
+    with service(tmp_path) as client:
+        assert client.put("/v1/streams/ticks", json=STREAM).status_code == 201
+        assert client.put("/v1/tenants/acme", json={"priority_class": "gold"}).status_code == 201
+        sql = {"sql": "SELECT value FROM ticks WHERE value > 0"}
+        assert client.put("/v1/tenants/acme/queries/some", json=sql).status_code == 201
+        assert rows_come(client, 1)[0]["value"] == 1
+        reads = threading.Event()
+
+        def read() -> None:
+            url, key = str(client.base_url), client.headers["Authorization"]
+            with httpx.stream("GET", f"{url}{RESULTS}/stream", headers={"Authorization": key}) as answer:
+                for piece in answer.iter_raw():
+                    last.append(piece)
+                    if b"event: rows" in b"".join(last):
+                        reads.set()
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        assert reads.wait(30)
+    # A reader that is open holds nothing up, and is told the end in order.
+    reader.join(30)
+    assert not reader.is_alive()
+    with service(tmp_path) as client:
+        shown = client.get("/v1/tenants/acme/queries/some")
+        assert shown.json()["sql"] == sql["sql"]
+        assert rows_come(client, 2)[0]["value"] == 2

@@ -1,0 +1,155 @@
+"""The running system as the service tells it: figures that are those of its hosts, also while its coordinator is away."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+import ray
+
+from actors.gateway_messages import Accepted
+from actors.names import COORDINATOR
+from actors.producer import Producer
+from actors.system import System
+from configs.declarations import documents_of
+from configs.live import LiveClass
+from services.api.app import make_app
+from services.api.service import service_of
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from services.watch.source import Away, RunningSystem
+from services.watch.watch import Watch
+from tests.live.runs import host, kill, node_of, remove
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+STREAM = "CREATE STREAM Readings (ts int64, sensor int32, WATERMARK FOR ts AS ts)"
+DOCUMENTS = """
+{kind: Stream, name: Readings, columns: {ts: int64, sensor: int32}, time: ts}
+---
+{kind: Tenant, name: gold, priority_class: gold}
+---
+{kind: Tenant, name: silver, priority_class: silver}
+"""
+ROWS = 1000
+
+
+def declared(name: str, priority: float) -> LiveClass:
+    query = "SELECT ts, sensor FROM Readings WHERE sensor > 0"
+    return LiveClass(
+        name=name, priority=priority, delay_target_ms=500, streams=(STREAM,), queries={"some": query}
+    )
+
+
+CLASSES = [declared("gold", 6.0), declared("silver", 3.0)]
+
+
+class Running:
+    """The routes over a live system."""
+
+    def __init__(self, system: System, watch: Watch, folder: Path) -> None:
+        self.system, self.watch = system, watch
+        self._catalog = Catalog(Home(folder / "home"))
+        self._catalog.apply(documents_of(DOCUMENTS), "test")
+        self._key, _ = self._catalog.keys.create("admin", ["admin"], "test")
+        service = service_of(self._catalog)
+        service.watch = watch
+        self._transport = httpx.ASGITransport(make_app(service))
+
+    def close(self) -> None:
+        self._catalog.close()
+
+    def get(self, path: str) -> Any:
+        """None while the system does not answer."""
+
+        async def asked() -> httpx.Response:
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://weir") as client:
+                return await client.get(path, headers={"Authorization": f"Bearer {self._key}"})
+
+        answer = asyncio.run(asked())
+        assert answer.status_code in (200, 503), answer.text
+        return answer.json() if answer.status_code == 200 else None
+
+    def publish(self, begin: int) -> None:
+        batch = pa.RecordBatch.from_pydict(
+            {"ts": range(begin, begin + ROWS), "sensor": pa.array([0, 1] * (ROWS // 2), pa.int32())}
+        )
+        with Producer(self.system.door(node_of(self.system))) as producer:
+            assert isinstance(producer.publish("readings", batch), Accepted)
+
+    def delivered(self, rows: int) -> Any:
+        """The ledger, once so many rows are delivered to each class."""
+
+        def look() -> Any:
+            found = self.get("/v1/ledger")
+            items = found["items"] if found else []
+            is_there = [one["delivered"] for one in items] == [rows, rows]
+            return found if is_there else None
+
+        return eventually(look, f"{rows} rows delivered to both classes")
+
+
+@pytest.fixture
+def running(system: System, tmp_path: Path) -> Iterator[Running]:
+    with ExitStack() as stack:
+        host(system, CLASSES)
+        stack.callback(remove, system, CLASSES)
+        watch = stack.enter_context(Watch(RunningSystem(system)))
+        yield stack.enter_context(closing(Running(system, watch, tmp_path)))
+
+
+def test_what_runs_is_told_as_it_is_also_after_its_coordinator_was_killed(running: Running) -> None:
+    assert running.get("/v1/tenants/gold/status")["running"] is True
+    running.publish(0)
+    ledger = running.delivered(ROWS)
+    assert ledger["closes"]
+    assert [(one["tenant"], one["stream"], one["offered"]) for one in ledger["items"]] == [
+        ("gold", "Readings", ROWS),
+        ("silver", "Readings", ROWS),
+    ]
+    status = running.get("/v1/tenants/gold/status")
+    assert (status["results"], status["share"]["original"]) == (ROWS // 2, pytest.approx(2 / 3))
+    explained = running.get("/v1/tenants/gold/explain?last=3")
+    assert {one["about"] for one in explained["items"]} == {"load", "shares"}
+    assert all(
+        math.isfinite(one["figures"]["headroom"]) for one in explained["items"] if one["about"] == "load"
+    )
+    operators = running.get("/v1/tenants/gold/operators")["items"]
+    assert operators[0]["tuples"] == ROWS
+    assert running.get("/v1/lending")["moves"]
+    told = running.get("/v1/system")
+    assert ([one["name"] for one in told["nodes"]], told["problems"]) == ([node_of(running.system)], [])
+    (place,) = running.watch.places("gold")
+    assert place.dirs is not None
+    assert place.dirs.class_log("gold").is_dir()
+    eventually(lambda: len(running.get("/v1/history")["at"]) >= 2, "two samples")
+    eventually(lambda: all(one["asleep"] for one in running.get("/v1/classes")["items"]), "sleep")
+
+    before = running.get("/v1/classes")["items"]
+    kill(COORDINATOR)
+    during = running.get("/v1/classes")["items"]
+    assert [one["results"] for one in during] == [one["results"] for one in before]
+    # Of classes that sleep it hears from their hosts again.
+    after = running.delivered(ROWS)
+    assert after["closes"]
+    running.publish(ROWS)
+    assert running.delivered(2 * ROWS)["closes"]
+    eventually(lambda: running.watch.problem == "", "the end of the problem")
+
+
+def test_who_asks_for_a_host_that_is_gone_is_told_to_ask_again(running: Running) -> None:
+    source = RunningSystem(running.system)
+    found = running.system.status().system.units["gold"]
+    handle = running.system.host(found.host)
+    ray.kill(handle, no_restart=False)
+    with suppress(Away):  # Ray may be quicker
+        source.decisions("gold", 1)
+    assert eventually(lambda: running.get("/v1/tenants/gold/explain"), "its explanations")["running"]

@@ -1,0 +1,66 @@
+"""A plan is monotonous: who asks for more, or may lose less, does not hold where it did not before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.classes import PriorityClass
+from configs.live import LiveSettings
+from sim.planner import plan
+from sim.situation import ClassLoad, InputLoad, Situation
+
+# A plan is made from runs with chance in them: differences that are smaller than these may be chance.
+MORE, LESS = 1.3, 0.1
+
+
+@st.composite
+def loads(draw: st.DrawFn, name: str, least: float) -> ClassLoad:
+    """Up to one and a half lanes."""
+    tuple_s = draw(st.sampled_from([1e-7, 1e-6, 2e-5]))
+    processors = draw(st.floats(least, 1.5))
+    declared = PriorityClass(
+        name=name,
+        priority=draw(st.sampled_from([1, 3, 6])),
+        delay_target_ms=draw(st.sampled_from([200, 300, 500, 1000])),
+        max_drop=draw(st.sampled_from([0.1, 0.3, 0.6, 0.95])),
+    )
+    given = InputLoad(
+        processors / tuple_s,
+        tuple_s,
+        call_s=draw(st.sampled_from([0.0, 1e-4, 4e-4])),
+        batch_s=draw(st.sampled_from([0.05, 0.1])),
+        calls=8,
+    )
+    return ClassLoad(declared, (given,))
+
+
+situations = st.builds(
+    lambda others, new: Situation(1, LiveSettings(), tuple(others), (new,)),
+    st.tuples(loads("a", 0.0), loads("b", 0.0)),
+    loads("new", 0.02),
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(situations, st.floats(MORE, 6.0))
+def test_who_asks_for_more_does_not_hold_where_it_did_not(situation: Situation, factor: float) -> None:
+    (new,) = situation.planned
+    more = replace(new, inputs=tuple(replace(one, rate=factor * one.rate) for one in new.inputs))
+    assert is_no_better(situation, replace(situation, planned=(more,)))
+
+
+@settings(max_examples=12, deadline=None)
+@given(situations, st.floats(LESS, 0.95))
+def test_who_may_lose_less_does_not_hold_where_it_did_not(situation: Situation, less: float) -> None:
+    (new,) = situation.planned
+    max_drop = max(0.0, new.declared.max_drop - less)
+    strict = replace(new, declared=new.declared.model_copy(update={"max_drop": max_drop}))
+    assert is_no_better(situation, replace(situation, planned=(strict,)))
+
+
+def is_no_better(before: Situation, after: Situation) -> bool:
+    held, holds = (next(one for one in plan(each).classes if one.planned).holds for each in (before, after))
+    return held or not holds

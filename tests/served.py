@@ -1,0 +1,62 @@
+"""A service on a free port of this machine, with a catalog of its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.service import ServiceSettings
+from services.api.service import Service, service_of
+from services.api.serving import Serving
+from services.catalog.catalog import Catalog, opened
+from services.catalog.home import Home
+from services.client import Client
+
+
+@dataclass(frozen=True)
+class Served:
+    """While it is served."""
+
+    serving: Serving
+    service: Service
+
+    @property
+    def url(self) -> str:
+        return self.serving.url
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.service.catalog
+
+    def key(self, *scopes: str) -> str:
+        """A new one; of a principal that is named after them."""
+        name = "-".join(scopes).replace(":", ".")
+        key, _ = self.catalog.keys.create(name, scopes, "test")
+        self.service.snapshot.refresh()
+        return key
+
+    def client(self, *scopes: str) -> Client:
+        return Client(self.url, self.key(*scopes or ("admin",)), timeout_s=10.0)
+
+
+def certificate_in(folder: Path) -> tuple[Path, Path]:
+    """Of 127.0.0.1, signed by itself; and its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    program = shutil.which("openssl")
+    assert program is not None
+    options = ["-newkey", "rsa:2048", "-nodes", "-x509", "-days", "2", "-subj", "/CN=weir"]
+    options += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([program, "req", *options], check=True, stderr=subprocess.DEVNULL)
+    return certificate, key
+
+
+@contextmanager
+def served(folder: Path, settings: ServiceSettings | None = None) -> Iterator[Served]:
+    with opened(Home(folder)) as catalog:
+        service = service_of(catalog, settings or ServiceSettings(port=0))
+        with Serving(service) as serving:
+            yield Served(serving, service)

@@ -1,0 +1,99 @@
+"""What a catalog keeps in memory is what is in its database, whoever changes what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.declarations import Ref, documents_of
+from configs.problems import InvalidInput
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from services.catalog.state import State, Stored
+
+STREAM = "{{kind: Stream, name: {0}, columns: {{ts: timestamp, value: int64}}, time: ts}}"
+TENANT = "{{kind: Tenant, name: {0}, priority_class: {1}}}"
+QUERY = "{{kind: Query, tenant: {0}, name: {1}, sql: SELECT value FROM {2}}}"
+NAMES = st.sampled_from(["a", "B", "c"])
+# Some read the output of another query of the tenant.
+QUERIES = st.builds(
+    QUERY.format,
+    st.sampled_from("aB"),
+    NAMES.map("q{}".format),
+    st.sampled_from(["sa", "sB", "qa"]),
+)
+TEXTS = st.one_of(
+    QUERIES,
+    QUERIES,
+    QUERIES,
+    st.builds(STREAM.format, NAMES.map("s{}".format)),
+    st.builds(TENANT.format, NAMES, st.sampled_from(["gold", "silver"])),
+)
+REFS = st.one_of(
+    st.builds(Ref, st.just("Stream"), NAMES.map("s{}".format)),
+    st.builds(Ref, st.just("Tenant"), NAMES),
+    st.builds(Ref, st.just("Query"), NAMES.map("q{}".format), NAMES),
+)
+CHANGES = st.lists(st.tuples(st.integers(0, 1), st.lists(TEXTS, min_size=1, max_size=2) | REFS), max_size=25)
+
+
+@settings(deadline=None, max_examples=40)
+@given(CHANGES)
+def test_what_is_in_memory_is_what_is_in_the_database(
+    changes: list[tuple[int, list[str] | Ref]],
+) -> None:
+    """Two processes change it in turns, each with a memory of its own."""
+    with TemporaryDirectory() as folder:
+        home = Home(Path(folder))
+        both = [Catalog(home), Catalog(home)]
+        both[0].apply(documents_of("\n---\n".join(map(STREAM.format, ("sa", "sB")))), "test")
+        both[1].apply(documents_of("\n---\n".join(TENANT.format(name, "gold") for name in "aB")), "test")
+        for which, change in changes:
+            try:
+                if isinstance(change, Ref):
+                    both[which].delete(change, "test")
+                else:
+                    both[which].apply(documents_of("\n---\n".join(change)), "test")
+            except InvalidInput:
+                pass
+        anew = Catalog(home)
+        expected = picture(anew)
+        assert [picture(one) for one in both] == [expected] * 2
+        for one in (anew, *both):
+            one.close()
+
+
+def picture(catalog: Catalog) -> object:
+    """All that is known, in its order, and what would run."""
+    state = catalog.state()
+    wanted = catalog.desired()
+    return (
+        [(ref, one) for ref, one in state.items()],
+        {kind: state.names(kind) for kind in ("Stream", "Tenant", "Query")},
+        {name: state.queries_of(name) for name in state.names("Tenant")},
+        sorted(state.sql_catalog().entries),
+        [state.checked(name) for name in state.tenants_with_queries()],
+        (wanted.revision, wanted.classes, wanted.streams, wanted.file),
+    )
+
+
+def test_what_others_have_seen_never_changes() -> None:
+    before = State(map(stored, (STREAM.format("s"), TENANT.format("a", "gold"), QUERY.format("a", "q", "s"))))
+    seen = list(before.items())
+    after = before.copy()
+    after.put(stored(QUERY.format("a", "r", "s")))
+    after.put(stored(QUERY.format("a", "q", "q")))
+    after.remove(Ref("Query", "q", "a"))
+    after.remove(Ref("Stream", "s"))
+    assert list(before.items()) == seen
+    assert [one.ref.name for one in before.queries_of("a")] == ["q"]
+    assert [one.ref.name for one in after.queries_of("a")] == ["r"]
+    assert (before.in_use(Ref("Stream", "S")), after.in_use(Ref("Stream", "S"))) == (Ref("Stream", "s"), None)
+
+
+def stored(text: str) -> Stored:
+    (one,) = documents_of(text)
+    return Stored(one.declaration)

@@ -1,0 +1,166 @@
+"""From declarations and what is measured to what is planned: whose rates and costs count, and what is told to be assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from configs.declarations import documents_of
+from configs.live import LiveSettings
+from engine.explain import Line
+from services.catalog.checks import applied
+from services.catalog.state import State
+from services.plan.measurement import ClassMeasured, Measured, Rate, Sample, rates_over
+from services.plan.situation import ROWS_PER_S, operators, situation_of
+from services.watch.source import Counted
+from sim.operator_costs import COSTS
+from sim.situation import ClassLoad, Situation
+
+STREAMS = """
+{kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 300}
+---
+{kind: Stream, name: Ticks, columns: {ts: timestamp, value: int64}, time: ts,
+ source: {format: rate, options: {rowsPerSecond: 500}, trigger_ms: 200, sql: "SELECT timestamp AS ts, value FROM source"}}
+---
+{kind: Stream, name: hot, columns: {ts: timestamp, value: int64}, time: ts}
+---
+{kind: Feed, name: f, source: {format: rate-micro-batch, options: {rowsPerBatch: 50}, trigger_ms: 500}, streams: {hot: {}}}
+---
+{kind: Stream, name: bare, columns: {ts: timestamp, value: int64}, time: ts}
+---
+{kind: Tenant, name: old, priority_class: gold}
+---
+{kind: Query, tenant: old, name: odd, sql: SELECT * FROM Ticks WHERE value % 2 = 1}
+"""
+NEW = "{kind: Tenant, name: new, priority_class: gold}\n---\n{kind: Query, tenant: new, name: q, sql: SELECT * FROM %s}"
+
+
+def state(text: str, before: State | None = None) -> State:
+    return applied(before or State(), documents_of(text))
+
+
+def planned(text: str, found: Measured | None = None, said: Mapping[str, float] | None = None) -> Situation:
+    before = state(STREAMS)
+    after = state(text, before)
+    touched = [one.ref.tenant or one.ref.name for one in documents_of(text)]
+    return situation_of(before, after, touched, found, LiveSettings(), said or {}, "nothing runs here")
+
+
+def rate_of(one: ClassLoad) -> tuple[float, float]:
+    (given,) = one.inputs
+    return given.rate, given.batch_s
+
+
+@pytest.mark.parametrize(
+    ("stream", "rate", "told"),
+    [
+        ("Ticks", (500.0, 0.2), "stream ticks: 500 rows a second, as its source says"),
+        ("hot", (100.0, 0.5), "stream hot: 100 rows a second, as its source says"),
+        (
+            "bare",
+            (ROWS_PER_S, 0.1),
+            "stream bare: 1,000 rows a second, since nothing tells how many will come",
+        ),
+    ],
+)
+def test_where_nothing_runs_sources_say_what_comes(stream: str, rate: tuple[float, float], told: str) -> None:
+    found = planned(NEW % stream)
+    assert rate_of(found.planned[0]) == rate
+    assert told in found.assumed
+    assert found.assumed[0].startswith("nothing runs here: ")
+    assert [one.name for one in found.running] == ["old"]
+
+
+def test_what_is_said_comes_before_what_is_measured_and_that_before_what_is_declared() -> None:
+    seen = Measured(2, 1, LiveSettings(lanes=2), {"ticks": Rate(800.0, 0.05), "hot": Rate(0.0)})
+    assert rate_of(planned(NEW % "Ticks", seen).planned[0]) == (800.0, 0.05)
+    found = planned(NEW % "Ticks", seen, {"TICKS": 9.0})
+    assert rate_of(found.planned[0]) == (9.0, 0.05)
+    assert "stream ticks: 9 rows a second, as you say" in found.assumed
+    assert rate_of(found.running[0]) == (800.0, 0.05)
+    silent = planned(NEW % "hot", seen)
+    assert rate_of(silent.planned[0]) == (100.0, 0.5)
+    assert "stream hot: 100 rows a second, as its source says though nothing comes now" in silent.assumed
+    assert (silent.lanes, silent.settings.lanes) == (2, 2)
+
+
+def test_operators_cost_what_they_do_and_new_ones_what_those_like_them_do() -> None:
+    old = state(STREAMS).class_of("old")
+    lines = [measured(one, us=2.0) for one in operators(old)]
+    per_row = sum(one.cost_us for one in lines) * 1e-6
+    seen = Measured(
+        1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(1e5 * per_row, lines)}
+    )
+    found = planned(NEW.replace("SELECT *", "SELECT value") % "Ticks WHERE value > 5", seen)
+    (running,), (new,) = found.running[0].inputs, found.planned[0].inputs
+    train = lines[0].tuples / lines[0].calls
+    assert running.tuple_s + running.call_s / train == pytest.approx(per_row)
+    assert running.calls == len(lines)
+    assert new.tuple_s + new.call_s / train == pytest.approx(
+        2e-6 + COSTS["select"].tuple_s + COSTS["select"].call_s / train
+    )
+    assert set(found.assumed) == {
+        "class new: 1 of 2 operators cost what such as run here cost",
+        "class new: 1 of 2 operators cost what was calibrated",
+        "class new: of each new condition half of the rows are assumed to pass",
+    }
+
+
+def test_a_class_is_as_costly_as_its_load_was_measured_to_be() -> None:
+    lines = [measured(one, us=1.0) for one in operators(state(STREAMS).class_of("old"))]
+    believed = 1e5 * sum(one.cost_us for one in lines) * 1e-6
+    seen = Measured(
+        1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(1.5 * believed, lines)}
+    )
+    found = planned(NEW % "Ticks", seen)
+    (given,) = found.running[0].inputs
+    train = lines[0].tuples / lines[0].calls
+    assert given.rate * (given.tuple_s + given.call_s / train) == pytest.approx(1.5 * believed)
+
+
+def test_of_a_class_whose_operators_are_not_known_the_load_is() -> None:
+    seen = Measured(1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(0.25)})
+    (given,) = planned(NEW % "Ticks", seen).running[0].inputs
+    assert given.rate * given.tuple_s == pytest.approx(0.25)
+    asleep = Measured(1, 1, LiveSettings(), {"ticks": Rate(0.0)}, {"old": ClassMeasured(0.0)})
+    assert planned(NEW % "Ticks", asleep).running[0].rate == 0
+
+
+def test_a_priority_class_that_changes_has_its_tenants_planned() -> None:
+    found = planned("{kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 100}")
+    assert [(one.name, one.declared.delay_target_ms) for one in found.planned] == [("old", 100)]
+
+
+def test_a_tenant_without_queries_is_planned_without_input() -> None:
+    found = planned("{kind: Tenant, name: new, priority_class: gold}")
+    assert [(one.name, one.inputs) for one in found.planned] == [("new", ())]
+    assert [one.name for one in found.after()] == ["old", "new"]
+
+
+def test_streams_that_meet_in_a_join_are_planned_as_one_queue() -> None:
+    sql = "Ticks AS a JOIN hot AS b ON a.value = b.value AND b.ts BETWEEN a.ts - INTERVAL 1 SECOND AND a.ts"
+    (given,) = planned(NEW.replace("SELECT *", "SELECT a.value") % sql).planned[0].inputs
+    assert given.rate == 600.0
+
+
+def test_rates_are_what_came_between_the_first_look_and_the_last() -> None:
+    def sample(at: float, **rows: int) -> Sample:
+        return Sample(at, {name: Counted(count, count // 10) for name, count in rows.items()})
+
+    samples = [
+        sample(10.0, steady=100, anew=900, gone=5, silent=70),
+        sample(12.0, steady=300, anew=0, silent=70),
+        sample(15.0, steady=600, anew=60, begun=50, silent=70),
+    ]
+    assert rates_over(samples) == {
+        "steady": Rate(100.0, 0.1),
+        "anew": Rate(20.0, 0.5),
+        "silent": Rate(0.0),
+    }
+    assert rates_over(samples[:1]) == rates_over([]) == {}
+
+
+def measured(line: Line, us: float) -> Line:
+    """The operator after a million rows in trains of ten thousand."""
+    return Line(line.number, line.name, line.feeds, line.queries, 1_000_000, us, 1.0, 0.0, 0, calls=100)

@@ -1,0 +1,51 @@
+"""What people are shown as now: the answers of the last seconds, in pieces of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.recent import PIECE_S, RECENT_S, Recent, RecentFigures
+from loadshed.responses import ResponseStatistics
+
+CYCLE_S = 0.25
+
+
+def of(*responses_s: float) -> ResponseStatistics:
+    found = ResponseStatistics()
+    found.add(list(responses_s), 0.0)
+    return found
+
+
+def test_the_first_answers_are_shown_at_once() -> None:
+    recent = Recent(0.0, 0)
+    assert recent.figures == RecentFigures()
+    assert not recent.end_cycle(0.1, 0, of())
+    assert not recent.end_cycle(0.2, 10, of(*[0.04] * 10))
+    assert recent.figures.results_per_s == pytest.approx(50)
+    assert recent.figures.mean_ms == pytest.approx(40)
+    assert recent.figures.p99_ms == pytest.approx(40, rel=0.01)
+
+
+def test_what_answers_take_now_is_shown_within_a_second_and_what_they_took_is_forgotten() -> None:
+    recent, results, pieces = Recent(0.0, 0), 0, 0
+    shown: list[float] = []
+    piece = ResponseStatistics()
+    for cycle in range(1, 41):
+        now = cycle * CYCLE_S
+        response_s = 0.01 if now <= 2 else 0.1
+        piece.add([response_s] * 5, 0.0)
+        results += 5
+        if recent.end_cycle(now, results, piece):
+            piece, pieces = ResponseStatistics(), pieces + 1
+            shown.append(recent.figures.mean_ms)
+    assert pieces == 10 * CYCLE_S * 4 / PIECE_S
+    assert shown[:3] == pytest.approx([10, 10, 10 * 2 / 3 + 100 / 3])
+    assert shown[1 + int(RECENT_S) + 1 :] == pytest.approx([100] * (10 - 7))
+    assert recent.figures.results_per_s == pytest.approx(20)
+
+
+def test_statistics_together_are_as_if_all_had_been_added_to_one() -> None:
+    one, other, both = of(0.1, 0.2), of(0.3), of(0.1, 0.2, 0.3)
+    one.include(other)
+    assert one.response_ms() == pytest.approx(both.response_ms())
+    assert one.count == 3

@@ -1,0 +1,384 @@
+"""Commands about what runs, as a user meets them: at a real service, over a system in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import yaml
+
+from actors.dirs import RunDirs
+from actors.frames import batch_of
+from actors.segments import Reader
+from actors.streams import Streams
+from configs.declarations import documents_of
+from loadshed.ledger import TupleLedger
+from services.cli.class_views import class_views, view_told
+from services.cli.main import main
+from services.ingest.flight import FlightSettings
+from services.ingest.keys import new_key
+from services.results.rows import Rows
+from services.watch.watch import Watch
+from tests.served import Served, served
+from tests.unit.breaking import Reply, replying
+from tests.watched import InProcess, declared
+
+DOCUMENTS = """
+{kind: Stream, name: Readings, columns: {ts: timestamp, sensor: int32, temp: float64}, time: ts}
+---
+{kind: Stream, name: plain, columns: {x: int64}}
+---
+{kind: Tenant, name: gold, priority_class: gold}
+---
+{kind: Query, tenant: gold, name: q, sql: SELECT sensor FROM Readings WHERE temp > 0}
+---
+{kind: Tenant, name: silver, priority_class: silver}
+---
+{kind: Query, tenant: silver, name: q, sql: SELECT sensor FROM Readings WHERE temp > 0}
+"""
+ROOT = Path(__file__).parents[2]
+VARIABLES = ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY", "WEIR_CA_FILE")
+
+
+@dataclass
+class Terminal:
+    """What a user types at."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+    home: Path
+
+    def __call__(self, *arguments: str) -> tuple[int | str | None, str, str]:
+        self.monkeypatch.setattr(sys, "argv", ["weir", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = self.capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
+
+    def json(self, *arguments: str) -> Any:
+        code, out, err = self(*arguments, "-o", "json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    def at(self, endpoint: str, key: str) -> None:
+        self.monkeypatch.setenv("WEIR_ENDPOINT", endpoint)
+        self.monkeypatch.setenv("WEIR_API_KEY", key)
+
+
+@pytest.fixture
+def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return Terminal(monkeypatch, capsys, tmp_path / "home")
+
+
+class Running:
+    """A service over a system of two classes, of which one has been given input."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.served: Served = stack.enter_context(served(folder))
+        self.served.catalog.apply(documents_of(DOCUMENTS), "test")
+        self.served.service.snapshot.refresh()
+        self.system = InProcess().declare(declared("gold", 6.0), declared("silver", 3.0))
+        self.now = 0.0
+        self.account(24)
+        self.served.service.watch = stack.enter_context(Watch(self.system, clock=lambda: self.now))
+
+    def account(self, queued: int) -> None:
+        ledger = TupleLedger(offered=100, delivered=60, shed=10, late=2, rejected=3, failed=1)
+        self.system.cycle("gold", 0.2, (ledger, queued), p99_ms=12.5)
+        # What was seen before is not as it is now.
+        self.now += 1
+
+
+@pytest.fixture
+def stack(dirs: RunDirs) -> Iterator[ExitStack]:
+    with ExitStack() as found:
+        yield found
+
+
+@pytest.fixture
+def running(stack: ExitStack, weir: Terminal, tmp_path: Path) -> Running:
+    found = Running(stack, tmp_path / "served")
+    weir.at(found.served.url, found.served.key("admin"))
+    return found
+
+
+# -- queries -------------------------------------------------------------------------------------------------------
+
+
+def test_queries_are_registered_listed_and_ended(weir: Terminal, running: Running) -> None:
+    weir.at(running.served.url, running.served.key("tenant:gold"))
+    made = weir.json("query", "add", "gold/p", "SELECT sensor FROM Readings")
+    assert made == {"kind": "Query", "tenant": "gold", "name": "p", "action": "created", "changes": {}}
+    Path("p.sql").write_text("SELECT temp FROM Readings\n", encoding="utf-8")
+    assert weir.json("query", "add", "gold/p", "-f", "p.sql")["action"] == "changed"
+    assert [one["name"] for one in weir.json("query", "ls")] == ["q", "p"]
+    assert weir.json("query", "ls", "gold") == weir.json("query", "ls")
+    assert weir("query", "rm", "gold/p") == (0, "deleted Query gold/p\n", "")
+    assert weir("query", "rm", "gold/p")[0] == 2
+    assert weir("query", "ls", "silver")[0] == 2
+    assert "gold/q" in weir("query", "ls", "gold")[1]
+
+
+@pytest.mark.parametrize("arguments", [(), ("SELECT 1", "-f", "p.sql")])
+def test_a_query_is_given_once(weir: Terminal, arguments: tuple[str, ...]) -> None:
+    code, _, err = weir("query", "add", "gold/p", *arguments)
+    assert (code, err.splitlines()[0]) == (2, "error: SQL: give the query once")
+
+
+def test_a_key_that_may_not_has_an_exit_code_of_its_own(weir: Terminal, running: Running) -> None:
+    weir.at(running.served.url, running.served.key("tenant:gold"))
+    assert weir("keys", "list") == (
+        4,
+        "",
+        "error: the key is not an administrator's\n  hint: it needs the scope admin\n",
+    )
+    told = weir.json("describe", "query", "gold/q")
+    assert (told["name"], told["used_by"], "changes" in told) == ("q", [], False)
+    weir.monkeypatch.delenv("WEIR_API_KEY")
+    assert weir("get", "tenants")[0] == 4
+
+
+def test_a_service_that_is_away_has_an_exit_code_of_its_own(weir: Terminal) -> None:
+    with replying([]) as heard:
+        pass
+    weir.at(heard.endpoint, new_key())
+    for command in (("get", "tenants"), ("results", "gold/q"), ("explain", "gold"), ("top", "--once")):
+        code, out, err = weir(*command)
+        assert (code, out) == (3, "")
+        assert err.startswith(f"error: {heard.endpoint} does not answer: ")
+    weir.monkeypatch.delenv("WEIR_ENDPOINT")
+    code, _, err = weir("ledger")
+    assert (code, err.splitlines()[0]) == (3, "error: no service is known")
+
+
+def test_a_service_that_refuses_for_a_targets_sake_says_so_by_its_code(weir: Terminal) -> None:
+    detail = "gold would miss its target"
+    refusal = Reply.problem(409, "would-miss-target", detail=detail, hint="ask for less")
+    with replying([refusal]) as heard:
+        weir.at(heard.endpoint, new_key())
+        code, out, err = weir("query", "add", "gold/p", "SELECT x FROM plain")
+    assert (code, out, err) == (1, "", f"error: {detail}\n  hint: ask for less\n")
+
+
+def test_warnings_of_a_change_go_to_stderr(weir: Terminal) -> None:
+    change = {"kind": "Query", "tenant": "gold", "name": "p", "action": "created", "changes": {}}
+    body = json.dumps({"changes": [change], "warnings": ["silver would miss its target"]}).encode()
+    with replying([Reply(body=body)]) as heard:
+        weir.at(heard.endpoint, new_key())
+        code, out, err = weir("query", "add", "gold/p", "SELECT x FROM plain", "-o", "json")
+    assert (code, json.loads(out), err) == (0, change, "warning: silver would miss its target\n")
+
+
+# -- what runs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_class_is_explained(weir: Terminal, running: Running) -> None:
+    assert "silver comes with" in weir("explain", "gold", "--last", "3")[1]
+    weir.at(running.served.url, running.served.key("tenant:gold"))
+    told = weir.json("explain", "gold")
+    assert (told["tenant"], told["running"], "silver" in str(told)) == ("gold", True, False)
+    code, out, err = weir("explain")
+    assert (code, err) == (0, "")
+    lines = " ".join(out.split())
+    assert lines.startswith(f"gold: {' '.join(told['words'].split())}")
+    for one in told["items"]:
+        assert " ".join(one["words"].split()) in lines
+    assert yaml.safe_load(weir("explain", "-o", "yaml")[1])["tenant"] == "gold"
+
+
+def test_the_ledger_is_told_and_has_to_close(weir: Terminal, running: Running) -> None:
+    (line,) = weir.json("ledger", "gold")["items"]
+    assert (line["offered"], line["queued"], line["closes"]) == (100, 24, True)
+    code, out, _ = weir("ledger")
+    shown = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert ["gold", "Readings", "100", "60", "10", "2", "3", "1", "24"] in shown
+    assert shown[-1] == ["every", "account", "closes"]
+    running.account(23)
+    assert weir.json("ledger", "silver")["closes"] is True
+    code, out, _ = weir("ledger", "gold")
+    assert (code, out.splitlines()[-1]) == (1, "the accounts in red do not close")
+
+
+def test_top_shows_the_classes_of_the_service(weir: Terminal, running: Running) -> None:
+    code, out, err = weir("top", "--once")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[4:] if line.strip()] == ["gold", "silver"]
+    assert max(map(len, out.splitlines())) <= 80
+    weir.at(running.served.url, running.served.key("tenant:silver"))
+    told = json.loads(weir("top", "--json")[1])
+    assert (told["endpoint"], [one["name"] for one in told["classes"]]) == (running.served.url, ["silver"])
+
+
+def test_a_class_as_the_service_tells_it_is_shown_as_it_is_here(running: Running) -> None:
+    look = running.system.look(None)
+    assert look is not None
+    with running.served.client("tenant:gold", "tenant:silver") as client:
+        told = [view_told(one) for one in client.classes()]
+    here = class_views(look.status.system, look.lending)
+    assert [(one.name, one.share, one.original, one.units, one.asleep, one.drop) for one in told] == [
+        (one.name, one.share, one.original, one.units, one.asleep, one.drop) for one in here
+    ]
+    assert [one.figures.p99_ms for one in told] == [one.figures.p99_ms for one in here]
+
+
+def test_the_service_of_this_home_is_called_where_no_other_is_named(weir: Terminal, running: Running) -> None:
+    weir.monkeypatch.delenv("WEIR_ENDPOINT")
+    weir.monkeypatch.delenv("WEIR_API_KEY")
+    weir.home.mkdir()
+    (weir.home / "endpoint").write_text(running.served.url, encoding="utf-8")
+    (weir.home / "admin.key").write_text(running.served.key("admin", "tenant:gold"), encoding="utf-8")
+    assert weir.json("explain", "gold")["tenant"] == "gold"
+    # Declarations are those of the catalog here.
+    assert weir.json("get", "tenants") == []
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def streams(dirs: RunDirs, stack: ExitStack, running: Running) -> Streams:
+    """The door of a node, at which the service brings rows."""
+    found, key = Streams(dirs, lambda: 1.0), new_key()
+    stack.callback(found.close)
+    found.declare("CREATE STREAM plain (x int64)")
+    door = FlightSettings().with_key(key).open(found, dirs)
+    stack.callback(door.close)
+    found.keep_for("reader", ["plain"], lossless=True)
+    running.served.service.rows = Rows(lambda: door.address, lambda: key)
+    return found
+
+
+def brought(dirs: RunDirs) -> list[int]:
+    log = Reader(dirs.stream("plain"))
+    return [x for _, payload in log.frames(log.first) for x in batch_of(payload).columns[0].data.tolist()]
+
+
+def test_rows_of_every_form_are_brought(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
+    table = pa.table({"x": [1, 2]})
+    pyarrow.parquet.write_table(table, "a.parquet")
+    Path("b.csv").write_text("x\n3\n4\n", encoding="utf-8")
+    Path("c.jsonl").write_text('{"x": 5}\n\n{"x": 6}\n', encoding="utf-8")
+    Path("d.json").write_text('[{"x": 7}, {"x": 8}]', encoding="utf-8")
+    for file in ("a.parquet", "b.csv", "c.jsonl", "d.json"):
+        assert weir.json("rows", "put", "plain", file)["accepted"] == 2
+    assert brought(dirs) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_rows_of_a_named_batch_are_taken_once(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
+    Path("c.jsonl").write_text("".join(f'{{"x": {n}}}\n' for n in range(25_000)), encoding="utf-8")
+    for _ in range(2):
+        assert weir.json("rows", "put", "plain", "c.jsonl", "--batch", "monday")["accepted"] == 25_000
+    assert brought(dirs) == list(range(25_000))
+
+
+def test_rows_that_were_not_taken_are_told(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
+    Path("c.jsonl").write_text('{"x": 5}\n{"x": "no number"}\n', encoding="utf-8")
+    code, out, _ = weir("rows", "put", "plain", "c.jsonl", "-o", "json")
+    told = json.loads(out)
+    assert (code, told["accepted"], told["rejected"], sum(told["reasons"].values())) == (1, 1, 1, 1)
+    assert brought(dirs) == [5]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"x": 1}\n{"x"\n', "c.jsonl: line 2: not valid JSON: "),
+        ("1\n", "c.jsonl: line 1: a row must be an object (got 1)"),
+        ('[{"x": 1}, 2]', "c.jsonl: row 2: a row must be an object (got 2)"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(weir: Terminal, running: Running, text: str, told: str) -> None:
+    Path("c.jsonl").write_text(text, encoding="utf-8")
+    code, out, err = weir("rows", "put", "plain", "c.jsonl")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {told}")
+
+
+def test_a_file_that_is_not_there_is_wrong_input(weir: Terminal, running: Running) -> None:
+    for file in ("none.jsonl", "none.csv", "none.doc"):
+        code, _, err = weir("rows", "put", "plain", file)
+        assert code == 2
+        assert err.startswith("error: FILE: ")
+
+
+# -- settings and completion ---------------------------------------------------------------------------------------
+
+
+def test_settings_say_where_they_come_from_and_no_secrets(weir: Terminal) -> None:
+    def told() -> dict[str, tuple[str | None, str]]:
+        return {one["name"]: (one["value"], one["source"]) for one in weir.json("config")}
+
+    home = str(weir.home)
+    assert told() == {
+        "WEIR_HOME": (home, "environment"),
+        "WEIR_CATALOG": (f"{home}/catalog.db", "default"),
+        "WEIR_PEPPER": (None, "made with the first key"),
+        "WEIR_ENDPOINT": (None, "nowhere"),
+        "WEIR_API_KEY": (None, "nowhere"),
+        "WEIR_CA_FILE": (None, "nowhere"),
+    }
+    assert not weir.home.exists()
+    weir.home.mkdir()
+    for name, text in (("endpoint", "http://127.0.0.1:1"), ("admin.key", "HUSH"), ("pepper", "HUSH")):
+        (weir.home / name).write_text(text, encoding="utf-8")
+    assert {name: told()[f"WEIR_{name}"] for name in ("PEPPER", "ENDPOINT", "API_KEY")} == {
+        "PEPPER": ("(hidden)", f"{home}/pepper"),
+        "ENDPOINT": ("http://127.0.0.1:1", f"{home}/endpoint"),
+        "API_KEY": ("(hidden)", f"{home}/admin.key"),
+    }
+    weir.at("https://w.example", "weir_HUSH")
+    weir.monkeypatch.setenv("WEIR_CATALOG", "postgresql://me:HUSH@db/weir?password=HUSH")
+    assert told()["WEIR_CATALOG"] == ("postgresql://me:***@db/weir", "environment")
+    assert told()["WEIR_ENDPOINT"] == ("https://w.example", "environment")
+    assert told()["WEIR_API_KEY"] == ("(hidden)", "environment")
+    for output in ("table", "json", "yaml"):
+        assert "HUSH" not in weir("config", "-o", output)[1]
+
+
+def completed(*words: str, **environ: str) -> list[str]:
+    """What bash is told when the key is pressed after the last word."""
+    asked = {
+        "_WEIR_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from services.cli.main import main; main()",
+        ],
+        cwd=ROOT,
+        env=os.environ | asked | environ,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_names_are_completed_here_and_at_a_service(weir: Terminal, running: Running) -> None:
+    assert completed("weir", "get", "tenants", "g") == ["gold"]
+    assert completed("weir", "results", "si") == ["silver/q"]
+    weir.monkeypatch.delenv("WEIR_ENDPOINT")
+    assert completed("weir", "explain", "") == []
+    assert not weir.home.exists()
+    assert weir("get", "tenants")[0] == 0
+    assert completed("weir", "get", "priorityclass", "s") == ["silver"]
