@@ -69,9 +69,14 @@ def ledger_table(told: Mapping[str, Any]) -> Table:
         mark = "" if one["closes"] else "[bold red]"
         counts = (f"{mark}{one[fate]:,}" for fate in met)
         table.add_row(escape(one["tenant"]), escape(one["stream"]), *counts)
-    closes = "every account closes" if told["closes"] else "[bold red]the accounts in red do not close[/]"
-    table.caption, table.caption_justify = closes, "left"
+    table.caption, table.caption_justify = in_words(told), "left"
     return table
+
+
+def in_words(told: Mapping[str, Any]) -> str:
+    if not told["closes"]:
+        return "[bold red]the accounts in red do not close[/]"
+    return "every account closes" if told["items"] else "no class has reported yet"
 
 
 def clock(at: str) -> str:

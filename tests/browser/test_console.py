@@ -12,13 +12,17 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from actors.dirs import RunDirs
 from configs.declarations import documents_of
 from configs.service import ServiceSettings
 from services.api.console import WRONG
+from services.api.results import results_of
 from services.api.service import Service, service_of
 from services.api.serving import Serving
 from services.catalog.catalog import Catalog
 from services.catalog.home import Home
+from services.results.places import LocalPlaces
+from tests.answer_logs import ClassLog
 from tests.browser.pages import Console
 
 pytestmark = pytest.mark.browser
@@ -29,6 +33,12 @@ DECLARED = """
 {kind: Tenant, name: acme, priority_class: gold}
 ---
 {kind: Query, tenant: acme, name: some, sql: SELECT ts FROM readings WHERE sensor > 0}
+"""
+# As the log has it that a test writes.
+LOGGED = """
+{kind: Stream, name: s, columns: {n: int64, s: string}}
+---
+{kind: Query, tenant: acme, name: q, sql: "SELECT n, s FROM s"}
 """
 NOTHING_RUNS = "status of 503"
 REFUSED = "status of 422"
@@ -280,6 +290,28 @@ def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening
     console.page.get_by_role("button", name="Delete the query").click()
     dialog.get_by_role("button", name="Delete it").click()
     expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
+
+
+def test_answers_tell_how_much_of_their_input_was_kept(
+    served: Served, open_console: Opening, tmp_path: Path
+) -> None:
+    dirs = RunDirs(tmp_path / "runs", "s", "n")
+    served.service.catalog.apply(documents_of(LOGGED), "test")
+    served.service.snapshot.refresh()
+    with (
+        closing(results_of(served.service, LocalPlaces(dirs), lambda: "")) as served.service.results,
+        closing(ClassLog(dirs.class_log("acme"), 1 << 20)) as log,
+    ):
+        for kept in (1.0, 0.42, 0.99999):
+            log.commit(1, kept=kept)
+        console = open_console(served.url)
+        console.expected = [NOTHING_RUNS]
+        page = console.sign_in(served.tenant).page
+        page.goto(f"{served.url}/console/#queries/acme%2Fq")
+        page.get_by_role("button", name="From the oldest kept").click()
+        expect(page.locator("#query thead th")).to_have_text(["n", "s", "kept"])
+        expect(page.locator("#query tbody td:last-child")).to_have_text(["99.9%", "42.0%", ""])
+        expect(page.locator("#query thead th").last).to_have_attribute("title", re.compile("was kept"))
 
 
 def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Served) -> None:
