@@ -393,7 +393,8 @@ def call_sql(function: str, arguments: list[str], types: list[DataType]) -> str:
         return f"({arguments[0]} {DIVISIONS[function]} nullif({arguments[1]}, 0))"
     match function, arguments:
         case "negate", [one]:
-            return f"(-({one}))"
+            # Of a constant DuckDB makes one number before TRY can have a say in it.
+            return f"(-(CASE WHEN rowid >= 0 THEN {one} END))"
         case "not", [one]:
             return f"(NOT {one})"
         case "is_null", [one]:

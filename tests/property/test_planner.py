@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from configs.classes import PriorityClass
 from configs.live import LiveSettings
-from sim.planner import plan
+from sim.planner import is_kept, plan
 from sim.situation import ClassLoad, InputLoad, Situation
 
 # A plan is made from runs with chance in them: differences that are smaller than these may be chance.
 MORE, LESS = 1.3, 0.1
+# So may it be that a target is missed by less: who is shed is answered just about in time.
+NEAR = 1.05
+# A plan takes a while, and what it takes to make an example smaller is thousands of them.
+FEW = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
 @st.composite
@@ -44,7 +48,7 @@ situations = st.builds(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@FEW
 @given(situations, st.floats(MORE, 6.0))
 def test_who_asks_for_more_does_not_hold_where_it_did_not(situation: Situation, factor: float) -> None:
     (new,) = situation.planned
@@ -52,7 +56,7 @@ def test_who_asks_for_more_does_not_hold_where_it_did_not(situation: Situation, 
     assert is_no_better(situation, replace(situation, planned=(more,)))
 
 
-@settings(max_examples=12, deadline=None)
+@FEW
 @given(situations, st.floats(LESS, 0.95))
 def test_who_may_lose_less_does_not_hold_where_it_did_not(situation: Situation, less: float) -> None:
     (new,) = situation.planned
@@ -62,5 +66,7 @@ def test_who_may_lose_less_does_not_hold_where_it_did_not(situation: Situation, 
 
 
 def is_no_better(before: Situation, after: Situation) -> bool:
-    held, holds = (next(one for one in plan(each).classes if one.planned).holds for each in (before, after))
-    return held or not holds
+    was, now = (next(one for one in plan(each).classes if one.planned) for each in (before, after))
+    nearly = replace(was, target_ms=NEAR * was.target_ms)
+    held = all(is_kept(nearly, run) for run in (was.after, was.at_worst) if run is not None)
+    return held or not now.holds
