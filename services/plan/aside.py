@@ -3,6 +3,7 @@
 Guarantees:
 1. The process is started with the first plan, gives way to others, and ends with `stop` or with the process that started it.
 2. One that dies is started again, for the same plan once; one that does not answer in `ANSWER_S` is killed.
+3. `stop` waits for no plan: who waits for one is told that there will be none, as is whoever asks afterwards.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Aside:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._ended = threading.Event()
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def plan(self, situation: Situation) -> Plan:
@@ -53,6 +55,10 @@ class Aside:
 
     def stop(self) -> None:
         """Idempotent."""
+        # A plan that is begun now sees that it is over, or is seen here.
+        self._ended.set()
+        if (running := self._running) is not None:
+            running[0].kill()
         with self._lock:
             self._end()
 
@@ -69,10 +75,17 @@ class Aside:
             return self._asked(situation)
         except (EOFError, OSError):
             self._end()
+            self._check_goes_on()
             raise Away("the process that plans does not stay alive", hint="ask again later") from None
 
+    def _check_goes_on(self) -> None:
+        if self._ended.is_set():
+            raise Away("no more plans are made", hint="the service ends")
+
     def _asked(self, situation: Situation) -> Plan | str:
+        self._check_goes_on()
         _, pipe = self._running = self._running or started()
+        self._check_goes_on()
         pipe.send(situation)
         if not pipe.poll(ANSWER_S):
             self._end()

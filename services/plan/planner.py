@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from configs.declarations import Document, QueryDeclaration, TenantDeclaration
@@ -19,6 +21,7 @@ from services.watch.source import Away
 from sim.planner import plan, seen_by
 from sim.situation import Plan, Situation
 
+LOG = logging.getLogger(__name__)
 NO_RATES: Mapping[str, float] = {}
 RATE_MAX = 1e9
 # Plans that are made or wait to be; each waiting one keeps a thread of the service.
@@ -59,10 +62,11 @@ class Planner:
         after = applied(before, documents)
         check_rates(rates, after)
         names = touched(documents)
-        measured, why = self._measured(frozenset(names))
-        situation = situation_of(before, after, names, measured, self.settings, rates, why)
-        with self._one_at_a_time:  # each takes a processor for as long as it lasts
-            return self.make(situation)
+        with failing_as_away():
+            measured, why = self._measured(frozenset(names))
+            situation = situation_of(before, after, names, measured, self.settings, rates, why)
+            with self._one_at_a_time:  # each takes a processor for as long as it lasts
+                return self.make(situation)
 
     def _measured(self, wanted: frozenset[str]) -> tuple[Measured | None, str]:
         """What runs; or why nothing is known of it."""
@@ -72,6 +76,18 @@ class Planner:
             return self.measuring.measured(wanted), ""
         except Away:
             return None, "the running system does not answer"
+
+
+@contextmanager
+def failing_as_away() -> Iterator[None]:
+    """A plan that fails is our mistake, and nothing is wrong with the documents: who needs no plan goes on without."""
+    try:
+        yield
+    except Away:
+        raise
+    except Exception:
+        LOG.exception("no plan could be made")
+        raise Away("no plan could be made", hint="the log of what makes plans says why") from None
 
 
 def touched(documents: Sequence[Document]) -> list[str]:

@@ -121,6 +121,6 @@ class RunningMeasured:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            with suppress(Away):  # a sample less
+            with suppress(WeirError, TimeoutError):  # a sample less
                 self.count()
             self._stopping.wait(EVERY_S)

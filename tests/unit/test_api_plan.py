@@ -12,6 +12,7 @@ import pytest
 from configs.live import LiveSettings
 from services.api.problems import TooManyRequests
 from services.catalog.home import Home
+from services.plan.aside import Aside
 from services.plan.measurement import ClassMeasured, Measured, Rate
 from services.plan.planner import AT_A_TIME, Planner
 from services.watch.source import Away
@@ -38,11 +39,12 @@ class Told:
     rates: dict[str, Rate] = field(default_factory=lambda: dict(FLOODED))
     classes: dict[str, ClassMeasured] = field(default_factory=dict)
     is_away: bool = False
+    lanes: int = 1
 
     def measured(self, wanted: frozenset[str]) -> Measured:
         if self.is_away:
             raise Away("the running system does not answer")
-        return Measured(1, 1, LiveSettings(), self.rates, self.classes)
+        return Measured(self.lanes, 1, LiveSettings(), self.rates, self.classes)
 
 
 @pytest.fixture
@@ -138,9 +140,45 @@ def test_more_plans_than_there_is_room_for_are_refused(api: Api) -> None:
         planner.plan([])
     answer = planned(api, QUERY)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
+    # Who plans keeps nobody from changing what is theirs.
+    changed = api("PUT", "/v1/tenants/other/queries/new", {"sql": "SELECT * FROM ticks"})
+    warned = "no plan was made: many plans are being made"
+    assert (changed.status_code, changed.headers["Weir-Warning"]) == (201, warned)
     for _ in range(AT_A_TIME):
         planner.room.release()
     assert planned(api, QUERY).status_code == 200
+
+
+@pytest.fixture
+def failing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Api]:
+    """Where every plan fails, in a process of its own; the admission is the parameter."""
+    with api_over(Home(tmp_path), admission=request.param) as found, Aside() as aside:
+        found.service.planner = Planner(found.service.catalog, LiveSettings(), Told(lanes=0), aside.plan)
+        yield found
+
+
+MORE = "/v1/tenants/acme/queries/more"
+FAILED = "no plan could be made"
+
+
+@pytest.mark.parametrize("failing", ["warn"], indirect=True)
+def test_a_plan_that_fails_is_warned_of_and_the_change_is_made(failing: Api) -> None:
+    made = failing("PUT", MORE, QUERY)
+    assert (made.status_code, made.headers["Weir-Warning"]) == (201, f"no plan was made: {FAILED}")
+    assert failing("GET", MORE).status_code == 200
+
+
+@pytest.mark.parametrize("failing", ["refuse"], indirect=True)
+def test_a_plan_that_fails_is_a_problem_to_who_wants_one(failing: Api) -> None:
+    before = failing.declared()
+    for answer in (failing("PUT", MORE, QUERY), planned(failing, QUERY)):
+        told = answer.json()
+        assert (answer.status_code, told["type"], told["detail"]) == (
+            503,
+            "urn:weir:problem:not-running",
+            FAILED,
+        )
+    assert failing.declared() == before
 
 
 @pytest.mark.parametrize("flooded", ["warn"], indirect=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from configs.classes import PriorityClass
 from configs.live import LiveSettings
 from services.plan.aside import Aside
+from services.watch.source import Away
 from sim.planner import plan
 from sim.situation import ClassLoad, InputLoad, Situation
 
@@ -56,3 +58,24 @@ def test_after_the_end_there_is_no_process(aside: Aside) -> None:
     assert aside.pid is None
     assert not Path(f"/proc/{pid}").exists()
     aside.stop()
+
+
+def test_the_end_does_not_wait_for_a_plan(aside: Aside) -> None:
+    aside.plan(SITUATION)
+    pid = aside.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)  # its plan takes for ever
+    with ThreadPoolExecutor(1) as others:
+        waiting = others.submit(aside.plan, SITUATION)
+        aside.stop()
+        with pytest.raises(Away, match="no more plans are made"):
+            waiting.result()
+    assert aside.pid is None
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_after_the_end_no_process_is_started(aside: Aside) -> None:
+    aside.stop()
+    with pytest.raises(Away, match="no more plans are made"):
+        aside.plan(SITUATION)
+    assert aside.pid is None

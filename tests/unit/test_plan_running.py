@@ -148,15 +148,15 @@ def test_a_system_that_does_not_answer_is_away(
 
 
 def test_it_counts_by_itself_until_it_is_stopped() -> None:
-    class Heard(InProcess):
-        asked = threading.Event()
+    asked = threading.Event()
 
+    class Heard(InProcess):
         def streams(self, node: str) -> dict[str, Counted]:
-            self.asked.set()
+            asked.set()
             return super().streams(node)
 
     system = Heard().declare(declared("gold"))
     with Watch(system) as watch, RunningMeasured(watch, SETTINGS) as running:
-        assert system.asked.wait(HUNG_S)
+        assert asked.wait(HUNG_S)
     running.stop()
     assert "plan" not in [one.name for one in threading.enumerate()]
