@@ -1,0 +1,22 @@
+"""All dashboards, in the order of their links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from services.dashboards.boards import Board
+from services.dashboards.control import CONTROL
+from services.dashboards.overview import OVERVIEW
+from services.dashboards.render import rendered
+from services.dashboards.runtime import RUNTIME
+from services.dashboards.streams import STREAMS
+from services.dashboards.tenant import TENANT_BOARD
+
+BOARDS: tuple[Board, ...] = (OVERVIEW, TENANT_BOARD, CONTROL, STREAMS, RUNTIME)
+FOLDER = Path(__file__).parents[2] / "helm" / "weir" / "dashboards"
+"""Where the chart has them."""
+
+
+def documents() -> list[dict[str, Any]]:
+    return [rendered(board, [one for one in BOARDS if one is not board]) for board in BOARDS]

@@ -1,0 +1,50 @@
+"""Moves of shares as annotations of Grafana: each is told once, however often it is brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.dashboards.grafana import Grafana, Json
+from services.dashboards.push import TAG
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What happened when."""
+
+    at: datetime
+    text: str
+    tags: tuple[str, ...]
+
+    @property
+    def at_ms(self) -> int:
+        return round(self.at.timestamp() * 1000)
+
+
+def notes_of(lending: Json) -> list[Note]:
+    """Of what the service tells of lending; oldest first."""
+    return [
+        Note(datetime.fromisoformat(one["at"]), one["words"], (TAG, kind_of(one["branch"])))
+        for one in lending["moves"]
+    ]
+
+
+def kind_of(branch: str) -> str:
+    """What tags are searched by: `reclaim`, whoever has asked."""
+    return branch.partition(" by ")[0]
+
+
+def annotate(grafana: Grafana, notes: Sequence[Note], dry_run: bool = False) -> list[Note]:
+    """Those that were not there yet."""
+    grafana.version()
+    if not notes:
+        return []
+    times = [one.at_ms for one in notes]
+    there = {(one.get("time"), one.get("text")) for one in grafana.annotations(TAG, min(times), max(times))}
+    new = [one for one in notes if (one.at_ms, one.text) not in there]
+    if not dry_run:
+        for one in new:
+            grafana.annotate(one.at_ms, one.text, one.tags)
+    return new

@@ -1,0 +1,211 @@
+"""Dashboards brought to a Grafana: what has to change there is found first, and then done; the second time there is nothing.
+
+A dashboard stands as it should if everything that ours says stands there: what Grafana adds of its own does not count.
+What is not ours is left alone: a folder keeps its title, a dashboard without our tag, one that is provisioned from a file,
+and a data source of another type are refused before anything has been written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from configs.problems import InvalidInput
+from services.dashboards.grafana import Grafana, Json, checked_url
+
+TAG = "weir"
+FOLDER_UID, FOLDER_TITLE = "weir", "Weir"
+DATASOURCE_UID, DATASOURCE_NAME = "weir-prometheus", "Weir Prometheus"
+OURS = {"text": DATASOURCE_NAME, "value": DATASOURCE_UID}
+MESSAGE = "weir dashboards push"
+# What Grafana counts and moves on by itself.
+ITS_OWN = ("id", "version", "schemaVersion")
+# Of a data source, what may be written back as it was read; secrets stay as they are if they are not sent.
+WRITTEN = (
+    "uid", "name", "type", "access", "url", "user", "database", "basicAuth", "basicAuthUser", "withCredentials",
+    "isDefault", "jsonData", "version",
+)  # fmt: skip
+
+UID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+
+Action = Literal["create", "change", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What becomes of one thing in Grafana."""
+
+    kind: Literal["folder", "datasource", "dashboard"]
+    uid: str
+    title: str
+    action: Action
+    document: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What shall be there."""
+
+    dashboards: Sequence[Json]
+    folder_uid: str = FOLDER_UID
+    folder_title: str = FOLDER_TITLE
+    datasource_url: str | None = None
+
+    def __post_init__(self) -> None:
+        if not UID.fullmatch(self.folder_uid):
+            raise InvalidInput(
+                "not a uid", "--folder", self.folder_uid, "letters, digits, - and _, at most 40"
+            )
+        if not self.folder_title.strip():
+            raise InvalidInput("is empty", "--folder-title", self.folder_title, "give one")
+        if self.datasource_url is not None:
+            checked_url(self.datasource_url, "--datasource-url")
+
+
+def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[Step]:
+    """What has been done, or would be."""
+    grafana.version()
+    steps = list(planned(grafana, wish))
+    if not dry_run:
+        for step in steps:
+            perform(grafana, step, wish.folder_uid)
+    return steps
+
+
+def planned(grafana: Grafana, wish: Wish) -> Iterator[Step]:
+    """In the order in which they can be done."""
+    yield folder_step(grafana, wish)
+    chosen: Json | None = None
+    if wish.datasource_url is not None:
+        yield datasource_step(grafana.datasource(DATASOURCE_UID), wish.datasource_url)
+        chosen = OURS
+    for document in wish.dashboards:
+        yield dashboard_step(grafana, document, wish.folder_uid, chosen)
+
+
+def perform(grafana: Grafana, step: Step, folder_uid: str) -> None:
+    match step.kind, step.action:
+        case _, "keep":
+            return
+        case "folder", _:
+            grafana.make_folder(step.uid, step.title)
+        case "datasource", "create":
+            grafana.make_datasource(step.document)
+        case "datasource", "change":
+            grafana.change_datasource(step.uid, step.document)
+        case "dashboard", _:
+            grafana.write_dashboard(step.document, folder_uid, MESSAGE)
+
+
+def folder_step(grafana: Grafana, wish: Wish) -> Step:
+    """One that is there keeps its title, whoever has given it."""
+    title = grafana.folder_title(wish.folder_uid)
+    if title is not None:
+        return Step("folder", wish.folder_uid, title, "keep", {})
+    return Step("folder", wish.folder_uid, wish.folder_title, "create", {})
+
+
+def datasource_step(found: Json | None, url: str) -> Step:
+    if found is None:
+        document = {
+            "uid": DATASOURCE_UID,
+            "name": DATASOURCE_NAME,
+            "type": "prometheus",
+            "access": "proxy",
+            "url": url,
+            "isDefault": False,
+            # Long queries do not fit into an address.
+            "jsonData": {"httpMethod": "POST"},
+        }
+        return Step("datasource", DATASOURCE_UID, DATASOURCE_NAME, "create", document)
+    name = str(found.get("name", ""))
+    if found.get("type") != "prometheus":
+        raise InvalidInput(
+            f"the data source {DATASOURCE_UID} is none of Prometheus",
+            "--datasource-url",
+            hint="leave it out and choose a data source in the dashboards",
+        )
+    if str(found.get("url", "")).rstrip("/") == url.rstrip("/"):
+        return Step("datasource", DATASOURCE_UID, name, "keep", {})
+    if found.get("readOnly"):
+        raise InvalidInput(
+            f"the data source {DATASOURCE_UID} is provisioned from a file",
+            "--datasource-url",
+            url,
+            "change that file",
+        )
+    document = {key: found[key] for key in WRITTEN if key in found} | {"url": url}
+    return Step("datasource", DATASOURCE_UID, name, "change", document)
+
+
+def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Json | None) -> Step:
+    """Without a data source of ours, the one that somebody has saved as chosen stays so."""
+    uid, title = str(document["uid"]), str(document["title"])
+    stored = grafana.dashboard(uid)
+    if stored is None:
+        return Step("dashboard", uid, title, "create", looking_at(chosen, document))
+    document = looking_at(chosen or choice_in(stored.document), document)
+    if stored.folder_uid == folder_uid and says_all_of(stored.document, document):
+        return Step("dashboard", uid, title, "keep", document)
+    if stored.is_provisioned:
+        raise InvalidInput(
+            "is provisioned from a file, and Grafana takes no other",
+            f"dashboard {uid}",
+            hint="change that file",
+        )
+    if TAG not in (stored.document.get("tags") or ()):
+        raise InvalidInput(
+            f"somebody else's dashboard has this uid, {stored.document.get('title')!r}",
+            f"dashboard {uid}",
+            hint=f"delete it, or give it the tag {TAG} if it may be overwritten",
+        )
+    return Step("dashboard", uid, title, "change", document)
+
+
+def looking_at(chosen: Json | None, document: Json) -> Json:
+    """With a data source chosen; None: whichever is the default of its type."""
+    if chosen is None:
+        return document
+    changed = deepcopy(dict(document))
+    for variable in changed["templating"]["list"]:
+        if variable["type"] == "datasource":
+            variable["current"] = dict(chosen)
+    return changed
+
+
+def choice_in(stored: Json) -> Json | None:
+    """The data source that is chosen there."""
+    found = stored.get("templating")
+    variables = found.get("list") if isinstance(found, Mapping) else None
+    for variable in variables or ():
+        if isinstance(variable, Mapping) and variable.get("type") == "datasource":
+            current = variable.get("current")
+            return current if isinstance(current, Mapping) and current else None
+    return None
+
+
+def says_all_of(stored: Any, ours: Any, is_top: bool = True) -> bool:
+    """Whether everything that ours says stands there, however much more does."""
+    if isinstance(ours, Mapping):
+        keys = (key for key in ours if not (is_top and key in ITS_OWN))
+        # Grafana may leave out what says nothing.
+        return isinstance(stored, Mapping) and all(
+            says_all_of(stored[key], ours[key], is_top=False) if key in stored else says_nothing(ours[key])
+            for key in keys
+        )
+    if isinstance(ours, list):
+        return (
+            isinstance(stored, list)
+            and len(stored) == len(ours)
+            and all(says_all_of(there, here, is_top=False) for there, here in zip(stored, ours, strict=True))
+        )
+    return bool(stored == ours)
+
+
+def says_nothing(ours: Any) -> bool:
+    if isinstance(ours, Mapping):
+        return all(map(says_nothing, ours.values()))
+    return not ours

@@ -1,0 +1,332 @@
+"""Boards as Grafana's classic JSON, by grafana-foundation-sdk.
+
+Every panel asks the data source that the reader has chosen. Ids follow from the order, so that the same board is the same text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from string import ascii_uppercase
+from typing import Any
+
+from grafana_foundation_sdk.builders import common as draw
+from grafana_foundation_sdk.builders import dashboard, heatmap, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import dashboard as model
+from grafana_foundation_sdk.models import heatmap as heat
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from services.dashboards.boards import GREY, RED, WIDTH, Board, Column, Panel, Query, Variable
+
+TAG = "weir"
+CHOSEN = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
+# What every dashboard of Grafana has: notes that people write on it.
+BUILT_IN = {
+    "name": "Annotations & Alerts",
+    "type": "dashboard",
+    "builtIn": 1,
+    "datasource": {"type": "grafana", "uid": "-- Grafana --"},
+    "enable": True,
+    "hide": True,
+    "iconColor": "rgba(0, 211, 255, 1)",
+}
+# Defaults that the builders write and Grafana leaves out.
+UNSAID = ("repeatDirection", "transparent", "skipUrlSync", "auto", "auto_min", "auto_count")
+# What `weir dashboards annotate` has told; the builders know annotations by PromQL only.
+POSTED = {
+    "name": "Told by weir dashboards annotate",
+    "datasource": {"type": "grafana", "uid": "-- Grafana --"},
+    "enable": True,
+    "hide": False,
+    "iconColor": "purple",
+    "target": {"type": "tags", "tags": [TAG], "limit": 100, "matchAny": False},
+}
+TENANT_PAGE = "/d/weir-tenant?var-tenant={}&${{datasource:queryparam}}&${{__url_time_range}}"
+ROW_HEIGHT = 1
+SPAN, REFRESH = "now-1h", "30s"
+Steps = Sequence[tuple[float | None, str]]
+Builder = timeseries.Panel | stat.Panel | table.Panel | heatmap.Panel
+
+
+def rendered(board: Board, others: Sequence[Board] = ()) -> dict[str, Any]:
+    """The document that Grafana takes, with links to the others."""
+    document: dict[str, Any] = json.loads(json.dumps(page(board, others).build(), cls=JSONEncoder))
+    marked = document["annotations"]["list"]
+    marked.append(POSTED)
+    marked.insert(0, BUILT_IN)
+    for one in (*document.get("links", ()), *marked):
+        # They belong where a reader sees them, not into a menu.
+        one.pop("placement", None)
+    for one in (*document["panels"], *document["templating"]["list"]):
+        for name in UNSAID:
+            one.pop(name, None)
+    return document
+
+
+def text_of(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
+    made = (
+        dashboard.Dashboard(board.title)
+        .uid(board.uid)
+        .description(board.about)
+        .tags([TAG])
+        .readonly()
+        .timezone("browser")
+        .time(SPAN, "now")
+        .refresh(REFRESH)
+        .tooltip(model.DashboardCursorSync.CROSSHAIR)
+        .with_variable(dashboard.DatasourceVariable("datasource").type("prometheus").label("Data source"))
+    )
+    for there in others:
+        made = made.link(link(board, there))
+    for variable in board.variables:
+        made = made.with_variable(choice(variable))
+    for annotation in marks(board):
+        made = made.annotation(annotation)
+    for id_, (place, item) in enumerate(placed(board), start=1):
+        if isinstance(item, str):
+            made = made.with_row(dashboard.Row(item).id(id_).grid_pos(place))
+        else:
+            made = made.with_panel(panel(item).id(id_).grid_pos(place))
+    return made
+
+
+def placed(board: Board) -> Iterator[tuple[model.GridPos, str | Panel]]:
+    """Titles of rows and panels, each with its place."""
+    y = 0
+    for row in board.rows:
+        yield model.GridPos(h=ROW_HEIGHT, w=WIDTH, x=0, y=y), row.title
+        y, x, tallest = y + ROW_HEIGHT, 0, 0
+        for one in row.panels:
+            if x + one.width > WIDTH:
+                y, x, tallest = y + tallest, 0, 0
+            yield model.GridPos(h=one.height, w=one.width, x=x, y=y), one
+            x, tallest = x + one.width, max(tallest, one.height)
+        y += tallest
+
+
+def link(here: Board, there: Board) -> dashboard.DashboardLink:
+    """At the same time, with what is chosen here and can be chosen there."""
+    shared = [one.name for one in here.variables if one in there.variables and not one.is_one]
+    chosen = "&".join(f"${{{name}:queryparam}}" for name in ("datasource", *shared))
+    return (
+        dashboard.DashboardLink(there.title.removeprefix("Weir / "))
+        .type(model.DashboardLinkType.LINK)
+        .icon("dashboard")
+        .tooltip(there.about)
+        .url(f"/d/{there.uid}?{chosen}")
+        .keep_time(True)
+    )
+
+
+def choice(variable: Variable) -> dashboard.QueryVariable:
+    made = (
+        dashboard.QueryVariable(variable.name)
+        .label(variable.label)
+        .query(
+            {"qryType": 1, "query": variable.values, "refId": "PrometheusVariableQueryEditor-VariableQuery"}
+        )
+        .definition(variable.values)
+        .datasource(CHOSEN)
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(model.VariableSort.ALPHABETICAL_ASC)
+        .multi(not variable.is_one)
+        .include_all(not variable.is_one)
+    )
+    if variable.is_one:
+        return made
+    # Of a label that is empty everywhere there are no values to choose.
+    made = made.all_value(".*")
+    return made.current(model.VariableOption(selected=True, text=["All"], value=["$__all"]))
+
+
+def marks(board: Board) -> Iterator[dashboard.AnnotationQuery]:
+    """What has happened, drawn over all panels; at most one mark a minute of each."""
+    yield (
+        dashboard.AnnotationQuery()
+        .name("Restarts")
+        .datasource(CHOSEN)
+        .enable(True)
+        .icon_color(RED)
+        .expr("sum by (actor, node) (increase(weir_restarts_total[$__rate_interval])) > 0")
+        .step("60s")
+        .title_format("{{actor}} started again")
+        .text_format("{{node}}")
+    )
+    yield (
+        dashboard.AnnotationQuery()
+        .name("Shares moved")
+        .datasource(CHOSEN)
+        .enable(board.marks_moves)
+        .icon_color("blue")
+        .expr("sum by (kind) (increase(weir_share_moves_total[$__rate_interval])) > 0")
+        .step("60s")
+        .title_format("shares moved: {{kind}}")
+        .text_format("Weir / Lending and control loop tells who lends to whom")
+    )
+
+
+# -- panels ----------------------------------------------------------------------------------------------------
+
+
+def panel(one: Panel) -> Builder:
+    made = drawn(one).title(one.title).description(one.description).datasource(CHOSEN).unit(one.unit)
+    made = made.no_value("no data")
+    for letter, query in zip(ascii_uppercase, one.queries, strict=False):
+        made = made.with_target(target(one, letter, query))
+    if one.min is not None:
+        made = made.min(one.min)
+    if one.max is not None:
+        made = made.max(one.max)
+    if one.decimals is not None:
+        made = made.decimals(one.decimals)
+    if one.texts:
+        found = {value: model.ValueMappingResult(text=text) for value, text in one.texts.items()}
+        made = made.mappings([model.ValueMap(options=found)])
+    if one.thresholds:
+        made = made.thresholds(steps(one.thresholds))
+    if one.of_tenants and one.kind != "table":
+        made = made.data_links([to_tenant("${__field.labels.tenant}")])
+    return made
+
+
+def drawn(one: Panel) -> Builder:
+    """How it is drawn."""
+    match one.kind:
+        case "stat":
+            return tile(one)
+        case "table":
+            return lines(one)
+        case "heatmap":
+            return spread()
+    return plot(one)
+
+
+def target(one: Panel, letter: str, query: Query) -> prometheus.Dataquery:
+    made = prometheus.Dataquery().expr(query.expr).ref_id(letter).datasource(CHOSEN)
+    if query.legend:
+        made = made.legend_format(query.legend)
+    if one.kind == "table":
+        return made.instant().format(PromQueryFormat.TABLE)
+    if one.kind == "heatmap":
+        return made.range().format(PromQueryFormat.HEATMAP)
+    return made.range()
+
+
+def plot(one: Panel) -> timeseries.Panel:
+    many = any("{{" in query.legend for query in one.queries)
+    legend = draw.VizLegendOptions().show_legend(True).placement(common.LegendPlacement.BOTTOM)
+    mode = common.LegendDisplayMode.TABLE if many and one.width > 8 else common.LegendDisplayMode.LIST
+    if mode is common.LegendDisplayMode.TABLE:
+        legend = legend.placement(common.LegendPlacement.RIGHT).calcs(["lastNotNull", "max"])
+    made = (
+        timeseries.Panel()
+        .legend(legend.display_mode(mode))
+        .tooltip(
+            draw.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
+        )
+        .line_width(1)
+        .fill_opacity(25 if one.stacked else 5)
+        .show_points(common.VisibilityMode.NEVER)
+    )
+    if one.stacked:
+        made = made.stacking(draw.StackingConfig().mode(common.StackingMode.NORMAL))
+    if len(one.thresholds) > 1:
+        style = common.GraphThresholdsStyleMode.DASHED
+        made = made.thresholds_style(draw.GraphThresholdsStyleConfig().mode(style))
+    for name in one.limits:
+        made = made.override_by_name(name, as_limit())
+    return made
+
+
+def tile(one: Panel) -> stat.Panel:
+    return (
+        stat.Panel()
+        .reduce_options(draw.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+        .graph_mode(common.BigValueGraphMode.NONE if one.texts else common.BigValueGraphMode.AREA)
+        .color_mode(common.BigValueColorMode.VALUE)
+        .text_mode(common.BigValueTextMode.NAME if any(query.legend for query in one.queries) else common.BigValueTextMode.VALUE)
+    )  # fmt: skip
+
+
+def lines(one: Panel) -> table.Panel:
+    """A line for each value of the labels; queries stand side by side."""
+    named = {key if key.islower() else f"Value #{key}": column for key, column in one.columns.items()}
+    made = (
+        table.Panel()
+        .filterable(True)
+        .with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
+        .with_transformation(
+            model.DataTransformerConfig(
+                id_val="organize",
+                options={
+                    "excludeByName": {"Time": True},
+                    "indexByName": {name: place for place, name in enumerate(named)},
+                    "renameByName": {name: column.title for name, column in named.items()},
+                },
+            )
+        )
+        .sort_by([draw.TableSortByFieldState().display_name(one.sorted_by).desc(True)])
+    )
+    for key, column in one.columns.items():
+        is_tenant = one.of_tenants and key == "tenant"
+        made = made.override_by_name(column.title, as_column(column, is_tenant))
+    return made
+
+
+def spread() -> heatmap.Panel:
+    return (
+        heatmap.Panel()
+        .calculate(False)
+        .color(heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Oranges").steps(64))
+        .y_axis(heatmap.YAxisConfig().unit("s"))
+        .tooltip(heatmap.HeatmapTooltip().mode(common.TooltipDisplayMode.SINGLE))
+        .show_legend()
+    )
+
+
+def steps(found: Steps) -> dashboard.ThresholdsConfig:
+    assert found[0][0] is None, "the first one is from the lowest value on"
+    assert all(a is None or (b is not None and a < b) for (a, _), (b, _) in pairwise(found)), "they rise"
+    made = [model.Threshold(value=value, color=color) for value, color in found]
+    return dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(made)
+
+
+def as_limit() -> list[model.DynamicConfigValue]:
+    return [
+        value("color", {"mode": "fixed", "fixedColor": RED}),
+        value("custom.lineStyle", {"fill": "dash", "dash": [10, 10]}),
+        value("custom.fillOpacity", 0),
+        value("custom.stacking", {"group": False, "mode": "none"}),
+    ]
+
+
+def as_column(column: Column, is_tenant: bool) -> list[model.DynamicConfigValue]:
+    found = [value("unit", column.unit)]
+    if column.thresholds:
+        written = [{"value": at, "color": color} for at, color in column.thresholds]
+        found += [
+            value("thresholds", {"mode": "absolute", "steps": written}),
+            value("custom.cellOptions", {"type": "color-text"}),
+        ]
+    else:
+        found.append(value("color", {"mode": "fixed", "fixedColor": GREY}))
+    if is_tenant:
+        url = TENANT_PAGE.format("${__value.text}")
+        found.append(value("links", [{"title": "This tenant", "url": url}]))
+    return found
+
+
+def value(id_: str, given: object) -> model.DynamicConfigValue:
+    return model.DynamicConfigValue(id_val=id_, value=given)
+
+
+def to_tenant(name: str) -> dashboard.DashboardLink:
+    made = dashboard.DashboardLink("This tenant")
+    return made.type(model.DashboardLinkType.LINK).url(TENANT_PAGE.format(name))

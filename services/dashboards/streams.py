@@ -1,0 +1,215 @@
+"""Does input arrive? Streams at the gateways, and Spark in front of them."""
+
+from __future__ import annotations
+
+from services.dashboards.boards import (
+    GREEN,
+    OF_STREAMS,
+    ORANGE,
+    RED,
+    STREAM,
+    YELLOW,
+    Board,
+    Panel,
+    Query,
+    Row,
+    per_second,
+    rate_by,
+    worst,
+)
+
+WITH_SPARK = "a stream is brought by Spark"
+BY_STREAM = "{{stream}}"
+STALLED = (
+    "count(sum by (stream) (increase(weir_stream_rows_total{"
+    + OF_STREAMS
+    + "}[$__rate_interval])) == 0) or vector(0)"
+)
+KEPT = (
+    f"max by (stream) (weir_stream_retained_bytes{{{OF_STREAMS}}}"
+    f" / (weir_stream_retained_limit_bytes{{{OF_STREAMS}}} > 0))"
+)
+
+AT_A_GLANCE = Row(
+    "At a glance",
+    (
+        Panel(
+            "Rows coming in",
+            "Rows a second that the gateways accept, of all chosen streams.",
+            "rowsps",
+            (Query(f"sum({per_second('weir_stream_rows_total', OF_STREAMS)})"),),
+            kind="stat", width=4, height=5, thresholds=((None, "blue"),),
+        ),
+        Panel(
+            "Streams without rows",
+            "Streams of which nothing came just now. Some have pauses by nature; a stream that should never pause is stalled.",
+            "short",
+            (Query(STALLED),),
+            kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, YELLOW)),
+        ),
+        Panel(
+            "Rows that could not be",
+            "Rows of the time shown that have no event time, or a value that does not fit its column. They are kept in the stream's folder `dead`, with the reason.",
+            "short",
+            (Query(f"sum(increase(weir_stream_dead_letters_total{{{OF_STREAMS}}}[$__range]))"),),
+            kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, ORANGE)), decimals=0,
+        ),
+        Panel(
+            "Feeds that do not run",
+            "Feeds whose Spark query begins, or waits after a failure. For longer than a minute, look at Spark's log.",
+            "short",
+            (Query(f"count(weir_feed_running{{{OF_STREAMS}}} == 0) or vector(0)"),),
+            kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, RED)), texts={"0": "none"},
+        ),
+        Panel(
+            "Longest micro-batch",
+            "What Spark's last micro-batch took, of the slowest feed. It is most of the time between a row's arrival at its source and at Weir.",
+            "s",
+            (Query(f"max(weir_feed_batch_seconds{{{OF_STREAMS}}})"),),
+            kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, YELLOW), (10, RED)), empty_unless=WITH_SPARK,
+        ),
+    ),
+)  # fmt: skip
+
+GATEWAYS = Row(
+    "At the gateways",
+    (
+        Panel(
+            "Rows accepted",
+            "Rows a second, by stream.",
+            "rowsps",
+            (Query(rate_by("stream", "weir_stream_rows_total", OF_STREAMS), BY_STREAM),),
+            width=8, stacked=True,
+        ),
+        Panel(
+            "Rows by batch",
+            "How many rows come at a time. Few rows a batch cost more processor time each.",
+            "short",
+            (
+                Query(
+                    f"{rate_by('stream', 'weir_stream_rows_total', OF_STREAMS)}"
+                    f" / ({rate_by('stream', 'weir_stream_batches_total', OF_STREAMS)} > 0)",
+                    BY_STREAM,
+                ),
+            ),
+            width=8,
+        ),
+        Panel(
+            "Batches refused",
+            "Batches a second that producers were told to bring again, because there was no room, or that could not be taken. They bring them again by themselves.",
+            "cps",
+            (Query(rate_by("stream", "weir_stream_refused_batches_total", OF_STREAMS), BY_STREAM),),
+            width=8,
+        ),
+        Panel(
+            "Rows that could not be, by stream",
+            "Rows a second without an event time, or with a value that does not fit its column.",
+            "rowsps",
+            (Query(rate_by("stream", "weir_stream_dead_letters_total", OF_STREAMS), BY_STREAM),),
+            width=8,
+        ),
+        Panel(
+            "Room for recovery",
+            "Part of a stream's room that holds input which a restarted class would need. At 100% a lossless reader holds its producers back, and others lose the oldest.",
+            "percentunit",
+            (Query(KEPT, BY_STREAM),),
+            width=8, max=1, thresholds=((None, GREEN), (0.8, YELLOW), (1.0, RED)),
+        ),
+        Panel(
+            "Producers",
+            "Producers that number their batches, so that a batch which comes twice counts once. The last 10,000 are remembered.",
+            "short",
+            (Query(f"sum by (stream) (weir_stream_producers{{{OF_STREAMS}}})", BY_STREAM),),
+            width=8, thresholds=((None, GREEN), (10_000, RED)),
+        ),
+    ),
+)  # fmt: skip
+
+SPARK = Row(
+    "Spark",
+    (
+        Panel(
+            "Behind its source",
+            "Offsets that a feed's source has and that Spark has not done. If it grows, Spark is slower than what comes.",
+            "short",
+            (Query(f"max by (stream) (weir_feed_lag_rows{{{OF_STREAMS}}})", BY_STREAM),),
+            width=8, empty_unless="a feed's source tells how far it is",
+        ),
+        Panel(
+            "Micro-batches",
+            "What the last micro-batch of each feed took.",
+            "s",
+            (Query(f"max by (stream) (weir_feed_batch_seconds{{{OF_STREAMS}}})", BY_STREAM),),
+            width=8, empty_unless=WITH_SPARK,
+        ),
+        Panel(
+            "Rows read by Spark",
+            "Rows a second. After a failure some are read again; Weir takes them once.",
+            "rowsps",
+            (Query(rate_by("stream", "weir_feed_rows_total", OF_STREAMS), BY_STREAM),),
+            width=8, stacked=True, empty_unless=WITH_SPARK,
+        ),
+        Panel(
+            "Feeds started again",
+            "Times that a feed's query was started again after a failure. Nothing is lost or doubled by it.",
+            "short",
+            (Query(f"sum by (stream) (increase(weir_feed_restarts_total{{{OF_STREAMS}}}[$__rate_interval]))", BY_STREAM),),
+            width=12, empty_unless=WITH_SPARK,
+        ),
+        Panel(
+            "Feeds that run",
+            "1 while a feed's query runs, 0 while it begins or waits after a failure.",
+            "short",
+            (Query(f"min by (stream) (weir_feed_running{{{OF_STREAMS}}})", BY_STREAM),),
+            width=12, max=1, empty_unless=WITH_SPARK,
+        ),
+    ),
+)  # fmt: skip
+
+READERS = Row(
+    "In front of tenants",
+    (
+        Panel(
+            "Offered to tenants",
+            "Tuples a second that come to the doors of all tenants that read a stream: a row comes once for each.",
+            "rowsps",
+            (Query(rate_by("stream", "weir_class_offered_tuples_total", OF_STREAMS), BY_STREAM),),
+            width=8, stacked=True,
+        ),
+        Panel(
+            "Lost by stream",
+            "Part of what tenants were offered of a stream that was not worked on, the ten highest.",
+            "percentunit",
+            (
+                Query(
+                    worst(
+                        rate_by("stream", "weir_class_tuples_total", f'{OF_STREAMS}, fate!="delivered"')
+                        + f" / ({rate_by('stream', 'weir_class_offered_tuples_total', OF_STREAMS)} > 0)"
+                    ),
+                    BY_STREAM,
+                ),
+            ),
+            width=8, max=1,
+        ),
+        Panel(
+            "Queued in front of tenants",
+            "Tuples of a stream that wait for a tenant's first operator, the ten longest queues.",
+            "short",
+            (
+                Query(
+                    worst(f"sum by (stream, tenant) (weir_class_queued_tuples{{{OF_STREAMS}}})"),
+                    "{{tenant}} {{stream}}",
+                ),
+            ),
+            width=8, of_tenants=True,
+        ),
+    ),
+)  # fmt: skip
+
+STREAMS = Board(
+    "weir-streams",
+    "Weir / Streams and Spark",
+    "Does input arrive, what of it could not be taken, and does Spark keep up?",
+    (STREAM,),
+    (AT_A_GLANCE, GATEWAYS, SPARK, READERS),
+)

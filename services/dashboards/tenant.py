@@ -1,0 +1,259 @@
+"""One tenant: what it gets, what was lost, and why."""
+
+from __future__ import annotations
+
+from services.dashboards.boards import (
+    BLUE,
+    GREEN,
+    OBJECTIVE_REACHED,
+    OF_TARGET,
+    OF_TENANT,
+    ONE_TENANT,
+    QUERY,
+    YELLOW,
+    Board,
+    Panel,
+    Query,
+    Row,
+    in_time_by,
+    lost_by,
+    of_target_by,
+    per_second,
+    quantile_by,
+    rate_by,
+)
+
+OF_QUERIES = f'{OF_TENANT}, query=~"$query"'
+OPERATORS_TOLD = "`metrics_operators` is set"
+
+
+def of_tenant(series: str) -> str:
+    """Of all priority classes that it has had."""
+    return f"sum by (tenant) ({series}{{{OF_TENANT}}})"
+
+
+IN_SHORT = Row(
+    "What it gets",
+    (
+        Panel(
+            "In time",
+            "Part of the tenant's answers that came within the response time it is promised. 95% is the promise.",
+            "percentunit",
+            (Query(in_time_by("tenant", OF_TENANT)),),
+            kind="stat", width=4, height=5, thresholds=OBJECTIVE_REACHED, max=1, decimals=1,
+            empty_unless="its queries give answers",
+        ),
+        Panel(
+            "Response as part of target",
+            "The response time that 95% of its answers stay below, divided by what it is promised. Above 100% the promise is broken.",
+            "percentunit",
+            (Query(of_target_by("tenant", OF_TENANT)),),
+            kind="stat", width=4, height=5, thresholds=OF_TARGET, decimals=0,
+            empty_unless="its queries give answers",
+        ),
+        Panel(
+            "Input lost",
+            "Part of its input that was not worked on: shed on purpose, too late, rejected or failed.",
+            "percentunit",
+            (Query(lost_by("tenant", OF_TENANT)),),
+            kind="stat", width=4, height=5, thresholds=((None, GREEN), (0.001, YELLOW)), max=1, decimals=1,
+            empty_unless="it has input",
+        ),
+        Panel(
+            "Share of the lanes",
+            "Part of all lanes that it has now, with what it borrows and without what it lends.",
+            "percentunit",
+            (Query(of_tenant("weir_class_current_share_ratio")),),
+            kind="stat", width=4, height=5, thresholds=((None, BLUE),), max=1, decimals=1,
+        ),
+        Panel(
+            "Oldest tuple in queue",
+            "How long the tuple that waits longest has been in the system. Near the target, answers are about to be late.",
+            "s",
+            (Query(f"max by (tenant) (weir_class_queue_age_seconds{{{OF_TENANT}}})"),),
+            kind="stat", width=4, height=5, thresholds=((None, BLUE),),
+        ),
+        Panel(
+            "State",
+            "A tenant without input sleeps: it takes no turns, tells nothing new, and wakes with its next tuple.",
+            "short",
+            (Query(f"max by (tenant) (weir_class_asleep{{{OF_TENANT}}})"),),
+            kind="stat", width=4, height=5, thresholds=((None, GREEN), (1, BLUE)),
+            texts={"0": "awake", "1": "asleep"},
+        ),
+    ),
+)  # fmt: skip
+
+RESPONSE = Row(
+    "Response time",
+    (
+        Panel(
+            "Response time against target",
+            "From the arrival of the tuple that caused an answer to the answer. p95 is what 95% of the answers stay below; the dashed line is the promise.",
+            "s",
+            (
+                Query(quantile_by("tenant", 0.5, OF_TENANT), "p50"),
+                Query(quantile_by("tenant", 0.95, OF_TENANT), "p95"),
+                Query(quantile_by("tenant", 0.99, OF_TENANT), "p99"),
+                Query(f"max by (tenant) (weir_class_response_target_seconds{{{OF_TENANT}}})", "target"),
+            ),
+            width=12, limits=("target",),
+        ),
+        Panel(
+            "How answers spread",
+            "How many answers a second took how long. Two bands tell of two kinds of answers, or of a burst that was worked off.",
+            "s",
+            (Query(rate_by("le", "weir_class_response_seconds_bucket", OF_TENANT), "{{le}}"),),
+            kind="heatmap", width=12,
+        ),
+    ),
+)  # fmt: skip
+
+DATA = Row(
+    "Its data",
+    (
+        Panel(
+            "What became of its tuples",
+            "Tuples a second. Shed: left out on purpose at the door. Late: would have been answered too late. Rejected: no room in a queue. Failed: lost to a failure.",
+            "rowsps",
+            (Query(rate_by("fate", "weir_class_tuples_total", OF_TENANT), "{{fate}}"),),
+            width=8, stacked=True,
+        ),
+        Panel(
+            "Shed now, and at most",
+            "Part of its input that is left out on purpose. The dashed line is as much as it has agreed to; along it, response times suffer next.",
+            "percentunit",
+            (
+                Query(f"max by (tenant) (weir_class_shed_ratio{{{OF_TENANT}}})", "shed"),
+                Query(f"max by (tenant) (weir_class_max_drop_ratio{{{OF_TENANT}}})", "at most"),
+            ),
+            width=8, max=1, limits=("at most",),
+        ),
+        Panel(
+            "Offered by stream",
+            "Tuples a second that come to its door, of each stream that its queries read.",
+            "rowsps",
+            (Query(rate_by("stream", "weir_class_offered_tuples_total", OF_TENANT), "{{stream}}"),),
+            width=8, stacked=True,
+        ),
+        Panel(
+            "Queued by stream",
+            "Tuples that wait for their first operator. A queue that stays is load above the tenant's capacity.",
+            "short",
+            (Query(f"sum by (stream) (weir_class_queued_tuples{{{OF_TENANT}}})", "{{stream}}"),),
+            width=8, stacked=True,
+        ),
+        Panel(
+            "Memory",
+            "Bytes of its windows, groups and queues. Windows that are wide, or groups that are many, show here first.",
+            "bytes",
+            (
+                Query(of_tenant("weir_class_state_bytes"), "all state"),
+                Query(of_tenant("weir_class_queue_bytes"), "of it queued"),
+            ),
+            width=8,
+        ),
+        Panel(
+            "Answers by query",
+            "Answers a second of each of its queries.",
+            "rowsps",
+            (Query(rate_by("query", "weir_query_results_total", OF_QUERIES), "{{query}}"),),
+            width=8, stacked=True,
+        ),
+    ),
+)  # fmt: skip
+
+CAPACITY = Row(
+    "Its capacity",
+    (
+        Panel(
+            "Shares",
+            "Parts of all lanes. Entitled: by its priority. Now: with what it lends and borrows. Wanted: what its load would need, within its bounds. Now below entitled is lending.",
+            "percentunit",
+            (
+                Query(of_tenant("weir_class_nominal_share_ratio"), "entitled"),
+                Query(of_tenant("weir_class_current_share_ratio"), "now"),
+                Query(of_tenant("weir_class_target_share_ratio"), "wanted"),
+            ),
+            width=8, limits=("entitled",),
+        ),
+        Panel(
+            "Load against headroom",
+            "In processors. Headroom is what the tenant can really spend on tuples; work beyond it must be shed or makes answers late.",
+            "short",
+            (
+                Query(of_tenant("weir_class_load_processors"), "arrives"),
+                Query(of_tenant("weir_class_admitted_load_processors"), "let in"),
+                Query(of_tenant("weir_class_headroom_processors"), "headroom"),
+            ),
+            width=8, limits=("headroom",),
+        ),
+        Panel(
+            "Lent and borrowed",
+            "Processors that it lends to others and borrows from them now, by name.",
+            "short",
+            (
+                Query(f"sum by (borrower) (weir_loan_processors{{{OF_TENANT}}})", "to {{borrower}}"),
+                Query('sum by (tenant) (weir_loan_processors{borrower=~"$tenant"})', "from {{tenant}}"),
+            ),
+            width=8, empty_unless="it has lent or borrowed",
+        ),
+        Panel(
+            "How it was steered",
+            "Load cycles a second that ended in each branch of the load manager's table. Many \"drop more\": load rises; \"hold for reclaim\": it waits for capacity that it has lent.",
+            "cps",
+            (Query(rate_by("branch", "weir_class_decisions_total", OF_TENANT), "{{branch}}"),),
+            width=12, stacked=True,
+        ),
+        Panel(
+            "Waiting for what it has lent",
+            "Seconds a second that it waited for lent capacity to come back. It should be short and rare: a load cycle at most each time.",
+            "percentunit",
+            (Query(f"sum by (tenant) ({per_second('weir_class_reclaim_seconds_total', OF_TENANT)})", "waiting"),),
+            width=6,
+        ),
+        Panel(
+            "Restarts",
+            "Times that a part of it went on in another process. Nothing is lost or repeated by one; it pauses for some two seconds.",
+            "short",
+            (Query(f"sum by (tenant) (increase(weir_class_restarts_total{{{OF_TENANT}}}[$__rate_interval]))", "restarts"),),
+            width=6,
+        ),
+    ),
+)  # fmt: skip
+
+OPERATORS = Row(
+    "Its operators",
+    (
+        Panel(
+            "Time by tuple",
+            "Processor time that an operator takes for one tuple. A high one is where a query is expensive.",
+            "s",
+            (Query(f"max by (query, operator) (weir_operator_cost_seconds{{{OF_QUERIES}}})", "{{query}} {{operator}}"),),
+            empty_unless=OPERATORS_TOLD,
+        ),
+        Panel(
+            "Selectivity",
+            "Tuples that an operator gives for each that it takes. Above 1 it makes more work for those after it.",
+            "short",
+            (Query(f"max by (query, operator) (weir_operator_selectivity_ratio{{{OF_QUERIES}}})", "{{query}} {{operator}}"),),
+            empty_unless=OPERATORS_TOLD,
+        ),
+        Panel(
+            "Waiting for operators",
+            "Tuples in front of each operator: where a queue stands.",
+            "short",
+            (Query(f"sum by (query, operator) (weir_operator_queued_tuples{{{OF_QUERIES}}})", "{{query}} {{operator}}"),),
+            empty_unless=OPERATORS_TOLD,
+        ),
+    ),
+)  # fmt: skip
+
+TENANT_BOARD = Board(
+    "weir-tenant",
+    "Weir / Tenant",
+    "What one tenant gets, what of its data was lost, and why.",
+    (ONE_TENANT, QUERY),
+    (IN_SHORT, RESPONSE, DATA, CAPACITY, OPERATORS),
+    marks_moves=True,
+)

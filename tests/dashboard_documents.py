@@ -1,0 +1,35 @@
+"""The dashboards as Grafana takes them, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from services.dashboards.all import documents
+
+Json = dict[str, Any]
+DOCUMENTS = documents()
+
+
+def panels(document: Json) -> list[Json]:
+    return [one for one in document["panels"] if one["type"] != "row"]
+
+
+def targets(document: Json) -> Iterator[tuple[str, Json]]:
+    for panel in panels(document):
+        for target in panel["targets"]:
+            yield panel["title"], target
+
+
+def exprs(document: Json) -> Iterator[tuple[str, str]]:
+    """All of PromQL that a dashboard asks."""
+    for title, target in targets(document):
+        yield title, target["expr"]
+    for one in document["annotations"]["list"]:
+        if "expr" in one:
+            yield one["name"], one["expr"]
+
+
+def variables(document: Json) -> list[Json]:
+    found: list[Json] = document["templating"]["list"]
+    return found
