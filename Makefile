@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-spark test-browser test-all check format bench openapi soak lock clean
+.PHONY: help setup demo test test-live test-spark test-browser test-all check format bench openapi metrics dashboards soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -55,6 +55,12 @@ bench: $(READY) ## measure the figures README quotes
 
 openapi: $(READY) ## write docs/openapi.json as the routes are
 	@$(BIN)/python -m services.api.openapi
+
+metrics: $(READY) ## write docs/metrics.md as the families are
+	@$(BIN)/python -m services.metrics
+
+dashboards: $(READY) ## write the chart's Grafana dashboards as services/dashboards says
+	@$(BIN)/python -m services.dashboards --write
 
 soak: $(READY) ## 20 minutes of changing load and random kills (ARGS="--minutes 2" for fewer)
 	@$(BIN)/python -m bench.soak $(ARGS)

@@ -99,6 +99,8 @@ class TurnStatus:
     """From the arrival of an Ended to the send of the next Granted."""
     handed_over_ms: Mapping[str, float]
     """What a turn takes beside its slice: from the news that led to the grant to its Ended, without the slice."""
+    handed_over_s: float
+    """All of these together."""
     not_pinned: str
     """Why the loop's thread is on no lane's core; empty if it is."""
 
@@ -450,6 +452,7 @@ class TurnLoop:
             stray_count=self._stray_count,
             decided_ms=self._decided.response_ms(),
             handed_over_ms=self._handed_over.response_ms(),
+            handed_over_s=self._handed_over.sum_s,
             not_pinned=self._cores.why_not,
         )
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from actors.counting import Counting
 from actors.dirs import RunDirs
 from actors.frames import batch_of
 from actors.inbox import Inbox
@@ -158,6 +159,7 @@ class HostedUnit:
         self.reported: UnitReport | None = None  # last
         self._keep = 1.0
         self._cycles = 0
+        self._counting = Counting(recovered=not is_new)
         if is_new:
             state = self.hosted.state()
             assert state is not None
@@ -319,6 +321,7 @@ class HostedUnit:
         self._account(now)
         used_s = self._cpu() - began
         self.used_s += used_s
+        self._counting.slice_ended(quota_s, used_s)
         has_more = self.has_input()
         self._ran_dry |= not has_more
         return used_s, has_more
@@ -450,6 +453,7 @@ class HostedUnit:
             shown,
             accounts,
             "; ".join(f"{what}: {why}" for what, why in self._problems().items()),
+            self._counting.told(self.hosted, now),
         )
         return self.reported
 
@@ -471,6 +475,7 @@ class HostedUnit:
                 case TrimQueue(part) if not self.unit.declared.lossless:
                     self.hosted.trim(part)
                     self._account(now)
+        self._counting.decided(self.manager.explanations[-1], reclaim, cycle.cycle_s)
         self._keep = self.manager.control.keep
         self._tell_doors()
         return usage, load, reclaim

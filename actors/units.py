@@ -88,6 +88,56 @@ class Figures:
     response_ms: dict[str, float] = field(default_factory=dict)  # from the beginning
 
 
+# Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.
+BOUNDS = (0.1, 0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0, 16.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """How long the answers of one life have taken."""
+
+    target_s: float = 0.0
+    count: int = 0
+    in_time: int = 0
+    sum_s: float = 0.0
+    within: tuple[int, ...] = (0,) * len(BOUNDS)
+    """Answers that took no longer than each of the BOUNDS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What is counted of a unit for those who watch from outside: from 0 in each of its lives, but for `results`."""
+
+    pid: int
+    born: float
+    """With the process, tells one life from another."""
+    recovered: bool
+    """Whether it goes on with what an earlier life has left; then so do accounts and `results`."""
+    slices: int = 0
+    overruns: int = 0
+    overrun_s: float = 0.0
+    branches: tuple[int, ...] = ()
+    """Load cycles that ended in each branch of ALoMa's, in its order."""
+    at_max_drop: int = 0
+    reclaims: int = 0
+    reclaims_overdue: int = 0
+    reclaim_s: float = 0.0
+    answered: Answered = Answered()
+    results: Mapping[str, int] = field(default_factory=dict)
+    """By query; of the first QUERIES_MAX."""
+    queue_bytes: int = 0
+    queue_age_s: float = 0.0
+    queue_work_s: float = 0.0
+
+    @property
+    def life(self) -> tuple[int, float]:
+        return self.pid, self.born
+
+
+# A report goes out with each load cycle.
+QUERIES_MAX = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class UnitReport:
     """From a host at the end of a unit's load cycle."""
@@ -103,6 +153,7 @@ class UnitReport:
     """By stream; of the same moment as the figures."""
     problem: str = ""
     """Why it does not run as it should; empty if it does."""
+    counted: Counted | None = None
 
 
 Account = tuple[TupleLedger, int]

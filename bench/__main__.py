@@ -20,6 +20,7 @@ from bench import (
     idle,
     live,
     logs,
+    metrics,
     service,
     simulator,
     spark,
@@ -40,6 +41,7 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "spark": spark.figures,
     "service": service.figures,
     "fanout": fanout.figures,
+    "metrics": metrics.figures,
 }
 
 

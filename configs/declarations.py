@@ -138,7 +138,7 @@ class Ref:
     """Of a query."""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.tenant}/{self.name}" if self.tenant else f"{self.kind} {self.name}"
+        return f"{self.kind} {name_of(self)}"
 
     @property
     def folded(self) -> Ref:
@@ -147,6 +147,11 @@ class Ref:
 
 def ref_of(one: Declaration) -> Ref:
     return Ref(one.kind, one.name, one.tenant if isinstance(one, QueryDeclaration) else "")
+
+
+def name_of(ref: Ref) -> str:
+    """As people write it, after the kind."""
+    return f"{ref.tenant}/{ref.name}" if ref.tenant else ref.name
 
 
 def ref_named(kind: str, name: str) -> Ref:

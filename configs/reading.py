@@ -24,6 +24,10 @@ Schema = Mapping[str, Any]
 
 # A settings file is written by hand; anything larger is not one.
 FILE_BYTES_MAX = 10_000_000
+# Keys that merges (`<<`) bring, in all: a merge of merges of merges has far more of them than the text.
+MERGED_MAX = 200_000
+# Of a number as it is written; longer ones take long to be read, and cannot all be told.
+NUMBER_MAX = 400
 
 A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
@@ -155,6 +159,8 @@ def yaml_hint(why: str) -> str:
 class StrictLoader(yaml.SafeLoader):
     """Safe, and without YAML's silent rule that of two equal keys the last one wins."""
 
+    _merged = 0
+
     # At composition: construction lays merged keys (`<<`) over the node, which may then repeat its own.
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
@@ -167,6 +173,38 @@ class StrictLoader(yaml.SafeLoader):
                     )
                 seen.add((key.tag, key.value))
         return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        for key, value in node.value:
+            if key.tag != MERGE:
+                continue
+            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if isinstance(one, yaml.MappingNode):
+                    self.flatten_mapping(one)
+                    self._merged += len(one.value) + 1
+                if self._merged > MERGED_MAX:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"more than {MERGED_MAX:,} merged keys", node.start_mark
+                    )
+        super().flatten_mapping(node)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        check_digits(node)
+        return int(super().construct_yaml_int(node))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        check_digits(node)
+        return float(super().construct_yaml_float(node))
+
+
+MERGE, INT, FLOAT = (f"tag:yaml.org,2002:{name}" for name in ("merge", "int", "float"))
+StrictLoader.add_constructor(INT, StrictLoader.construct_yaml_int)
+StrictLoader.add_constructor(FLOAT, StrictLoader.construct_yaml_float)
+
+
+def check_digits(node: yaml.ScalarNode) -> None:
+    if len(node.value) > NUMBER_MAX:
+        raise ValueError(f"a number of more than {NUMBER_MAX} characters")
 
 
 # --- a validation error in our own words ----------------------------------------------------------

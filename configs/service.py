@@ -62,6 +62,9 @@ class ServiceSettings(Settings):
     look_s: Positive = 0.25
     """Between two looks for what others have changed in the catalog."""
 
+    metrics_operators: bool = False
+    """Whether metrics have detail by operator: some series for each, and a call a class now and then."""
+
     stop_s: Annotated[int, Field(ge=1, le=60)] = 2
     """What is being answered may go on for so long when the service ends; who waits for rows is sent away at once."""
 

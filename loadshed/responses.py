@@ -7,6 +7,7 @@ bounded however many answers there are. Values are buffered and folded in by num
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +112,26 @@ class ResponseStatistics:
             return 0.0
         place = int(np.searchsorted(np.cumsum(self._bins), part * self._count))
         return float(min(LEAST_S * BIN_RATIO ** (place + 0.5), self._max))
+
+    def counts(self, bounds_s: Sequence[float]) -> tuple[int, ...]:
+        """Answers that took no longer than each of these bounds, which ascend."""
+        self._fold()
+        # All of the bin that a bound falls into are counted; they are within 1% of it.
+        places = [int(math.log(max(bound, LEAST_S) / LEAST_S) / LOG_RATIO) for bound in bounds_s]
+        sums = np.cumsum(self._bins)
+        return tuple(int(sums[min(place, BINS - 1)]) for place in places)
+
+    @property
+    def sum_s(self) -> float:
+        """All response times together."""
+        self._fold()
+        return self._sum
+
+    @property
+    def within_target(self) -> int:
+        """Answers within the target that there was when they came."""
+        self._fold()
+        return self._within_target
 
     def response_ms(self) -> dict[str, float]:
         self._fold()

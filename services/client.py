@@ -23,9 +23,10 @@ import orjson
 
 from configs.declarations import Declaration, Document, Ref, as_document, kind_named, ref_named, ref_of
 from configs.problems import Away, InUse, InvalidInput, UnknownName, WeirError
+from services.catalog.home import ENDPOINT
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut
 from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
-from services.remote.wire import ENDPOINT, TIMEOUT_S, TRIES, Wire, address_of
+from services.remote.wire import TIMEOUT_S, TRIES, Wire, address_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -39,6 +39,8 @@ from loadshed.records import (
 LINE_BYTES_MAX = 1 << 26
 # A message is at most so long on its way.
 ON_ITS_WAY_S = 2.0
+# Who has begun anew is told nothing until the coordinator has seen that it is back, and then everything at once.
+SEEN_AGAIN_S = 3.0
 # A message may be found behind so many others that are not from this sender.
 LOOK_AHEAD = 1000
 LINES_A_STEP = 2000
@@ -189,7 +191,7 @@ class _Span:
 
     def covers(self, at: float) -> bool:
         """It was there, and long enough for a message of that time to arrive."""
-        return self.first is not None and self.first + ON_ITS_WAY_S <= at <= self.last - ON_ITS_WAY_S
+        return self.first is not None and self.first + SEEN_AGAIN_S <= at <= self.last - ON_ITS_WAY_S
 
 
 @dataclass(slots=True)

@@ -167,10 +167,11 @@ class Reader:
             self._in_own_terminal(Block(block.language, text))
         else:
             for command, told in Block(block.language, text).commands:
-                for _ in range(LOOKS_MAX if command.startswith(LOOKS) else 1):
-                    printed = seen(self._in_place(command))
+                printed = seen(self._in_place(command))
+                for _ in range(LOOKS_MAX if command.startswith(LOOKS) else 0):
                     if pattern(told).fullmatch(printed):
                         break
+                    printed = seen(self._in_place(command))
                 assert pattern(told).fullmatch(printed), f"{command}\nprints\n{printed}\nbut not\n{told}"
 
     def _in_place(self, command: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from actors.looks import CoordinatorStatus, Decisions, Look, Number
 from actors.units import Account, Explanations, Figures, UnitReport
+from actors.units import Counted as UnitCounted
 from configs.live import LiveClass
 from configs.problems import UnknownName
 from engine.explain import Line
@@ -68,6 +69,7 @@ class InProcess:
         response: float = 0.5,
         queued_work_s: float = 0.0,
         asleep: bool = False,
+        counted: UnitCounted | None = None,
         **figures: Any,
     ) -> None:
         """A load cycle of a class in one unit; the response is a part of the target."""
@@ -98,7 +100,14 @@ class InProcess:
         )
         reclaim = any(isinstance(one, RequestReclaim) for one in commands)
         report = UnitReport(
-            name, used.usage, used.load, reclaim, asleep, shown, accounts={"readings": (ledger, queued)}
+            name,
+            used.usage,
+            used.load,
+            reclaim,
+            asleep,
+            shown,
+            accounts={"readings": (ledger, queued)},
+            counted=counted,
         )
         host = self.world.plane.units_of(name)[name]
         self.world.plane.report(host, [report], self.now)

@@ -4,8 +4,9 @@ Looked at all the time: every class's ledger closes; answers are numbered withou
 less than its share, loses nothing and is answered in time; memory and logs stay bounded. When it is over, all that was
 offered is accounted for, and every decision of every life is made again from the event logs. Exit code 1 if one of it fails.
 
-A promise cannot be kept while who should keep it is dead: looks within `RECOVERY_S` of a kill that concerns class 1 do
-not count for its promises. They do for everything else.
+A promise cannot be kept while who should keep it is dead, or on a processor that others have taken: looks within `RECOVERY_S`
+of a kill that concerns class 1, or of a moment in which slices waited for the processor, do not count for its promises. They do
+for everything else.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ LOOK_S, MEMORY_EVERY_S = 0.5, 5.0
 LOAD_LASTS_S, KILL_EVERY_S = (5.0, 15.0), (20.0, 60.0)
 # A new process takes some seconds, and what has come meanwhile some more.
 RECOVERY_S = 20.0
+# Of the time of slices between two looks: more is no machine of ours.
+TAKEN_PART = 0.15
 ANSWER_S = 5.0
 COOL_DOWN_S = 90.0
 WITHIN_TARGET_LEAST = 0.95
@@ -134,6 +137,8 @@ class Findings:
     mismatches: list[str] = field(default_factory=list)
     promised: int = 0
     """Looks at class 1 that count for its promises."""
+    taken: int = 0
+    """Looks before which others had the processor that is the lane's."""
     in_time: int = 0
     lost: int = 0
     """Of class 1, in those looks."""
@@ -156,6 +161,7 @@ class Soak:
     _hosts: dict[str, str] = field(init=False, default_factory=dict)
     _disturbed_until: float = field(init=False, default=0.0)
     _shed: int | None = field(init=False, default=None)
+    _lane: tuple[float, float] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         units = self.system.status().system.units
@@ -224,6 +230,9 @@ class Soak:
 
     def _look(self, now: float) -> None:
         self.found.looks += 1
+        if self._is_taken():
+            self.found.taken += 1
+            self._disturbed_until = max(self._disturbed_until, now + RECOVERY_S)
         for one in self.answers.values():
             one.look()
         for name in CLASSES:
@@ -234,6 +243,18 @@ class Soak:
             self._check_ledger(name, status)
             if name == FIRST:
                 self._check_promises(status, now)
+
+    def _is_taken(self) -> bool:
+        """Whether slices had too little of the processor since the last look."""
+        before = self._lane
+        try:
+            (lane,) = self.system.turns(self.node).lanes
+        except (ray.exceptions.RayError, ValueError):
+            return False  # its dispatcher was killed, which counts on its own
+        self._lane = lane.in_slices_s, lane.used_s
+        if before is None or lane.in_slices_s <= before[0]:
+            return False
+        return 1 - (lane.used_s - before[1]) / (lane.in_slices_s - before[0]) > TAKEN_PART
 
     def _status(self, name: str) -> UnitStatus | None:
         with suppress(ray.exceptions.RayError, ValueError):
@@ -320,7 +341,9 @@ def checks(soak: Soak, missing: Mapping[str, int], events: Path) -> Iterator[Che
     p99_ms = float(np.median(found.p99_ms)) if found.p99_ms else 0.0
     in_time = found.in_time / found.promised if found.promised else 0.0
     yield Check(
-        f"{FIRST} loses nothing", found.lost == 0, f"{found.lost:,} tuples in {found.promised:,} looks"
+        f"{FIRST} loses nothing",
+        found.lost == 0,
+        f"{found.lost:,} tuples in {found.promised:,} looks; the processor was taken before {found.taken:,}",
     )
     yield Check(
         f"{FIRST} is in time", in_time >= WITHIN_TARGET_LEAST, f"{in_time:.1%} of looks, p99 {p99_ms:.0f} ms"

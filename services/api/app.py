@@ -18,6 +18,7 @@ from services.api import (
     history,
     keys,
     live,
+    metrics,
     openapi,
     plan,
     problems,
@@ -71,6 +72,7 @@ def make_app(service: Service) -> FastAPI:
     app.include_router(health(service))
     for part in ROUTERS:
         app.include_router(part.router(service), dependencies=[Depends(check_parameters)])
+    app.include_router(metrics.router(service))
     app.include_router(console.router(service))
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -97,11 +97,11 @@ def of_json(text: str) -> Any:
 
 
 def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise Malformed("the key is given twice", value=twice, hint="keep one of the two")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Malformed("the key is given twice", value=key, hint="keep one of the two")
+        found[key] = value
     return found
 
 
@@ -120,33 +120,48 @@ def of_yaml(text: str) -> list[Any]:
         raise Malformed(problem.title, problem.field, problem.value, problem.hint) from None
 
 
-def check_data(data: object) -> None:
-    """Nothing in it harms anybody who takes it for what it looks like."""
-    waiting: list[tuple[object, int, str]] = [(data, 0, "")]
-    seen = 0
-    while waiting:
-        here, depth, path = waiting.pop()
-        seen += 1
-        if depth > DEPTH_MAX or seen > NODES_MAX:
+# To a value from the whole: the way to what holds it, and its key or place in that.
+Way = tuple[Any, str | int] | None
+
+
+def check_data(data: Sequence[Any]) -> None:
+    """Nothing in the documents harms anybody who takes them for what they look like."""
+    left = NODES_MAX
+
+    def check(here: object, depth: int, way: Way) -> None:
+        nonlocal left
+        left -= 1
+        if depth > DEPTH_MAX or left < 0:
             what = "nested too deeply" if depth > DEPTH_MAX else "too many values, once aliases are followed"
             raise Malformed(what, hint="send less at a time")
         match here:
             case str():
-                check_text(here, path)
+                check_text(here, way)
             case Mapping():
-                for key in here:
-                    check_text(str(key), path)
-                waiting.extend((one, depth + 1, f"{path}.{key}".lstrip(".")) for key, one in here.items())
+                for key, one in here.items():
+                    check_text(str(key), way)
+                    check(one, depth + 1, (way, str(key)))
             case list():
-                # The documents of the body themselves have no place in it.
-                prefix = path if depth else ""
-                waiting.extend(
-                    (one, depth + 1, f"{prefix}[{place}]" if depth else "") for place, one in enumerate(here)
-                )
+                for place, one in enumerate(here):
+                    check(one, depth + 1, (way, place))
+
+    for document in data:
+        check(document, 1, None)
 
 
-def check_text(text: str, path: str) -> None:
+def path_of(way: Way) -> str:
+    """As problems tell it. Made where there is one: of every value of a long list it would be far more than the list."""
+    parts = []
+    while way is not None:
+        way, part = way
+        parts.append(f"[{part}]" if isinstance(part, int) else f".{part}")
+    return "".join(reversed(parts)).lstrip(".")
+
+
+def check_text(text: str, way: Way) -> None:
     if text.isprintable():
         return
     if "\0" in text or any("\ud800" <= one <= "\udfff" for one in text):
-        raise InvalidInput("not text: it holds NUL or half a character", path, text, "send Unicode text")
+        raise InvalidInput(
+            "not text: it holds NUL or half a character", path_of(way), text, "send Unicode text"
+        )

@@ -6,16 +6,17 @@ is about is for the route to ask:
     caller.must_be_admin()          for what concerns everybody
     caller.must_see_tenant(name)    another's tenant is to its caller as one that is not there
     caller.must_ingest(stream)
+    caller.must_see_metrics()
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Annotated
 
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from configs.problems import WeirError
@@ -24,7 +25,7 @@ from services.api.problems import KINDS, Forbidden, NotFound, Unauthenticated, p
 from services.api.service import Service
 from services.api.sessions import COOKIE, HEADER
 from services.catalog.keys import Holder
-from services.ingest.keys import ADMIN, INGEST, TENANT
+from services.ingest.keys import ADMIN, INGEST, METRICS, TENANT
 
 HEALTH = ("/healthz", "/readyz")
 CONSOLE = "/console"
@@ -82,6 +83,14 @@ class Caller:
         if not (self.is_admin or stream.lower() in self.streams):
             hint = f"it needs the scope {INGEST}STREAM of that stream"
             raise Forbidden("the key may not write to that stream", "stream", stream, hint)
+
+    def must_see_metrics(self) -> None:
+        if not (self.is_admin or METRICS in self.scopes):
+            raise Forbidden("the key is not for metrics", hint=f"it needs the scope {METRICS} or {ADMIN}")
+
+
+def not_live() -> Unauthenticated:
+    return Unauthenticated("the key is not live", hint="it is wrong, has expired or was revoked")
 
 
 def not_there(kind: str, name: str) -> NotFound:
@@ -153,7 +162,7 @@ class Door:
         if found is None:
             client = scope.get("client")
             self._service.limits.check_failure(client[0] if client else "")
-            raise Unauthenticated("the key is not live", hint="it is wrong, has expired or was revoked")
+            raise not_live()
         return found
 
     def _of_session(self, scope: Scope, cookies: bytes) -> Holder | None:
@@ -178,8 +187,4 @@ class Door:
 
 def cookie_in(cookies: bytes) -> str | None:
     """The session's, of all that a browser sends."""
-    try:
-        found = SimpleCookie(cookies.decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return None
-    return None if found is None else found.value
+    return cookie_parser(cookies.decode("latin-1")).get(COOKIE)

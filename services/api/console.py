@@ -11,6 +11,7 @@ elsewhere, none in the page itself, and no text that is taken for markup.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import html
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from services.api.callers import CONSOLE, Caller
-from services.api.problems import Forbidden, NotFound, TooManyRequests, Unauthenticated
+from services.api.problems import Forbidden, Malformed, NotFound, TooManyRequests, Unauthenticated
 from services.api.service import Service
 from services.api.sessions import COOKIE, LASTS_S
 from services.catalog.keys import Holder
@@ -63,6 +64,8 @@ NOT_KEPT = {**GUARDS, "Cache-Control": "no-store"}
 KEPT = {**GUARDS, "Cache-Control": "private, max-age=31536000, immutable"}
 HASH_CHARACTERS = 16
 FIELDS_MAX = 8
+# Nobody who has shown no key yet keeps a connection for longer.
+FORM_S = 10.0
 # Of the address of the page for signing in: what is to be told there.
 REASONS: Mapping[str, str] = {"ended": "The session is over. Sign in again.", "out": "You have signed out."}
 WRONG = "This key is not live: it is wrong, has expired or was revoked."
@@ -122,9 +125,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.post(SIGN_IN)
     async def sign_in(request: Request) -> Response:
-        """Another site's form would sign somebody in as somebody else."""
-        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise Forbidden("another site cannot sign in", hint="open the console itself")
+        must_be_from_here(request)
         holder = service.snapshot.holder_of(await key_in(request))
         if holder is None:
             try:
@@ -148,6 +149,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.post(f"{CONSOLE}/sign-out")
     async def sign_out(request: Request) -> Response:
+        must_be_from_here(request)
         service.sessions.end(request.cookies.get(COOKIE, ""))
         answer = sent_to(f"{SIGN_IN}?out=1")
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
@@ -193,9 +195,24 @@ def must_have_session(request: Request) -> Caller:
     return caller
 
 
+def must_be_from_here(request: Request) -> None:
+    """Another site's form would sign somebody in as somebody else, or out."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is None and origin is not None:  # browsers tell the one by TLS and of this machine alone
+        is_ours = origin.partition("://")[2] == request.headers.get("host")
+        site = "same-origin" if is_ours else "cross-site"
+    if site not in (None, "same-origin", "none"):
+        raise Forbidden("another site cannot sign in or out", hint="open the console itself")
+
+
 async def key_in(request: Request) -> bytes:
     """The key that a form brings; empty if it brings none."""
-    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        async with asyncio.timeout(FORM_S):
+            body = (await request.body()).decode("utf-8", "replace")
+    except TimeoutError:
+        away = {"Connection": "close"}
+        raise Malformed("the form did not come", hint="send it at once", headers=away) from None
     try:
         fields = parse_qs(body, max_num_fields=FIELDS_MAX)
     except ValueError:

@@ -15,7 +15,7 @@ from configs.declarations import Document, Ref, declared_in
 from configs.problems import Away, InvalidInput, VersionDiffers
 from configs.reading import A_NAME, is_name
 from services.api.callers import Caller
-from services.api.problems import BODY, WouldMissTarget
+from services.api.problems import BODY, TooManyRequests, WouldMissTarget
 from services.api.service import Plan, Service
 from services.api.snapshot import Entry
 from services.catalog.catalog import Change
@@ -99,8 +99,8 @@ class Declaring:
             return None, ()
         try:
             plan = planner.plan(documents, tenants=None if self.caller.is_admin else self.caller.tenants)
-        except Away as problem:
-            # What runs may be away for a moment; only who asks for promises waits for it.
+        except (Away, TooManyRequests) as problem:
+            # What runs may be away for a moment, or others plan; only who asks for promises waits for it.
             if admission == "refuse":
                 raise
             return None, (f"no plan was made: {problem.title}",)

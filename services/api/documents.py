@@ -307,7 +307,9 @@ def documents_of(request: Request, content: bytes) -> list[Document]:
             raise InvalidInput("not a list of documents", value=body, hint='send {"documents": [...]}')
         found = body["documents"]
     elif len(found) == 1 and isinstance(found[0], dict) and set(found[0]) == {"documents"}:
-        found = found[0]["documents"] or []
+        found = found[0]["documents"]
+        if not isinstance(found, list):
+            raise InvalidInput("not a list of documents", "documents", found, "write each after a `-`")
     request.state.body = {"documents": found}
     if not 1 <= len(found) <= DOCUMENTS_MAX:
         hint = f"send 1 to {DOCUMENTS_MAX:,}"

@@ -33,7 +33,7 @@ class KeyRequest(Settings):
     """Named in the audit log; two live keys at most."""
 
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=1000)]
-    """`admin`, `tenant:NAME`, `ingest:STREAM,…`."""
+    """`admin`, `tenant:NAME`, `ingest:STREAM,…`, `metrics`."""
 
     expires_s: Annotated[float | None, Field(gt=0, le=TEN_YEARS_S)] = None
     """Seconds from now; without it the key does not expire."""

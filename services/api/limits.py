@@ -21,6 +21,8 @@ from services.api.problems import TooManyRequests, retry_after
 # Keys and addresses that are remembered; who is forgotten begins anew.
 REMEMBERED = 100_000
 TOO_LARGE = 413
+# Of the console: a key, which whoever brings it need not have.
+FORM_BYTES = 16 << 10
 
 
 class Buckets:
@@ -103,6 +105,8 @@ def bytes_max(settings: ServiceSettings, path: str) -> int:
         return settings.documents_bytes
     if path.startswith("/v1/streams/") and path.endswith("/rows"):
         return settings.rows_bytes
+    if path.startswith("/console/"):
+        return FORM_BYTES
     return settings.body_bytes
 
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from configs.declarations import Ref
 from services.api.bodies import JSON
-from services.api.callers import Caller, CallerOf, not_there
+from services.api.callers import Caller, CallerOf, not_live, not_there
 from services.api.problems import NotAcceptable, RowsForgotten, responses
 from services.api.schemas import content
 from services.api.service import Service, running
@@ -155,6 +155,8 @@ def router(service: Service) -> APIRouter:
                 page = await results.page(asked, cursor, limit, wait_s, media == ARROW)
             except Forgotten as problem:
                 raise as_problem(problem) from None
+        if wait_s and service.snapshot.holder(caller.key_id) is None:
+            raise not_live()
         return page_response(page, media)
 
     @routes.get("/stream", operation_id="streamResults", responses=STREAM | READ)

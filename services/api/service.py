@@ -18,6 +18,7 @@ from services.api.snapshot import Snapshot
 from services.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
+    from services.metrics.collector import SystemCollector
     from services.results.results import Results
     from services.results.rows import Rows
     from services.watch.watch import Watch
@@ -61,6 +62,7 @@ class Service:
     rows: Rows | None = None
     watch: Watch | None = None
     planner: Planner | None = None
+    metrics: SystemCollector | None = None
     waits_for: Callable[[], str] = lambda: ""
     """What is missing until everything that is declared runs; empty when nothing is."""
     limits: Limits = field(init=False)

@@ -16,6 +16,8 @@ HEADER = b"x-weir-console"
 """What a page sends along with changes; a form of another site cannot."""
 
 SESSIONS_MAX = 10_000
+# Nobody ends the sessions of others by signing in again and again.
+SESSIONS_OF_KEY_MAX = 100
 LASTS_S = 12 * 3600.0
 
 
@@ -31,6 +33,9 @@ class Sessions:
         """The cookie's value; the oldest session ends if there are too many."""
         token = secrets.token_urlsafe(32)
         with self._lock:
+            same = [one for one, (whose, _) in self._of.items() if whose == key_id]
+            if len(same) >= SESSIONS_OF_KEY_MAX:
+                del self._of[same[0]]
             self._of[token] = (key_id, self._clock() + LASTS_S)
             while len(self._of) > SESSIONS_MAX:
                 self._of.popitem(last=False)

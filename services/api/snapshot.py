@@ -18,7 +18,7 @@ from types import TracebackType
 
 import orjson
 
-from configs.declarations import Ref
+from configs.declarations import Ref, TenantDeclaration
 from configs.problems import WeirError
 from services.catalog.catalog import Catalog
 from services.catalog.hidden import shown_document
@@ -99,6 +99,11 @@ class Snapshot:
         """Of a key that is live."""
         found = self.now.by_id.get(key_id)
         return found if found and found.is_live(time.time()) else None
+
+    def priority_classes(self) -> dict[str, str]:
+        """What each tenant is declared with."""
+        tenants = (one.stored.declaration for one in self.now.of_kind.get("Tenant", ()))
+        return {one.name: one.priority_class for one in tenants if isinstance(one, TenantDeclaration)}
 
     def note_used(self, key_id: str) -> None:
         self._used[key_id] = time.time()

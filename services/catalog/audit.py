@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from configs.declarations import Ref
+from configs.declarations import Ref, name_of
 from services.catalog.tables import audit
 
 
@@ -56,7 +56,3 @@ def entries(
         AuditEntry(one.id, one.at, one.who, one.action, one.kind, one.name, tuple(json.loads(one.fields)))
         for one in connection.execute(wanted)
     ]
-
-
-def name_of(ref: Ref) -> str:
-    return f"{ref.tenant}/{ref.name}" if ref.tenant else ref.name

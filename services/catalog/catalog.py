@@ -28,6 +28,7 @@ from configs.declarations import (
     Ref,
     StreamDeclaration,
     as_document,
+    name_of,
     ref_of,
     streams_file,
 )
@@ -35,7 +36,7 @@ from configs.live import LiveClass
 from configs.problems import InUse, UnknownName, VersionDiffers, nearest
 from configs.streams import StreamsFile
 from services.catalog import tables
-from services.catalog.audit import AuditEntry, entries, name_of, note
+from services.catalog.audit import AuditEntry, entries, note
 from services.catalog.checks import applied, brought, told, users
 from services.catalog.database import Database
 from services.catalog.home import Home

@@ -35,6 +35,7 @@ from engine.schema import StreamSchema
 from engine.sql import Catalog as SqlCatalog
 from engine.sql import PlanningError, plan_query
 from services.catalog.state import State, Stored
+from services.ingest.answers import OWN
 from services.ingest.declared import read_declaration
 
 # Where a file of streams has them.
@@ -207,6 +208,7 @@ class Changing:
                     plan = plan_query(one.name, one.sql, catalog.with_queries(known))
                 except PlanningError as problem:
                     raise replace(problem, field="sql") from None
+                check_columns(plan)
             known.append(plan)
             anew.add(one.name.lower())
             streams = {it.stream.name for it in sources(plan.plan) if isinstance(it, Scan)}
@@ -273,3 +275,11 @@ def told(found: Sequence[object], most: int = 5) -> str:
     """Some of them."""
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(str(one) for one in found[:most]) + more
+
+
+def check_columns(query: Query) -> None:
+    """That readers can tell them from what every answer has; some look at names without regard to case."""
+    for name in query.plan.schema.names:
+        if name.lower() in [one.name for one in OWN]:
+            hint = "name it otherwise: SELECT … AS …"
+            raise InvalidInput("every answer has a column of this name", "sql", name, hint)

@@ -77,6 +77,8 @@ def told_as_ours() -> Iterator[None]:
     except sa.exc.OperationalError as problem:
         why = str(problem.orig).strip().splitlines()[0]
         raise CatalogAway(f"the catalog does not answer: {why}", hint=HINT) from None
+    except sa.exc.TimeoutError:  # of the pool
+        raise CatalogAway("the catalog does not answer: too many wait for it", hint="ask again") from None
 
 
 def engine_of(home: Home) -> sa.Engine:

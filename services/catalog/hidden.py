@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from configs.declarations import Declaration, Document, as_document, declared_in
 from configs.problems import InvalidInput
 from configs.streams import SECRET
-from services.catalog.catalog import Change
+
+if TYPE_CHECKING:
+    from services.catalog.catalog import Change
 
 HIDDEN = "(hidden)"
 # Mappings whose values may be secret.

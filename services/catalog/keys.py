@@ -29,12 +29,12 @@ from services.catalog import tables
 from services.catalog.audit import note
 from services.catalog.database import Database
 from services.catalog.home import Home
-from services.ingest.keys import ADMIN, INGEST, TENANT, KeyRecord, KeyRing, new_key
+from services.ingest.keys import ADMIN, INGEST, METRICS, TENANT, KeyRecord, KeyRing, new_key
 
 LIVE_KEYS = 2
 USED_EVERY_S = 60.0
 NAME: TypeAdapter[str] = TypeAdapter(Name)
-SCOPES = f"one of {ADMIN}, {TENANT}NAME, {INGEST}STREAM,…"
+SCOPES = f"one of {ADMIN}, {TENANT}NAME, {INGEST}STREAM,…, {METRICS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def known_scopes(connection: sa.Connection, scopes: Iterable[str]) -> tuple[str,
 
 
 def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
-    if scope == ADMIN:
+    if scope in (ADMIN, METRICS):
         yield scope
     elif scope.startswith(TENANT):
         tenant = scope.removeprefix(TENANT)

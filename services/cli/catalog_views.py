@@ -21,8 +21,8 @@ from configs.declarations import (
     SessionDeclaration,
     StreamDeclaration,
     TenantDeclaration,
+    name_of,
 )
-from services.catalog.audit import name_of
 from services.cli.tables import plain_table
 from services.remote.models import Declared
 

@@ -9,14 +9,11 @@ import os
 
 import typer
 
-from configs.declarations import kind_named
+from configs.declarations import kind_named, name_of
 from configs.problems import WeirError
-from services.catalog.audit import name_of
-from services.catalog.home import home_of
+from services.catalog.home import ENDPOINT, home_of
 from services.cli.here import declarations
-from services.client import Client
 from services.remote.models import Declared
-from services.remote.wire import ENDPOINT
 
 ANSWER_S = 1.0
 
@@ -48,6 +45,9 @@ def names(kind: str, incomplete: str) -> list[str]:
 
 def declared(kind: str) -> list[Declared]:
     if os.environ.get(ENDPOINT):
+        # Nobody waits for it to be imported who completes an option.
+        from services.client import Client
+
         with Client(timeout_s=ANSWER_S, tries=1) as client:
             return client.all(kind)
     home = home_of(os.environ)

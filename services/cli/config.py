@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from services.catalog.hidden import HIDDEN
-from services.catalog.home import CATALOG, HOME, PEPPER, PEPPER_FILE, Home, home_of
+from services.catalog.home import CATALOG, ENDPOINT, HOME, PEPPER, PEPPER_FILE, Home, home_of
 from services.cli.catalog_views import OutputOption, lines_table, show
-from services.remote.wire import CA_FILE, ENDPOINT, KEY, checked_endpoint
+from services.remote.wire import CA_FILE, KEY, checked_endpoint
 
 ENVIRONMENT, DEFAULT, ABSENT = "environment", "default", "nowhere"
 

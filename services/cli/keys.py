@@ -24,7 +24,9 @@ def create(
     principal: Annotated[str, typer.Argument(help="Whose it is; two live keys at most.")],
     scope: Annotated[
         list[str],
-        typer.Option("--scope", "-s", help="admin, tenant:NAME or ingest:STREAM,…; may be repeated."),
+        typer.Option(
+            "--scope", "-s", help="admin, tenant:NAME, ingest:STREAM,… or metrics; may be repeated."
+        ),
     ],
     expires: Annotated[
         str | None, typer.Option(help="After so long: 90d, 12h, 30m.", show_default="never")

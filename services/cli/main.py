@@ -8,30 +8,14 @@ does not answer, 4 the key may not, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 from rich.console import Console
 
 from configs.problems import Away, NotAllowed, WeirError
-from services.cli.account import explain, ledger
-from services.cli.apply import apply, delete, describe, diff, get
-from services.cli.bench import bench
-from services.cli.config import config
-from services.cli.demo import demo
-from services.cli.ingest import ingest
-from services.cli.keys import keys
-from services.cli.plan import plan
-from services.cli.query import query
-from services.cli.results import results
-from services.cli.rows import rows
-from services.cli.run import run
-from services.cli.sim import sim
-from services.cli.top import top
-from services.cli.up import up
-from services.remote.wire import WouldMissTarget
+from services.cli.lazy import LazyGroup, Place
 
 EXIT_NO = 1
 EXIT_WRONG_INPUT = 2
@@ -43,29 +27,49 @@ EPILOG = (
     "Exit codes: 0 done; 1 done, and it does not hold (a difference, a broken promise, a missed target); 2 wrong input; "
     "3 the service or the catalog does not answer; 4 the key may not; 130 Ctrl-C."
 )
+SERVICE, TENANTS, RUNS, FILES = (
+    "The service",
+    "Tenants, streams and queries",
+    "What runs",
+    "Without a service",
+)
+
+
+class Weir(LazyGroup):
+    """In the order of the help."""
+
+    places: ClassVar = {
+        "up": Place("services.cli.up", SERVICE),
+        "demo": Place("services.cli.demo", SERVICE),
+        "top": Place("services.cli.top", SERVICE),
+        "ingest": Place("services.cli.ingest", SERVICE),
+        "plan": Place("services.cli.plan", TENANTS),
+        "apply": Place("services.cli.apply", TENANTS),
+        "diff": Place("services.cli.apply", TENANTS),
+        "get": Place("services.cli.apply", TENANTS),
+        "describe": Place("services.cli.apply", TENANTS),
+        "delete": Place("services.cli.apply", TENANTS),
+        "query": Place("services.cli.query", TENANTS),
+        "keys": Place("services.cli.keys", TENANTS),
+        "results": Place("services.cli.results", RUNS),
+        "explain": Place("services.cli.account", RUNS),
+        "ledger": Place("services.cli.account", RUNS),
+        "rows": Place("services.cli.rows", RUNS),
+        "dashboards": Place("services.cli.dashboards", RUNS),
+        "run": Place("services.cli.run", FILES),
+        "sim": Place("services.cli.sim", FILES),
+        "bench": Place("services.cli.bench", FILES),
+        "config": Place("services.cli.config", FILES),
+    }
+
+
 app = typer.Typer(
+    cls=Weir,
     help="Weir: continuous queries for many tenants, each with what it was promised.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-TENANTS = "Tenants, streams and queries"
-RUNS = "What runs"
-FILES = "Without a service"
-
-
-def add(panel: str, *commands: Callable[..., None]) -> None:
-    for one in commands:
-        app.command(rich_help_panel=panel)(one)
-
-
-add("The service", up, demo, top, ingest)
-add(TENANTS, plan, apply, diff, get, describe, delete)
-app.add_typer(query, name="query", rich_help_panel=TENANTS)
-app.add_typer(keys, name="keys", rich_help_panel=TENANTS)
-add(RUNS, results, explain, ledger)
-app.add_typer(rows, name="rows", rich_help_panel=RUNS)
-add(FILES, run, sim, bench, config)
 
 
 def show_version(wanted: bool) -> None:
@@ -96,6 +100,9 @@ def main() -> None:
 
 
 def exit_code_of(problem: WeirError) -> int:
+    # A command that can be told so has imported it; the others need not wait for it.
+    from services.remote.wire import WouldMissTarget
+
     match problem:
         case Away():
             return EXIT_AWAY

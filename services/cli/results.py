@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import math
 import os
 import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import orjson
 import typer
@@ -18,8 +17,10 @@ import yaml
 from services.cli.catalog_views import warn
 from services.cli.completion import queries
 from services.cli.here import service
-from services.remote.results import Results
-from services.remote.wire import RowsForgotten
+
+if TYPE_CHECKING:
+    from services.remote.results import Results
+    from services.remote.wire import RowsForgotten
 
 Output = Literal["table", "json", "yaml", "csv"]
 Row = Mapping[str, Any]
@@ -135,7 +136,7 @@ class Csv:
         if not self._has_head:
             self._writer.writerow(names)
             self._has_head = True
-        self._writer.writerows([text_of(one.get(name), "") for name in names] for one in rows)
+        self._writer.writerows([whole(one.get(name)) for name in names] for one in rows)
 
 
 class Table:
@@ -171,7 +172,12 @@ def shown(name: str, value: object) -> str:
 
 def percent(kept: float) -> str:
     """Less than all of it is never told as all of it."""
-    return "100%" if kept >= 1 else f"{math.floor(1000 * kept) / 10:.1f}%"
+    return "100%" if kept >= 1 else f"{100 * min(kept, 0.999):.1f}%"
+
+
+def whole(value: object) -> str:
+    """For programs: with all digits."""
+    return repr(value) if isinstance(value, float) else text_of(value, "")
 
 
 def text_of(value: object, absent: str) -> str:

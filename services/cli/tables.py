@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from configs.scenario import Claim, PolicyMetric
-from services.cli.class_views import ClassView
-from sim.promises import Promise
-from sim.replay import ReplayReport
-from sim.report import length
+if TYPE_CHECKING:
+    from configs.scenario import Claim
+    from services.cli.class_views import ClassView
+    from sim.promises import Promise
+    from sim.replay import ReplayReport
 
 
 def milliseconds(value: float) -> str:
@@ -36,6 +36,9 @@ def plain_table(title: str, columns: Sequence[str], left: int = 1, wrapped: int 
 
 def result_table(result: Mapping[str, Any]) -> Table:
     """One run, a line a class."""
+    # Only what simulates has it, and what it needs, imported.
+    from sim.report import length
+
     table = plain_table(
         f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}",
         ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "queued"),
@@ -82,6 +85,9 @@ def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     """Several level-2 policies side by side, the best of each column marked."""
+    # The same.
+    from configs.scenario import PolicyMetric
+
     metrics = get_args(PolicyMetric)
     values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]

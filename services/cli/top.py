@@ -16,14 +16,14 @@ from rich.table import Table
 
 from actors.dirs import clusters, shared_memory
 from configs.problems import InvalidInput
+from services.catalog.home import ENDPOINT
 from services.cli.class_views import ClassView, as_json, class_views, unit_lines, view_told
 from services.cli.here import service
 from services.cli.tables import class_view_table
-from services.client import Client
-from services.remote.wire import ENDPOINT
 
 if TYPE_CHECKING:
     from actors.system import System
+    from services.client import Client
 
 START_ONE = "start one with `weir demo`, or say on which Ray cluster it is"
 AUTH_MODE = "RAY_AUTH_MODE"

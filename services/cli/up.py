@@ -19,8 +19,9 @@ from configs.problems import InvalidInput
 from configs.reading import parse_model
 from configs.service import ADMISSIONS, PORT, ServiceSettings
 from services.catalog.catalog import opened
-from services.catalog.home import home_of
+from services.catalog.home import held, home_of
 from services.catalog.reconcile import Reconciling
+from services.cli.catalog_here import CatalogHere
 from services.cli.class_views import ClassView, class_views
 from services.cli.class_views import as_json as class_as_json
 from services.cli.here import who
@@ -62,6 +63,9 @@ def up(
         Path | None, typer.Option(help="PEM with its chain: serve by TLS.", show_default=False)
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM, of the certificate.", show_default=False)] = None,
+    metrics_operators: Annotated[
+        bool, typer.Option("--metrics-operators", help="Tell Prometheus of each operator, too.")
+    ] = False,
     folder: FolderOption = FOLDER,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,17 +77,20 @@ def up(
         admission=admission,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
+        metrics_operators=metrics_operators,
     )
     home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=as_json)
     with ended_by_signal(), ExitStack() as running:
+        running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
+        # Nothing is declared if the port is taken.
+        service = running.enter_context(served(catalog, home, service_settings, who())) if api else None
         if files:
-            catalog.apply(read_documents(files), who())
+            CatalogHere(catalog, who()).apply(read_documents(files))
         wanted = catalog.desired().file
         if wanted is not None:
             find_java(wanted.session.java_home, os.environ)
         make_folder("--folder", folder)
-        service = running.enter_context(served(catalog, home, service_settings, who())) if api else None
         if service is not None:
             for name, place in service.told().items():
                 console.print(f"{name.replace('_', ' ')}: {place}")
@@ -101,7 +108,7 @@ def up(
         running.callback(machine.stop)
         reconciling = Reconciling(catalog, machine)
         if service is not None:
-            service.attach(system, settings, door, reconciling, running)
+            service.attach(system, settings, door, reconciling, machine.feeds, running)
         running.enter_context(reconciling)
         if service is not None:
             service.is_ready()

@@ -6,7 +6,7 @@ service is reached, as long as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,13 @@ from services.catalog.home import Home, write_private
 from services.catalog.reconcile import Reconciling
 from services.ingest.job import Door
 from services.ingest.keys import ADMIN
+from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
     from actors.system import System
 
+Feeds = Callable[[], Sequence[FeedProgress]]
+"""How far Spark has come with each."""
 PRINCIPAL = "admin"
 STARTING = "the system is being started"
 
@@ -65,11 +68,14 @@ class Served:
         settings: LiveSettings,
         door: Door,
         reconciling: Reconciling,
+        feeds: Feeds,
         running: ExitStack,
     ) -> None:
         """What runs answers too, from now on and until all of it ends."""
         # They look at the system, for which Ray is imported.
         from services.api.results import results_of
+        from services.metrics.collector import SystemCollector
+        from services.metrics.nodes import Nodes
         from services.plan.aside import Aside
         from services.plan.planner import Planner
         from services.plan.running import RunningMeasured
@@ -78,7 +84,8 @@ class Served:
         from services.watch.watch import Watch
 
         service = self._service
-        watch = running.enter_context(Watch(RunningSystem(system), lambda: reconciling.problems))
+        source = RunningSystem(system)
+        watch = running.enter_context(Watch(source, lambda: reconciling.problems))
         results = results_of(service, watch, lambda: system.ingest_key)
         running.callback(results.close)
         measured = running.enter_context(RunningMeasured(watch, settings))
@@ -86,6 +93,9 @@ class Served:
         service.rows = Rows(lambda: door.endpoint, lambda: door.api_key)
         aside = running.enter_context(Aside())
         service.planner = Planner(self._service.catalog, settings, measured, aside.plan)
+        with_operators = service.settings.metrics_operators
+        nodes = running.enter_context(Nodes(source, watch, with_operators=with_operators))
+        service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes)
         # Callers are sent away before what answers them ends.
         running.callback(self._serving.stop)
 
@@ -96,17 +106,21 @@ class Served:
 
 def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> None:
     """There is one that is live, in a file of its owner's alone."""
-    path = home.admin_key
-    with suppress(FileNotFoundError):
+    path = home.made().admin_key
+    with suppress(OSError):
         if service.snapshot.holder_of(path.read_bytes().strip()) is not None:
             return
     try:
-        key, _ = catalog.keys.create(PRINCIPAL, [ADMIN], who)
+        key, made = catalog.keys.create(PRINCIPAL, [ADMIN], who)
     except InvalidInput as problem:
         # Of another home with the same catalog, or of files that are lost.
         problem.hint = (
             f"revoke one with `weir keys revoke`, or put the key of one into {path}: {problem.hint}"
         )
         raise
-    write_private(path, f"{key}\n")
+    try:
+        write_private(path, f"{key}\n")
+    except InvalidInput:
+        catalog.keys.revoke(made.id, who)  # nobody has it
+        raise
     service.snapshot.refresh()

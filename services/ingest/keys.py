@@ -3,6 +3,7 @@
     admin            everything
     tenant:NAME      what is a tenant's: its queries, their answers, and what is told of them
     ingest:STREAM    write to a stream, letters' case aside
+    metrics          read what Prometheus is told, of everybody, and nothing else
 
 A key is `weir_` and 43 characters of chance. What is kept of it is its HMAC-SHA256 under a pepper that is kept elsewhere,
 so that nobody who sees the records can use them. A ring of keys may be published in a file, for a door in another process.
@@ -21,7 +22,7 @@ from pathlib import Path
 
 PREFIX = "weir_"
 KEY_BYTES = 32
-ADMIN, TENANT, INGEST = "admin", "tenant:", "ingest:"
+ADMIN, TENANT, INGEST, METRICS = "admin", "tenant:", "ingest:", "metrics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ import httpx
 import orjson
 
 from configs.problems import Away, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
-from services.catalog.home import HOME, home_of
+from services.catalog.home import ENDPOINT, HOME, home_of
 from services.ingest.progress import Backoff
 
-ENDPOINT, KEY, CA_FILE = "WEIR_ENDPOINT", "WEIR_API_KEY", "WEIR_CA_FILE"
+KEY, CA_FILE = "WEIR_API_KEY", "WEIR_CA_FILE"
 URN = "urn:weir:problem:"
 TRIES = 5
 PAUSE_S = 0.1

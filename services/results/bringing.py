@@ -85,13 +85,14 @@ def from_json(stream: StreamSchema, body: bytes) -> Brought:
         raise NotReadable(f"not valid JSON: {problem}", hint="send an array of objects") from None
     if not isinstance(found, list):
         raise NotReadable("not an array", hint="send an array of objects, or NDJSON as application/x-ndjson")
+    check_many(len(found))
     return of_objects(stream, found, Brought())
 
 
 def from_lines(stream: StreamSchema, body: bytes) -> Brought:
     check_many(max(body.count(b"\n"), body.count(b"{") + body.count(b"[")))
     brought, found = Brought(), []
-    for line in body.splitlines():
+    for line in body.split(b"\n"):
         if not line.strip():
             continue
         try:

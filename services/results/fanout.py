@@ -17,6 +17,8 @@ from services.results.places import Place
 
 PIECE_ROWS = 2000
 CACHE_BYTES = 16 << 20
+# What a piece takes beside its rows: a reader may ask for one row at a time.
+PIECE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,8 @@ class Pieces:
         if piece is None or not piece.body:
             self._known.pop(wanted, None)
             return
-        self._sizes[wanted] = len(piece.body)
-        self._bytes += len(piece.body)
+        self._sizes[wanted] = len(piece.body) + PIECE_BYTES
+        self._bytes += self._sizes[wanted]
         while self._bytes > self._bytes_max:
             oldest = next(one for one in self._known if one in self._sizes)
             del self._known[oldest]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +12,7 @@ from engine.explain import Line
 from scheduler.capacity import ShareMove
 
 if TYPE_CHECKING:
+    from actors.dispatcher import DispatcherStatus
     from actors.system import System
 
 # Nobody waits longer for an answer by the service; who does not answer may be beginning anew, which takes two seconds.
@@ -27,6 +29,15 @@ class Counted:
 
     rows: int
     batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inflow:
+    """Of a node's gateway."""
+
+    pid: int
+    streams: Sequence[Mapping[str, Any]]
+    """Those that come in here, as `actors.streams` tells of them, and of each its `dead` rows by reason."""
 
 
 class Source(Protocol):
@@ -85,6 +96,16 @@ class RunningSystem:
     def endpoint(self, node: str) -> str | None:
         found: str | None = self._gateway(node)["endpoint"]
         return found
+
+    def turns(self, node: str) -> DispatcherStatus:
+        """How the node's lanes are used."""
+        found: DispatcherStatus = answer(lambda: self._system.dispatcher(node).status.remote())
+        return found
+
+    def inflow(self, node: str) -> Inflow:
+        """What comes in at the node."""
+        pid = answer(lambda: self._system.gateway(node).ping.remote())
+        return Inflow(pid, [one for one in self._gateway(node)["streams"] if one["origin"] is None])
 
     def streams(self, node: str) -> dict[str, Counted]:
         return {

@@ -12,6 +12,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from services.api.console import FOLDER, MEDIA_TYPES, PUBLIC, WRITES_ONLY, WRONG, read_assets
+from services.api.sessions import SESSIONS_OF_KEY_MAX, Sessions
 from services.catalog.home import Home
 from tests.api import Api, api_over
 
@@ -66,6 +67,23 @@ def test_a_key_becomes_a_session_that_does_not_hold_it(api: Api) -> None:
     assert api("GET", "/console/sign-in", who=None).headers["Location"] == "/console/"
 
 
+def test_cookies_of_others_at_this_address_keep_nobody_out(api: Api) -> None:
+    """Browsers send those of all ports of a machine, whatever is in them."""
+    token = sign_in(api, api.keys["acme"])[2].partition(";")[0]
+    for others in ('a={"b": [1, 2]}; ', "a=b c; ", 'a="'):
+        told = api("GET", "/console/session", who=None, headers={"Cookie": f"{others}; {token}"})
+        assert (others, told.status_code) == (others, 200)
+
+
+def test_who_signs_in_again_and_again_ends_no_session_but_its_own() -> None:
+    sessions = Sessions()
+    ours = sessions.begin("admin")
+    theirs = [sessions.begin("acme") for _ in range(2 * SESSIONS_OF_KEY_MAX)]
+    live = [sessions.key_id(one) is not None for one in theirs]
+    assert sessions.key_id(ours) == "admin"
+    assert live == [False] * SESSIONS_OF_KEY_MAX + [True] * SESSIONS_OF_KEY_MAX
+
+
 def test_with_tls_the_cookie_is_for_tls_alone(tmp_path: Path) -> None:
     with api_over(Home(tmp_path), tls_certificate=tmp_path / "a.pem", tls_key=tmp_path / "b.pem") as api:
         assert "Secure" in sign_in(api, api.keys["admin"])[2].split("; ")
@@ -105,6 +123,27 @@ def test_who_tries_too_many_wrong_keys_has_to_wait(tmp_path: Path) -> None:
         assert [one.status_code for one in answers] == [401, 429]
         assert int(answers[1].headers["Retry-After"]) > 0
         assert sign_in(api, api.keys["admin"])[0] == 303
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://weir"}, 303),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://behind.a.proxy"}, 303),
+    ],
+)
+def test_another_site_signs_nobody_in_or_out(api: Api, headers: dict[str, str], status: int) -> None:
+    sign_in(api, api.keys["acme"])
+    answers = (
+        sign_in(api, api.keys["admin"], **headers),
+        api("POST", "/console/sign-out", who=None, headers=headers),
+    )
+    assert (answers[0][0], answers[1].status_code) == (status, status)
+    seen = api("GET", "/console/session", who=None)
+    assert seen.status_code == (401 if status == 303 else 200)
 
 
 def test_another_site_cannot_sign_somebody_in(api: Api) -> None:

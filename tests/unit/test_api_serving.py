@@ -20,7 +20,8 @@ from starlette.responses import StreamingResponse
 from configs.declarations import documents_of
 from configs.problems import InvalidInput
 from configs.service import ServiceSettings
-from services.api import openapi
+from services.api import console, openapi
+from services.api.limits import FORM_BYTES
 from services.api.service import Service
 from services.api.serving import Serving
 from services.catalog.home import Home
@@ -218,3 +219,16 @@ def test_description_names_every_operation_once_with_its_problems() -> None:
     assert lacking == []
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', openapi.described()))
     assert named - described["components"]["schemas"].keys() == set()
+
+
+def test_form_that_does_not_come_keeps_no_connection(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has shown a key yet."""
+    monkeypatch.setattr(console, "FORM_S", 0.01)
+    head = b"POST /console/sign-in HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\nkey="
+    with Serving(api.service) as serving:
+        address = urlsplit(serving.url)
+        for length, status in ((100, b"400"), (FORM_BYTES + 1, b"413")):
+            with socket.create_connection((address.hostname, address.port)) as slow:
+                slow.sendall(head % length)
+                told = slow.makefile("rb").read()  # up to the end of the connection
+            assert told.split()[1] == status

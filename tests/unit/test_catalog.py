@@ -21,7 +21,7 @@ from alembic.script import ScriptDirectory
 from configs.declarations import Document, Ref, documents_of
 from configs.problems import InUse, InvalidInput, UnknownName, VersionDiffers
 from services.catalog.catalog import Catalog
-from services.catalog.database import MIGRATIONS, CatalogAway, Database, revision_of
+from services.catalog.database import MIGRATIONS, CatalogAway, Database, revision_of, told_as_ours
 from services.catalog.home import Home, home_of
 from services.catalog.tables import REVISION, metadata
 from services.ingest.keys import KeyRecord
@@ -243,6 +243,10 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         (
             "{kind: Query, tenant: fine, name: q, sql: SELECT * FROM odd}",
             "document 2 (Query q): line 1, column 15: sql: there is no such stream (got 'odd')",
+        ),
+        (
+            "{kind: Query, tenant: fine, name: q, sql: SELECT x AS _KEPT FROM other}",
+            "document 2 (Query q): sql: every answer has a column of this name (got '_KEPT')",
         ),
         (
             "{kind: Query, tenant: acme, name: odd, sql: SELECT x FROM other}",
@@ -483,3 +487,11 @@ def test_document_is_kept_as_it_was_written(catalog: Catalog) -> None:
     catalog.apply([document(text)], "ops")
     (told,) = [one.after for one in catalog.diff([document(text)])]
     assert json.loads(json.dumps(told)) == yaml.safe_load(text)
+
+
+def test_catalog_that_too_many_wait_for_is_away() -> None:
+    engine = sa.create_engine(
+        "sqlite://", poolclass=sa.pool.QueuePool, pool_size=1, max_overflow=0, pool_timeout=0
+    )
+    with engine.connect(), pytest.raises(CatalogAway, match="too many"), told_as_ours(), engine.connect():
+        pass

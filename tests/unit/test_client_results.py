@@ -25,7 +25,7 @@ from configs.live import LiveSettings
 from configs.problems import UnknownName
 from configs.service import ServiceSettings
 from services.cli.main import main
-from services.cli.results import Table
+from services.cli.results import Csv, Table
 from services.client import Client
 from services.remote.results import has_reached
 from services.remote.wire import RowsForgotten
@@ -255,16 +255,21 @@ def test_answers_are_shown_in_every_form(answering: Answering, called: Called) -
     ]
 
 
+def test_csv_has_all_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    Csv().write(["d"], [{"d": 123456789012.5}, {"d": 0.1 + 0.2}, {"d": None}])
+    assert capsys.readouterr().out.splitlines() == ["d", "123456789012.5", "0.30000000000000004", '""']
+
+
 def test_a_table_tells_what_was_kept_and_never_that_it_was_all_when_it_was_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    fractions = [1.0, 0.99999, 0.5, 0.0421]
+    fractions = [1.0, 0.99999, 0.57, 0.0421]
     Table().write(["n"], [{"_seq": seq, "_kept": kept, "n": 7} for seq, kept in enumerate(fractions)])
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["_seq", "_kept", "n"],
         ["0", "100%", "7"],
         ["1", "99.9%", "7"],
-        ["2", "50.0%", "7"],
+        ["2", "57.0%", "7"],
         ["3", "4.2%", "7"],
     ]
 

@@ -174,6 +174,21 @@ def test_what_comes_after_now_is_waited_for(reading: Reading, log: ClassLog) -> 
     assert [one["rows"] for one in answers] == [rows(5, 7)] * 2
 
 
+def test_whose_key_is_revoked_while_it_waits_is_told_nothing(reading: Reading, log: ClassLog) -> None:
+    log.commit(5)
+    catalog, snapshot = reading.served.catalog, reading.served.service.snapshot
+    answers: list[int] = []
+    waiting = threading.Thread(target=lambda: answers.append(reading.get(after="4", wait_s=60).status_code))
+    waiting.start()
+    until_waited_for(reading, 1)
+    for one in catalog.keys.all():
+        catalog.keys.revoke(one.id, "test")
+    snapshot.refresh()
+    log.commit(2)
+    waiting.join()
+    assert answers == [401]
+
+
 def until_waited_for(reading: Reading, readers: int) -> None:
     assert reading.served.service.results is not None
     while sum(one.readers for one in list(reading.served.service.results._topics.values())) < readers:

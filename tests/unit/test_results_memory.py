@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 
 from actors.dirs import RunDirs
@@ -10,7 +11,7 @@ from services.results.cursors import OLDEST
 from services.results.desk import Asked, Desk
 from services.results.encoding import as_json_rows
 from services.results.events import events
-from services.results.fanout import Pieces, Wanted
+from services.results.fanout import Piece, Pieces, Wanted
 from services.results.places import LocalPlaces, Place
 from services.results.results import Results, shared
 from tests.answer_logs import ClassLog
@@ -97,6 +98,25 @@ def test_pieces_that_were_made_are_bounded_and_made_once(dirs: RunDirs) -> None:
     assert made == [1, 11]  # the first had to go for the others
     assert 0 < held <= 10_000
     log.close()
+
+
+def test_small_pieces_are_as_few_as_there_is_room_for() -> None:
+    """Each takes far more than its rows."""
+    place = Place("gold", None)
+
+    async def made(wanted: Wanted) -> Piece:
+        return Piece(wanted.mark, wanted.row, wanted.row + 1, b"{}")
+
+    async def read() -> int:
+        pieces = Pieces(made, bytes_max=1 << 20)
+        tracemalloc.start()
+        for row in range(5000):
+            await pieces.get(Wanted(place, "q", "5ead07c1", row, 1))
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return held
+
+    assert 0 < asyncio.run(read()) <= 1.5 * (1 << 20)
 
 
 def test_a_limit_is_shared_so_that_no_shard_waits_for_another() -> None:

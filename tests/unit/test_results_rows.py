@@ -27,7 +27,7 @@ from services.api.results import ARROW
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import new_key
-from services.results.bringing import REASONS_MAX, ROWS_MAX, NotReadable, column_of, from_json
+from services.results.bringing import REASONS_MAX, ROWS_MAX, NotReadable, column_of, from_json, from_lines
 from services.results.cursors import OLDEST
 from services.results.desk import Asked, Desk
 from services.results.encoding import values_of
@@ -199,6 +199,7 @@ def test_reasons_that_are_told_apart_are_bounded(bringing: Bringing) -> None:
         (b"", ARROW, 400, "not a sound Arrow stream"),
         (b"{}" * (ROWS_MAX + 1), "application/json", 413, "too many rows"),
         (b"\n" * (ROWS_MAX + 1), NDJSON, 413, "too many rows"),
+        (b"[" + b"0," * ROWS_MAX + b"0]", "application/json", 413, "too many rows"),
         (arrow(pa.table({"x": pa.array([1] * 5000)}), "zstd"), ARROW, 400, "compressed"),
         (arrow(pa.table({"x": pa.nulls(ROWS_MAX + 1)})), ARROW, 413, "too many rows"),
         (arrow(pa.table({"x": pa.array(["a"]).dictionary_encode()})), ARROW, 422, "not taken"),
@@ -214,6 +215,12 @@ def test_body_that_is_none_is_a_problem(
     assert (answer.status_code, said in answer.text) == (status, True), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert bringing.published() == []
+
+
+def test_lines_end_where_they_are_counted() -> None:
+    stream = parse_create_stream("CREATE STREAM plain (x int64)")
+    assert from_lines(stream, b"1\r" * 5).rejected == {"not JSON": 1}
+    assert from_lines(stream, b'{"x":1}\r\n{"x":2}\r\n').rows == 2
 
 
 # -- once ----------------------------------------------------------------------------------------------------------

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from configs.declarations import Ref, documents_of
 from configs.problems import InvalidInput
 from configs.service import ServiceSettings
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.catalog.home import Home, held
+from services.cli.main import main
+from services.cli.up import up
 from services.cli.up_service import served
 
 FREE = ServiceSettings(port=0)
@@ -86,3 +91,90 @@ def test_endpoint_of_another_that_came_after_is_left_alone(home: Home, catalog: 
     with served(catalog, home, FREE, "ops"):
         home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
     assert home.endpoint.read_text(encoding="utf-8") == "http://127.0.0.1:1"
+
+
+def test_home_is_made_where_the_catalog_is_elsewhere(tmp_path: Path, catalog: Catalog) -> None:
+    elsewhere = Home(tmp_path / "not" / "there")
+    with served(catalog, elsewhere, FREE, "ops"):
+        assert status(elsewhere, "/v1/tenants") == 200
+
+
+def test_key_that_cannot_be_kept_is_nobodys(home: Home, catalog: Catalog) -> None:
+    home.admin_key.mkdir()
+    for _ in range(3):
+        with pytest.raises(InvalidInput, match="cannot be written"), served(catalog, home, FREE, "ops"):
+            pass
+    assert [one.revoked_at is None for one in catalog.keys.all()] == [False] * 3
+    assert sorted(one.name for one in home.folder.iterdir() if one.name.startswith("admin")) == ["admin.key"]
+
+
+def test_home_is_of_one_at_a_time(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WEIR_HOME", str(home.folder))
+    monkeypatch.setattr(sys, "argv", ["weir", "up", "--api-port", "0", "--folder", str(a_file(tmp_path))])
+    with held(home):
+        home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        told = capfd.readouterr().err
+        assert f"WEIR_HOME: a service runs from it already (got '{home.folder}')" in told
+        assert "end that `weir up`, or set WEIR_HOME to another folder" in told
+        assert home.endpoint.read_text(encoding="utf-8") == "http://127.0.0.1:1"
+        assert stat.S_IMODE(home.lock.stat().st_mode) == 0o600
+    with pytest.raises(InvalidInput, match="--folder"):  # no further than it is made to come
+        up([], api_port=0, folder=a_file(tmp_path))
+    assert not home.endpoint.exists()
+
+
+def test_home_of_a_service_that_was_killed_is_free(home: Home) -> None:
+    program = "import sys; from pathlib import Path; from services.catalog.home import Home, held\n"
+    program += "with held(Home(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
+    arguments = [sys.executable, "-c", program, str(home.folder)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(InvalidInput, match="a service runs from it already"), held(home):
+            pass
+        other.kill()
+        other.wait()
+    assert home.lock.exists()
+    with held(home):
+        pass
+
+
+def a_file(folder: Path) -> Path:
+    """Where there is to be a folder."""
+    found = folder / "file"
+    found.touch()
+    return found
+
+
+def test_nothing_is_declared_when_the_port_is_taken(
+    home: Home, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "documents.yaml"
+    file.write_text("{kind: Tenant, name: acme, priority_class: gold}", encoding="utf-8")
+    before = catalog.all()
+    monkeypatch.setenv("WEIR_HOME", str(home.folder))
+    with served(catalog, Home(tmp_path / "other"), FREE, "ops") as other:
+        port = int(str(other.told()["api"]).rpartition(":")[2])
+        with pytest.raises(InvalidInput, match="cannot be listened at"):
+            up([file], api_port=port, folder=tmp_path / "run")
+    assert catalog.all() == before
+
+
+def test_secret_that_is_hidden_in_a_file_stays_as_it_is(
+    home: Home, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = "{kind: Session, conf: {spark.some.secret: %s}}"
+    catalog.apply(documents_of(session % "hunter2"), "ops")
+    file = tmp_path / "documents.yaml"
+    file.write_text(session % '"(hidden)"', encoding="utf-8")
+    monkeypatch.setenv("WEIR_HOME", str(home.folder))
+    with pytest.raises(InvalidInput, match="--folder"):
+        up([file], api_port=0, folder=a_file(tmp_path))
+    assert (
+        catalog.get(Ref("Session", "spark")).declaration == documents_of(session % "hunter2")[0].declaration
+    )

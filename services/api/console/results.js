@@ -3,12 +3,14 @@
 
 import { get, path } from "./api.js";
 import { badge, empty, h, say, setText, show } from "./dom.js";
-import { cell, short, whole } from "./format.js";
+import { cell, percent, short, whole } from "./format.js";
 
 const ROWS_KEPT = 100;
 const SHOWN_EVERY_MS = 250;
 const AGAIN_MS = 3000;
-const HIDDEN_COLUMN = "_seq";
+const SEQ = "_seq";
+const KEPT = "_kept";
+const KEPT_TITLE = "How much of the input behind an answer was kept, where some of it was shed. Counts and sums are of that part alone.";
 
 export class Results {
   #root; #address; #source = null; #cursor = null; #rows = []; #seen = 0; #timer = null; #paused = false; #ended = false;
@@ -119,10 +121,16 @@ export class Results {
       show(this.#table, empty("Answers appear here as rows come in. Those from before are there, too: read from the oldest that is kept."));
       return;
     }
-    const titles = Object.keys(this.#rows[0]).filter((name) => name !== HIDDEN_COLUMN);
+    const titles = Object.keys(this.#rows[0]).filter((name) => name !== SEQ && name !== KEPT);
     show(this.#table, h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Answers, the newest first" },
       h("table", {},
-        h("thead", {}, h("tr", {}, titles.map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, this.#rows.map((row) => h("tr", {}, titles.map((name) => h("td", { title: cell(row[name]) }, cell(row[name])))))))));
+        h("thead", {}, h("tr", {}, titles.map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", title: KEPT_TITLE }, "kept"))),
+        h("tbody", {}, this.#rows.map((row) => h("tr", {}, titles.map((name) => h("td", { title: cell(row[name]) }, cell(row[name]))),
+          h("td", {}, kept(row[KEPT]))))))));
   }
+}
+
+/** Nothing where all of it was kept; less than that is never told as all of it. */
+function kept(fraction) {
+  return fraction < 1 ? percent(Math.min(fraction, 0.999)) : "";
 }

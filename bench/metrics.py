@@ -1,0 +1,175 @@
+"""What metrics cost: a scrape of many tenants, and what a class counts for them beside its slices."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from actors.control import SystemStatus, UnitStatus
+from actors.counting import Counting
+from actors.dispatcher import DispatcherStatus
+from actors.looks import CoordinatorStatus, Decisions, Look, Number
+from actors.turns import LaneStatus, TurnStatus
+from actors.units import Figures, UnitReport
+from bench.measure import TRIES, Figure, seconds_each
+from configs.live import LiveClass, LiveSettings
+from engine.explain import Line
+from engine.hosted import HostedClass
+from loadshed.aloma import Control
+from loadshed.ledger import TupleLedger
+from loadshed.manager import Explanation
+from loadshed.monitors import Verdict
+from scheduler.capacity import ShareMove
+from services.metrics.collector import SystemCollector
+from services.metrics.nodes import Nodes
+from services.watch.source import Counted, Inflow
+from services.watch.watch import Watch
+
+TENANTS, QUERIES = 1000, 5
+NODE = "n1"
+STREAM = "CREATE STREAM s (ts timestamp, v int64, WATERMARK FOR ts AS ts)"
+SLICES = 100_000
+ANSWERS = 10_000
+
+
+def figures() -> list[Figure]:
+    took_s, size = scrape()
+    settings = LiveSettings()
+    # Turns of a class that has all of its lane are the shortest for what they do; of the cycle's time all of it is its.
+    slice_part = slice_s() / (settings.round_ms / 1e3)
+    cycle_part = cycle_s() / (settings.load.cycle_ms / 1e3)
+    everything = f"{TENANTS:,} tenants with {QUERIES} queries each"
+    return [
+        Figure(f"a scrape of {everything}", 1e3 * took_s, "ms", limit=300.0),
+        Figure(f"what a scrape of {everything} brings", size / 1e6, "MB", limit=15.0),
+        Figure(
+            "metrics, of the processor time of a class's slices",
+            100 * (slice_part + cycle_part),
+            "%",
+            limit=0.5,
+        ),
+    ]
+
+
+# -- a scrape --------------------------------------------------------------------------------------------------
+
+
+def scrape() -> tuple[float, int]:
+    """Processor-seconds, and bytes; everything has changed since the one before."""
+    source = Full()
+    with Watch(source, every_s=3600.0) as watch:
+        nodes = Nodes(source, watch)
+        nodes.look()
+        collector = SystemCollector(watch, nodes, priority_classes=source.priority_classes)
+        found, text = [], b""
+        for _ in range(TRIES + 1):
+            source.go_on()
+            watch.look()
+            began = time.process_time()
+            text = collector.text()
+            found.append(time.process_time() - began)
+    # The first writes the labels of all that is told.
+    return min(found[1:]), len(text)
+
+
+@dataclass
+class Full:
+    """A Source, of as many tenants as are to be told of."""
+
+    name: str = "bench"
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        self.classes = [
+            LiveClass(
+                name=f"tenant-{number:04}",
+                priority=1.0 + number % 3,
+                delay_target_ms=100.0 + number % 7,
+                streams=(STREAM,),
+                queries={f"query-{place}": f"SELECT v FROM s WHERE v > {place}" for place in range(QUERIES)},
+            )
+            for number in range(TENANTS)
+        ]
+        self.hosted = hosted(self.classes[0])
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Another load cycle of all."""
+        self.looks += 1
+        told = replace(
+            Counting(recovered=False, born=1.0).told(self.hosted, 0.0), slices=100_003 * self.looks
+        )
+        units = {}
+        for number, one in enumerate(self.classes):
+            ledger = TupleLedger(1_234_567 * self.looks, 1_234_000 * self.looks, 560 * self.looks)
+            account = {"s": (ledger, 7 * self.looks)}
+            shown = Figures(0.001, 0.00123 + number / 1e6, 0.75, used_s=0.123456 * self.looks)
+            answered = replace(told.answered, target_s=one.delay_target_ms / 1e3)
+            counted = replace(told, answered=answered)
+            report = UnitReport(one.name, 0.9, shown.load, False, False, shown, None, account, "", counted)
+            units[one.name] = UnitStatus(one.name, NODE, f"h{number}", 1e-3, 1e-3, None, report, NODE)
+        self.system = SystemStatus({NODE: 2}, tuple(self.classes), units, (), {})
+
+    def priority_classes(self) -> dict[str, str]:
+        return {one.name: ("gold", "silver", "bronze")[int(one.priority) - 1] for one in self.classes}
+
+    def look(self, seen: Number | None) -> Look | None:
+        lent = {
+            one.name: {other.name: 1.5} for one, other in zip(self.classes, self.classes[1:], strict=False)
+        }
+        return Look((self.looks,), CoordinatorStatus(1, 0.0, self.system, (), (), (), 0), lent)
+
+    def turns(self, node: str) -> DispatcherStatus:
+        lanes = (LaneStatus(None, 1000, 2.0, 1.5, 1.4, 0.5),) * 2
+        return DispatcherStatus(1, "found", TurnStatus(10, lanes, {}, (), 0, 0, 0, {}, {}, 0.5, ""))
+
+    def inflow(self, node: str) -> Inflow:
+        return Inflow(1, ())
+
+    def moves(self, last: int) -> tuple[list[ShareMove], float]:
+        return [], 0.0
+
+    def plan(self, class_name: str) -> list[Line]:
+        return []
+
+    def decisions(self, class_name: str, last: int) -> Decisions:
+        return Decisions({}, (), 0.0)
+
+    def endpoint(self, node: str) -> str | None:
+        return None
+
+    def streams(self, node: str) -> dict[str, Counted]:
+        return {}
+
+
+# -- a class -----------------------------------------------------------------------------------------------------
+
+
+def hosted(declared: LiveClass) -> HostedClass:
+    """With answers of all kinds of times."""
+    found = HostedClass(declared, 1000)
+    found.responses.add_array(np.random.default_rng(1).exponential(0.05, ANSWERS), 0.0)
+    found.runner.answered = dict.fromkeys(declared.queries, ANSWERS)
+    return found
+
+
+def slice_s() -> float:
+    counting = Counting(recovered=False, born=0.0)
+    return seconds_each(lambda: counting.slice_ended(1e-3, 1.1e-3), SLICES)
+
+
+def cycle_s() -> float:
+    """Of what is done at the end of a load cycle."""
+    there = hosted(Full().classes[0])
+    counting, control = Counting(recovered=False, born=0.0), Control(0.5)
+    explanation = Explanation(0.0, "t", 0.4, 0.4, Verdict(), 0.0, control, control, False, False)
+
+    def cycle() -> None:
+        counting.decided(explanation, False, 0.15)
+        # It goes out with the report.
+        pickle.dumps(counting.told(there, 0.0))
+
+    return seconds_each(cycle, ANSWERS)

@@ -1,0 +1,112 @@
+"""What is told of a class, of its streams and of its queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from actors.units import BOUNDS, Counted
+from scheduler.redistribution import RESERVE
+from services.cli.class_views import ClassView
+from services.metrics.steady import OFFERED, TUPLES, ClassCounts
+from services.metrics.text import Labels, Times
+from services.watch.accounts import Account, name_of
+
+Rows = defaultdict[str, list[tuple[Labels, float | Times]]]
+OF_STREAMS = (OFFERED, TUPLES)
+NO_QUEUE = (0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSeen:
+    """All that is known of a class."""
+
+    view: ClassView
+    priority_class: str
+    lanes: int
+    """Of all nodes."""
+    counts: ClassCounts
+    units: Sequence[Counted]
+
+    @property
+    def labels(self) -> Labels:
+        return self.view.name, self.priority_class
+
+
+def add_class(rows: Rows, seen: ClassSeen) -> None:
+    for name, value in {**shares(seen), **now(seen)}.items():
+        rows[name].append((seen.labels, value))
+    add_times(rows, seen)
+    add_counts(rows, seen)
+
+
+def shares(seen: ClassSeen) -> dict[str, float]:
+    view, declared = seen.view, seen.view.settings
+    nominal = view.original
+    lower = max(declared.min_share, nominal * (1 - declared.lendable), nominal * RESERVE)
+    upper = min(1.0, nominal + declared.borrow_limit)
+    demand = load_of(view) / seen.lanes
+    return {
+        "weir_class_nominal_share_ratio": nominal,
+        "weir_class_current_share_ratio": view.share,
+        "weir_class_lower_share_ratio": min(lower, upper),
+        "weir_class_upper_share_ratio": upper,
+        "weir_class_demand_share_ratio": demand,
+        "weir_class_target_share_ratio": min(max(demand, lower), upper),
+    }
+
+
+def load_of(view: ClassView) -> float:
+    """What it last reported says nothing of a class that sleeps."""
+    return 0.0 if view.asleep else view.figures.load
+
+
+def now(seen: ClassSeen) -> dict[str, float]:
+    view, declared, figures, load = seen.view, seen.view.settings, seen.view.figures, load_of(seen.view)
+    queues = [(one.queue_bytes, one.queue_age_s, one.queue_work_s) for one in seen.units]
+    sizes, ages, work = zip(*(queues or [NO_QUEUE]), strict=True)
+    return {
+        "weir_class_response_target_seconds": declared.delay_target_ms / 1e3,
+        "weir_class_shed_ratio": view.drop,
+        "weir_class_kept_ratio": 1 - view.drop,
+        "weir_class_max_drop_ratio": 0.0 if declared.lossless else declared.max_drop,
+        "weir_class_queue_bytes": sum(sizes),
+        "weir_class_queue_age_seconds": 0.0 if view.asleep else max(ages),
+        "weir_class_queue_work_seconds": 0.0 if view.asleep else sum(work),
+        "weir_class_state_bytes": figures.state_bytes,
+        "weir_class_headroom_processors": figures.headroom,
+        "weir_class_load_processors": load,
+        "weir_class_admitted_load_processors": load * (1 - view.drop),
+        "weir_class_asleep": view.asleep,
+        "weir_class_units": view.units,
+        "weir_class_queries": len(declared.queries),
+        "weir_class_restarts_total": seen.counts.restarts,
+    }
+
+
+def add_times(rows: Rows, seen: ClassSeen) -> None:
+    target_s = seen.view.settings.delay_target_ms / 1e3
+    times, bounds = seen.counts.times, [part * target_s for part in BOUNDS]
+    # After a change of the target there are none before the first report.
+    is_known = times.target_s == target_s
+    within = times.within if is_known else [0.0] * len(bounds)
+    count, sum_s, in_time = (times.count, times.sum_s, times.in_time) if is_known else (0, 0.0, 0)
+    rows["weir_class_response_seconds"].append((seen.labels, Times(bounds, within, count, sum_s)))
+    rows["weir_class_results_in_time_total"].append((seen.labels, in_time))
+
+
+def add_counts(rows: Rows, seen: ClassSeen) -> None:
+    named = {name.lower(): name for name in map(name_of, seen.view.settings.streams)}
+    for (family, *more), value in seen.counts.values.items():
+        if family in OF_STREAMS:
+            more[0] = named.get(more[0], more[0])
+        rows[family].append(((*seen.labels, *more), value))
+
+
+def add_accounts(rows: Rows, labels: Labels, found: Iterable[Account]) -> None:
+    for one in found:
+        of_stream = (*labels, one.stream)
+        missing = one.ledger.offered - one.ledger.accounted() - one.queued
+        rows["weir_class_queued_tuples"].append((of_stream, one.queued))
+        rows["weir_class_unaccounted_tuples"].append((of_stream, missing))

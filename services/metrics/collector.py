@@ -1,0 +1,205 @@
+"""A collector of prometheus-client over the watch's view of the running system: one target for all of it.
+
+    collector.collect()     what a registry asks for
+    collector.text()        the same as text, for a scrape
+
+Guarantees:
+1. A scrape asks nobody but the watch; what dispatchers and gateways know is some seconds old (`nodes`).
+2. Every family of `families` is told, also one without samples; those by operator only if they are asked for.
+3. No counter falls while the service runs, whatever else begins anew (`steady`).
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from operator import attrgetter
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from actors.units import Counted
+from services.ingest.progress import FeedProgress
+from services.metrics.class_rows import ClassSeen, Rows, add_accounts, add_class
+from services.metrics.families import FAMILIES
+from services.metrics.nodes import Nodes
+from services.metrics.steady import ClassCounters, Counters
+from services.metrics.text import CONTENT_TYPE, Samples, metrics_of, text_of
+from services.watch.accounts import Account, accounts
+from services.watch.lending import lending
+from services.watch.watch import View, Watch
+
+LOANS_MAX = 500
+# As good as a look of now: nobody scrapes more often.
+MAX_AGE_S = 1.0
+
+
+class SystemCollector(Collector):
+    """Its methods may be called by several threads."""
+
+    content_type = CONTENT_TYPE
+
+    def __init__(
+        self,
+        watch: Watch,
+        nodes: Nodes,
+        feeds: Callable[[], Sequence[FeedProgress]] = tuple,
+        priority_classes: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """`priority_classes` tells which each tenant is declared with."""
+        self._watch, self._nodes = watch, nodes
+        self._feeds, self._priority_classes = feeds, priority_classes
+        self._classes, self._counters = ClassCounters(), Counters()
+        self._lock = threading.Lock()
+
+    def collect(self) -> Iterator[Metric]:
+        return metrics_of(self.samples())
+
+    def text(self) -> bytes:
+        return text_of(self.samples())
+
+    def samples(self) -> Samples:
+        """As of now; services.watch.source.Away if the coordinator has never answered."""
+        view = self._watch.view(MAX_AGE_S)
+        with self._lock:
+            self._classes.hear(view.system)
+            rows: Rows = defaultdict(list)
+            self._add_classes(rows, view)
+            self._add_loans(rows, view)
+            self._add_nodes(rows, view)
+            self._add_streams(rows)
+            self._add_feeds(rows)
+            self._add_system(rows, view)
+            self._add_operators(rows)
+            self._counters.end_round()
+        with_operators = self._nodes.operators is not None
+        return {one.name: rows[one.name] for one in FAMILIES if with_operators or not one.per_operator}
+
+    # -- classes ------------------------------------------------------------------------------------------------
+
+    def _add_classes(self, rows: Rows, view: View) -> None:
+        declared = self._priority_classes()
+        lanes = sum(view.system.nodes.values()) or 1
+        units: defaultdict[str, list[Counted]] = defaultdict(list)
+        for unit in view.system.units.values():
+            if unit.report is not None and unit.report.counted is not None:
+                units[unit.class_name].append(unit.report.counted)
+        streams: defaultdict[str, list[Account]] = defaultdict(list)
+        for account in accounts(view.system):
+            streams[account.tenant].append(account)
+        for name, one in view.classes.items():
+            seen = ClassSeen(one, declared.get(name, ""), lanes, self._classes.of(name), units[name])
+            add_class(rows, seen)
+            add_accounts(rows, seen.labels, streams[name])
+            for family, seconds in (
+                ("weir_class_lent_seconds_total", one.lent_s),
+                ("weir_class_borrowed_seconds_total", one.borrowed_s),
+            ):
+                rows[family].append((seen.labels, self._counters.kept((family, name), seconds)))
+
+    def _add_loans(self, rows: Rows, view: View) -> None:
+        known = [
+            one
+            for one in lending(view.system, view.look.lending)
+            if one.lender in view.classes and one.borrower in view.classes
+        ]
+        for one in sorted(known, key=attrgetter("seconds"), reverse=True)[:LOANS_MAX]:
+            pair = one.lender, one.borrower
+            name = "weir_loan_seconds_total"
+            rows["weir_loan_processors"].append((pair, one.now))
+            rows[name].append((pair, self._counters.kept((name, *pair), one.seconds)))
+
+    def _add_operators(self, rows: Rows) -> None:
+        if self._nodes.operators is None:
+            return
+        declared = self._priority_classes()
+        for tenant, lines in self._nodes.operators.seen.items():
+            for one in lines:
+                # Several queries may share an operator, and one may have several of a name.
+                labels = (tenant, declared.get(tenant, ""), ",".join(one.queries), f"{one.number} {one.name}")
+                rows["weir_operator_cost_seconds"].append((labels, one.cost_us / 1e6))
+                rows["weir_operator_selectivity_ratio"].append((labels, one.selectivity))
+                rows["weir_operator_queued_tuples"].append((labels, one.queued))
+
+    # -- nodes ----------------------------------------------------------------------------------------------------
+
+    def _add_nodes(self, rows: Rows, view: View) -> None:
+        seen, system = self._nodes.seen, view.system
+        placed = [one.node for one in system.units.values()]
+        for node, lanes in system.nodes.items():
+            rows["weir_node_lanes"].append(((node,), lanes))
+            rows["weir_node_units"].append(((node,), placed.count(node)))
+            rows["weir_restarts_total"].append((("host", node), self._classes.host_restarts[node]))
+        for node, one in seen.turns.items():
+            turns, of = one.turns, one.turns.lanes
+            for name, value in (
+                ("weir_node_rounds_total", turns.rounds),
+                ("weir_node_slices_total", sum(lane.slices for lane in of)),
+                ("weir_node_overdue_slices_total", turns.overdue_count),
+                ("weir_node_busy_seconds_total", sum(lane.busy_s for lane in of)),
+                ("weir_node_slice_seconds_total", sum(lane.in_slices_s for lane in of)),
+                ("weir_node_scheduling_seconds_total", turns.handed_over_s),
+                ("weir_node_processor_seconds_total", sum(lane.used_s for lane in of)),
+                ("weir_node_idle_seconds_total", sum(lane.idle_s for lane in of)),
+            ):
+                rows[name].append(((node,), self._counters.of_life((name, node), value, one.pid)))
+            self._add_restarts(rows, "dispatcher", node, one.pid)
+        for node, inflow in seen.inflow.items():
+            self._add_restarts(rows, "gateway", node, inflow.pid)
+        for kind, moves in seen.moves.items():
+            rows["weir_share_moves_total"].append(((kind,), moves))
+        self._add_restarts(rows, "coordinator", "", view.look.status.pid)
+
+    def _add_restarts(self, rows: Rows, actor: str, node: str, pid: int) -> None:
+        rows["weir_restarts_total"].append(((actor, node), self._counters.changes((actor, node), pid)))
+
+    # -- what comes in --------------------------------------------------------------------------------------------
+
+    def _add_streams(self, rows: Rows) -> None:
+        for node, inflow in self._nodes.seen.inflow.items():
+            for one in inflow.streams:
+                labels = one["stream"], node
+                for name, count in (
+                    ("weir_stream_rows_total", one["accepted_rows"]),
+                    ("weir_stream_batches_total", one["accepted_batches"]),
+                    ("weir_stream_refused_batches_total", one["refused_batches"]),
+                    ("weir_stream_dead_letters_total", sum(one["dead"].values())),
+                ):
+                    rows[name].append((labels, self._counters.kept((name, *labels), count)))
+                rows["weir_stream_retained_bytes"].append((labels, one["bytes"]))
+                rows["weir_stream_retained_limit_bytes"].append((labels, one["bytes_max"]))
+                rows["weir_stream_producers"].append((labels, one["producers"]))
+
+    def _add_feeds(self, rows: Rows) -> None:
+        for one in self._feeds():
+            labels = (one.feed,)
+            for name, count in (
+                ("weir_feed_rows_total", one.rows),
+                ("weir_feed_restarts_total", one.restarts),
+            ):
+                rows[name].append((labels, self._counters.until_it_falls((name, one.feed), count)))
+            rows["weir_feed_running"].append((labels, one.state == "running"))
+            if one.lag is not None:
+                rows["weir_feed_lag_rows"].append((labels, one.lag))
+            if one.batch_ms is not None:
+                rows["weir_feed_batch_seconds"].append((labels, one.batch_ms / 1e3))
+
+    # -- the whole ------------------------------------------------------------------------------------------------
+
+    def _add_system(self, rows: Rows, view: View) -> None:
+        status, watch = view.look.status, self._watch
+        problems = len(watch.problems()) + sum(len(one.problems) for one in view.classes.values())
+        lost = self._counters.of_life(("weir_reports_lost_total",), status.reports_lost, status.pid)
+        for name, value in (
+            ("weir_units_unplaced", len(view.system.unplaced)),
+            ("weir_actors_quarantined", len(status.quarantined)),
+            ("weir_reports_lost_total", lost),
+            ("weir_problems", problems + bool(watch.problem)),
+            ("weir_view_age_seconds", watch.age_s(view)),
+            ("weir_service_uptime_seconds", watch.uptime_s),
+        ):
+            rows[name].append(((), value))
+        rows["weir_build_info"].append(((version("weir"), platform.python_version()), 1.0))

@@ -1,0 +1,43 @@
+"""Detail by operator, for who has asked for it: a call to a class's host each, so some classes at a time, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from configs.problems import UnknownName
+from engine.explain import Line
+from services.watch.source import Away
+
+# Asked at one look. With more classes than this, what is told of some is some looks old.
+CLASSES_ASKED = 20
+
+
+class OperatorSource(Protocol):
+    """Raises Away, or UnknownName of a class that is no more."""
+
+    def plan(self, class_name: str) -> list[Line]: ...
+
+
+class Operators:
+    """By class; of its first unit. One thread looks, others read `seen`."""
+
+    def __init__(self, source: OperatorSource) -> None:
+        self._source = source
+        self.seen: Mapping[str, Sequence[Line]] = {}
+
+    def look(self, classes: Iterable[str]) -> None:
+        """At those that were looked at longest ago."""
+        names = list(classes)
+        # Those that are known stand in the order in which they were asked.
+        known = {name: lines for name, lines in self.seen.items() if name in set(names)}
+        due = [*(name for name in names if name not in known), *known][:CLASSES_ASKED]
+        for name in due:
+            lines = known.pop(name, ())
+            try:
+                known[name] = self._source.plan(name)
+            except Away:
+                known[name] = lines
+            except UnknownName:
+                continue
+        self.seen = known

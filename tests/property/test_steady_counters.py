@@ -1,0 +1,189 @@
+"""Counters of metrics never fall, whatever begins anew, and count nothing twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.control import SystemStatus, UnitStatus
+from actors.units import BOUNDS, Answered, Counted, Figures, UnitReport
+from configs.live import LiveClass
+from loadshed.aloma import Branch
+from loadshed.ledger import TupleLedger
+from services.metrics.steady import OFFERED, RESULTS, ClassCounters, Counters
+
+TARGET_MS = 100.0
+SLICES = ("weir_class_slices_total",)
+
+
+def system(reports: dict[str, UnitReport], target_ms: float = TARGET_MS, shards: int = 2) -> SystemStatus:
+    gold = LiveClass(
+        name="gold", priority=1, delay_target_ms=target_ms, key="k", shards=shards, queries={"q": "SELECT 1"}
+    )
+    units = {
+        name: UnitStatus("gold", "n1", f"host of {name}", 0.5, 0.5, None, report, "n1")
+        for name, report in reports.items()
+    }
+    return SystemStatus({"n1": 1}, (gold,), units, (), {})
+
+
+@dataclass
+class Life:
+    """A unit as it really goes: what it has done in all, of that what is safe, and what this life has counted."""
+
+    name: str
+    done: int = 0
+    safe: int = 0
+    life: int = 0
+    lives: int = 0
+    slices: int = 0
+    answers: int = 0
+    earlier_slices: int = 0
+    earlier_answers: int = 0
+    farthest: int = 0
+
+    def work(self, amount: int, saved: bool) -> None:
+        self.done += amount
+        self.slices += amount
+        self.answers += amount
+        self.farthest = max(self.farthest, self.done)
+        if saved:
+            self.safe = self.done
+
+    def killed(self) -> None:
+        """It goes on from what was safe."""
+        self.lives += 1
+        self.done = self.safe
+        self.earlier_slices += self.slices
+        self.earlier_answers += self.answers
+        self.slices = self.answers = 0
+
+    def report(self, target_ms: float = TARGET_MS) -> UnitReport:
+        answered = Answered(
+            target_ms / 1e3, self.answers, self.answers, 0.5 * self.answers, (self.answers,) * len(BOUNDS)
+        )
+        counted = Counted(
+            pid=100 + self.lives,
+            born=float(self.lives),
+            recovered=self.lives > 0,
+            slices=self.slices,
+            branches=(0,) * len(Branch),
+            answered=answered,
+            results={"q": self.done},
+        )
+        accounts = {"s": (TupleLedger(offered=self.done), self.done)}
+        return UnitReport(self.name, 0.0, 0.0, False, False, Figures(), accounts=accounts, counted=counted)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["gold#0", "gold#1"]), st.sampled_from(["work", "save", "kill"]), st.integers(0, 9)),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(STEPS)
+def test_counters_of_a_class_never_fall_and_count_each_thing_once(steps: list[tuple[str, str, int]]) -> None:
+    lives, counters = {name: Life(name) for name in ("gold#0", "gold#1")}, ClassCounters()
+    counters.hear(system({unit: life.report() for unit, life in lives.items()}))
+    before: dict[tuple[str, ...], float] = {}
+    for name, what, amount in steps:
+        one = lives[name]
+        if what == "kill":
+            one.killed()
+        else:
+            one.work(amount, what == "save")
+        counters.hear(system({unit: life.report() for unit, life in lives.items()}))
+        found = counters.of("gold")
+        assert all(found.values[key] >= value for key, value in before.items())
+        before = dict(found.values)
+        farthest = sum(life.farthest for life in lives.values())
+        assert (found.values[OFFERED, "s"], found.values[RESULTS, "q"]) == (farthest, farthest)
+        slices = sum(life.earlier_slices + life.slices for life in lives.values())
+        answers = sum(life.earlier_answers + life.answers for life in lives.values())
+        assert found.values[SLICES] == slices
+        assert (found.times.count, found.times.in_time, found.times.sum_s) == (answers, answers, answers / 2)
+        assert found.times.within == [answers] * len(BOUNDS)
+        assert found.restarts == counters.host_restarts["n1"] == sum(life.lives for life in lives.values())
+
+
+def test_what_a_unit_has_counted_stays_while_nobody_has_heard_of_it_and_after_it_has_gone() -> None:
+    counters, first, second = ClassCounters(), Life("gold#0"), Life("gold#1")
+    first.work(5, saved=True)
+    second.work(3, saved=True)
+    counters.hear(system({"gold#0": first.report(), "gold#1": second.report()}))
+    # The coordinator has begun anew: it knows of no report.
+    silent = system({})
+    counters.hear(silent)
+    assert counters.of("gold").values[SLICES] == 8
+    first.work(1, saved=True)
+    counters.hear(system({"gold#0": first.report()}, shards=1))
+    assert counters.of("gold").values[SLICES] == 9
+    counters.hear(replace(silent, classes=()))
+    assert counters.of("gold").values == {}
+
+
+def test_a_class_that_is_declared_anew_counts_on_top_of_what_it_had() -> None:
+    counters, one = ClassCounters(), Life("gold#0")
+    one.work(50, saved=True)
+    counters.hear(system({"gold#0": one.report()}))
+    another = replace(one.report(), accounts={"s": (TupleLedger(offered=60), 0)})
+    assert another.counted is not None
+    anew = replace(another, counted=replace(another.counted, pid=7, born=7.0, recovered=False))
+    counters.hear(system({"gold#0": anew}))
+    assert counters.of("gold").values[OFFERED, "s"] == 110
+
+
+def test_buckets_begin_anew_with_another_target() -> None:
+    counters, one = ClassCounters(), Life("gold#0")
+    one.work(5, saved=True)
+    counters.hear(system({"gold#0": one.report()}))
+    one.killed()
+    one.work(2, saved=True)
+    # The coordinator knows the new target before the unit counts by it.
+    counters.hear(system({"gold#0": one.report()}, target_ms=200.0))
+    assert counters.of("gold").times.count == 5
+    counters.hear(system({"gold#0": one.report(200.0)}, target_ms=200.0))
+    times = counters.of("gold").times
+    assert (times.target_s, times.count, times.within) == (0.2, 2, [2] * len(BOUNDS))
+
+
+def test_what_queries_have_answered_goes_with_them() -> None:
+    counters, one = ClassCounters(), Life("gold#0")
+    one.work(5, saved=True)
+    counters.hear(system({"gold#0": one.report()}))
+    report = one.report()
+    assert report.counted is not None
+    gone = system({"gold#0": replace(report, counted=replace(report.counted, results={}))})
+    without = gone.classes[0].model_copy(update={"queries": {}})
+    counters.hear(replace(gone, classes=(without,)))
+    assert (RESULTS, "q") not in counters.of("gold").values
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5)), max_size=20))
+def test_a_count_of_lives_is_the_sum_of_what_each_has_counted(steps: list[tuple[int, int]]) -> None:
+    counters, total, value, life, before = Counters(), 0, 0, 0, 0.0
+    for another, more in steps:
+        if another == 1:
+            life, value = life + 1, 0
+        value, total = value + more, total + more
+        found = counters.of_life(("x",), value, life)
+        counters.end_round()
+        assert found == total >= before
+        before = found
+
+
+def test_counts_without_lives_begin_anew_when_they_fall_and_kept_ones_stand_still() -> None:
+    counters = Counters()
+    assert [counters.until_it_falls(("f",), value) for value in (3, 5, 2, 2, 4)] == [3, 5, 7, 7, 9]
+    assert [counters.kept(("k",), value) for value in (10, 8, 9, 12, 1, 2)] == [10, 10, 10, 12, 13, 14]
+    assert [counters.changes(("c",), pid) for pid in (7, 7, 8, 8, 9)] == [0, 0, 1, 1, 2]
+
+
+def test_what_is_not_asked_for_any_more_is_forgotten() -> None:
+    counters = Counters()
+    counters.of_life(("x",), 5, 1)
+    counters.end_round()
+    counters.end_round()
+    assert counters.of_life(("x",), 5, 2) == 5
