@@ -9,9 +9,7 @@ Guarantees:
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
 import threading
 import traceback
 from collections import deque
@@ -25,7 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from actors import state
 from actors.dirs import RunDirs
 from actors.eventlog import LogWriter, machine_clock
-from actors.hosting import SWITCH_S, Host, HostStatus
+from actors.hosting import Host, HostStatus, prepare_process
 from actors.lanes import Cores, keep_process_off
 from actors.names import COORDINATOR, NAMESPACE, find, host_key, host_name
 from actors.resting import Rest
@@ -115,9 +113,7 @@ class ClassHost:
             host, dirs, settings, self._reporter.report, end_process, record, cores, lambda: rest.end()
         )
         rest = Rest(lambda: self._host.is_asleep)
-        # What Ray has loaded stays; a full collection would take milliseconds of some slice to find that out.
-        gc.freeze()
-        sys.setswitchinterval(SWITCH_S)
+        prepare_process()
         found = state.get(host_key(host))
         self._host.start([] if found is None else units_from_json(found))
 

@@ -50,6 +50,7 @@ ANSWER_S = 30.0
 # An actor's death costs its classes turns or results, so it is looked for every so often; a ping takes 0.3 ms of processor time.
 WATCH_S = 2.0
 WATCH_AGAIN_S = 0.25  # while somebody is quarantined
+WATCH_ASLEEP_S = 6.0  # while nothing comes in: nobody misses a turn
 # Far more than hosts report in the time that a node takes to start.
 WORK_MAX = 10_000
 # To stop: what the control thread has for what it is at.
@@ -248,7 +249,14 @@ class ControlThread:
             if now >= watch_at:
                 self._calls.watch()
                 self._plane.relieve()
-                watch_at = time.monotonic() + (WATCH_AGAIN_S if self._calls.quarantined else WATCH_S)
+                watch_at = time.monotonic() + self._watch_again_s()
+            elif self._plane.is_awake:
+                watch_at = min(watch_at, now + WATCH_S)
+
+    def _watch_again_s(self) -> float:
+        if self._calls.quarantined:
+            return WATCH_AGAIN_S
+        return WATCH_S if self._plane.is_awake else WATCH_ASLEEP_S
 
     def _take(self, wait_s: float) -> None:
         try:

@@ -5,7 +5,7 @@ until there is no more, and then waited for; nothing here polls.
 
 Bounds, so that one unit's input cannot take the processor or the memory that others need:
 
-    turns        one batch of each stream that has some, in turn
+    turns        a few batches of each stream that has some, in turn
     time         INGEST_PART of a processor for all units of the host, in equal parts. It takes 50–100 µs to read a
                  batch and let it in, so this is some thousand batches a second. What a unit gets beyond that is
                  rejected whole and counted, for which nothing is read but its header; a lossless unit waits.
@@ -53,6 +53,8 @@ INGEST_PART = 0.5
 # A unit may save up for a burst.
 BURST_S = 0.25
 PIECES_MAX = 10_000
+# Of a stream at a time: each time costs looks at the gateway and at the class thread, which take the interpreter from slices.
+BATCHES_A_TURN = 4
 SLICE_S = 5e-3
 # Between two tries to reach the gateway, or to subscribe where it has not heard of the stream yet.
 BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
@@ -339,11 +341,11 @@ class Ingest:
             self._lively.append(feed)
 
     def _read_round(self, now: float) -> bool:
-        """One batch of each that has some; whether there may be more."""
+        """A few batches of each that has some; whether there may be more."""
         lively, self._lively = self._lively, deque()
         while lively:
             feed = lively.popleft()
-            if self._read(feed, now):
+            if all(self._read(feed, now) for _ in range(BATCHES_A_TURN)):
                 self._lively.append(feed)
             else:
                 feed.lively = False

@@ -36,7 +36,7 @@ from pyspark_weir import client, to_weir
 from pyspark_weir.options import write_options
 
 from actors.dirs import RunDirs, shared_memory
-from actors.hosting import SWITCH_S, Host
+from actors.hosting import Host, prepare_process
 from actors.inbox import Arrived
 from actors.ingress import Gateway
 from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
@@ -301,7 +301,7 @@ def serve_turns(cores: Cores, dirs: RunDirs, parent: Connection) -> None:
 
 
 def serve_class(cores: Cores, dirs: RunDirs, parent: Connection) -> None:
-    sys.setswitchinterval(SWITCH_S)
+    prepare_process()
     host = Host("h", dirs, SETTINGS_OF_HOST, lambda *_: None, lambda problem: os._exit(1), cores=cores)
     host.start([Unit(CLASS, 0, 1.0, 1.0)])
     queue = Queue()

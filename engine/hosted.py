@@ -85,6 +85,9 @@ class HostedClass:
         self._settled_steps: list[Step] = []
         self._settled_answers: list[Answer] = []
         self._settled_bytes = 0
+        self._same: dict[
+            float, int
+        ] = {}  # response times since the last settle point, where trains had one for all
         self._changes: deque[Callable[[], None]] = deque()
         self._repeating = Repetition(self._repeat, self._check)
         self._fetch: Fetch | None = None  # for what is repeated
@@ -437,8 +440,8 @@ class HostedClass:
         if is_same(train.arrival):
             response_s = now - float(train.arrival[0])
             self._cycle.answered(query, results, response_s * results)
-            self.responses.add_same(response_s, results)
-            self.recent.add_same(response_s, results)
+            # The answers of a train came at one time, and mostly of one arrival.
+            self._same[response_s] = self._same.get(response_s, 0) + results
         else:
             self._cycle.answered(query, results, now * results - float(train.arrival.sum()))
             self.responses.add_array(now - train.arrival, 0.0)
@@ -448,6 +451,10 @@ class HostedClass:
 
     def _settle(self) -> bool:
         """Nothing is queued inside: what has been done is complete. Whether more may be done before it is committed."""
+        for response_s, results in self._same.items():
+            self.responses.add_same(response_s, results)
+            self.recent.add_same(response_s, results)
+        self._same.clear()
         for entrance in self._entrances.values():
             self._consume(entrance, 0)  # batches of which nothing was let in
         self._settled_steps += self._steps

@@ -99,10 +99,10 @@ class Node:
         return was_empty
 
     def arrived_within(self, tuples: int) -> float:
-        """When the train arrived with which more than so many tuples are queued."""
+        """When the train arrived with which so many tuples are queued."""
         for train in self.queue:
             tuples -= len(train)
-            if tuples < 0:
+            if tuples <= 0:
                 return float(train.arrival[0])
         return math.inf
 
