@@ -15,10 +15,10 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import stat
 import struct
 from pathlib import Path
 
+from actors.private import make_private
 from configs.problems import InvalidInput
 
 # A greeting of some hundred classes fits; the socket's own buffer holds several.
@@ -86,7 +86,7 @@ class Listener:
 
     def __init__(self, path: Path) -> None:
         address = _address(path)
-        _make_private(path.parent)
+        make_private(path.parent)
         self._path = path
         self._lock = _lock(path)
         self._socket = _socket()
@@ -135,18 +135,6 @@ def _address(path: Path) -> str:
             "choose a shorter run folder",
         )
     return str(path)
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.stat()
-    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise InvalidInput(
-            "a socket's folder must be its owner's alone",
-            "path",
-            str(folder),
-            f"chown it to uid {os.getuid()} and chmod it to 700",
-        )
 
 
 def _lock(path: Path) -> int:

@@ -17,13 +17,13 @@ import json
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from actors.private import make_private
 from configs.problems import InvalidInput
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -104,7 +104,7 @@ class RunDirs:
     def hold(self) -> int:
         """Make the folders; the system counts as alive until the open file that is returned is closed."""
         while True:
-            private(self.root)
+            make_private(self.root)
             path = self.root / LOCK
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -113,7 +113,7 @@ class RunDirs:
                 break
             os.close(file)
         for folder in (self.folder, self.streams, self.classes):
-            private(folder)
+            make_private(folder)
         return file
 
     def note_cluster(self, cluster: Cluster) -> None:
@@ -182,16 +182,6 @@ def checked(name: str) -> str:
             "not a name for a folder", "name", name, "letters, digits, and _ . - # after the first"
         )
     return name
-
-
-def private(folder: Path) -> None:
-    """A folder of this user alone: another's in its place would see what is written there."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise InvalidInput(
-            "a run folder must be its owner's alone", "path", str(folder), "remove it, or choose another base"
-        )
 
 
 def is_at(file: int, path: Path) -> bool:

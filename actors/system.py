@@ -42,7 +42,7 @@ from actors.looks import CoordinatorStatus
 from actors.names import COORDINATOR, NAMESPACE, dispatcher_name, find, gateway_name, host_name, system_key
 from actors.turns import TurnStatus
 from configs.live import LiveClass, LiveSettings
-from configs.problems import InvalidInput
+from configs.problems import Away, InvalidInput
 from scheduler.capacity import ShareMove
 
 # What Ray does beside calls, in environment variables. The first ones are for people who watch Ray itself, and pauses between
@@ -80,6 +80,7 @@ OBJECT_STORE_BYTES = 128 << 20
 # A start takes some seconds, and a minute where the machine does much else.
 READY_S = 120.0
 POLL_S = 0.02
+WHY_TOLD = 600
 STOP_S = 10.0
 # An actor that was killed is back after some seconds.
 BACK_S = 20.0
@@ -174,16 +175,15 @@ class System:
         )
 
     def wait_ready(self) -> None:
-        """Until all actors have answered; TimeoutError names those that have not."""
+        """Until all actors have answered; Away names those that have not, and what was the last of their problems."""
         until = time.monotonic() + READY_S
         while True:
             found = self.status()
             if not found.waited_for:
                 return
             if time.monotonic() > until:
-                raise TimeoutError(
-                    f"not ready after {READY_S:g} s: {', '.join(found.waited_for)}; {found.failures}"
-                )
+                why = found.failures[-1][-WHY_TOLD:] if found.failures else "nothing has failed; the machine is busy"
+                raise Away(f"not ready after {READY_S:g} s: {', '.join(found.waited_for)}", hint=why)
             time.sleep(POLL_S)
 
     def stop(self) -> None:

@@ -41,15 +41,15 @@ code, li { font-size: .92rem }
 """
 
 
-def write_report(run: Outcome, promises: Sequence[Promise], folder: Path) -> Path:
-    """Write the page into the folder; its path."""
+def write_report(run: Outcome, promises: Sequence[Promise], folder: Path, more: Sequence[str] = ()) -> Path:
+    """Write the page into the folder, with more parts in HTML at its end; its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run.result['scenario']}-{run.result['manager']}.html"
-    path.write_text(page(run, promises), encoding="utf-8")
+    path.write_text(page(run, promises, more), encoding="utf-8")
     return path
 
 
-def page(run: Outcome, promises: Sequence[Promise]) -> str:
+def page(run: Outcome, promises: Sequence[Promise], more: Sequence[str] = ()) -> str:
     result = run.result
     title = f"{result['scenario']} under {result['manager']}"
     names = ", ".join(f"{c['name']} {c['priority']:g}" for c in result["classes"])
@@ -69,7 +69,7 @@ def page(run: Outcome, promises: Sequence[Promise]) -> str:
         parts += ["<h2>Who lent to whom</h2>", lending_table(result["lending"])]
     if run.moves:
         parts += ["<h2>Moves of capacity</h2>", move_list(run.moves)]
-    body = "\n".join(parts)
+    body = "\n".join([*parts, *more])
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -32,6 +32,9 @@ from services.ingest.process import IngestProcess
 from sim.outcome import Outcome
 from sim.promises import Promise, check_overload, check_promises
 from sim.report import write_report
+
+if TYPE_CHECKING:
+    from services.cli.demo_prometheus import Beside
 
 SECONDS = 75.0
 # Time for load managers to see what comes; nobody watches for longer.
@@ -73,6 +76,12 @@ def demo(
         Path | None,
         typer.Option(help="Folder for every decision, for `weir sim --replay`.", show_default=False),
     ] = None,
+    prometheus: Annotated[
+        bool,
+        typer.Option(
+            "--prometheus", help="Run a real Prometheus beside it, and show what the dashboards show."
+        ),
+    ] = False,
 ) -> None:
     """Watch capacity being lent and taken back; exits with 0 only if every promise was kept."""
     chosen, known = demo_scenario(scenario), known_manager(manager)
@@ -91,6 +100,10 @@ def demo(
         lane_part=checked(lane_part, "--lane-part", LANE_PART_LEAST, 1.0),
         train_max=TRAIN_MAX,
     )
+    if prometheus:
+        from services.metrics.prometheus import find_program
+
+        find_program()
     java = find_java(None, os.environ)
     # The other commands need not wait for Ray to be imported.
     from actors.system import start
@@ -124,19 +137,34 @@ def demo(
             feeds = Feeds(system, watched.node, running.enter_context(IngestProcess(job)), classes)
             feeds.wait_flowing()
             note(f"{len(classes)} feeds come in")
+        beside: Beside | None = None
+        if prometheus:
+            from services.cli.demo_prometheus import prometheus_beside
+
+            with phase(console, phases_s, "Prometheus") as note:
+                told = {one.name: f"priority {one.priority:g}" for one in classes}
+                there = prometheus_beside(system, feeds.all, told, folder / "prometheus")
+                beside = running.enter_context(there)
+                note(beside.url)
         with phase(console, phases_s, "run") as note:
             run = LiveRun(watched, scenario, chosen.description, settings, classes, feeds, plan, seconds)
             watch(run, f"{scenario} at load {multiple:g} under {known}", console)
             note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s worked on, {run.offered_note()}")
+            since, until = run.times()
         outcome = run.outcome(calibration, multiple, phases_s)
+        # The one that is worst off has most to tell.
+        lost_most = max(outcome.classes, key=lambda one: float(one["loss_pct"]))["name"]
+        seen = None if beside is None else beside.seen(since, until, lost_most)
         with phase(console, phases_s, "stop"):
             running.close()
     promises = promises_of(chosen, outcome)
     console.print(result_table(outcome.result))
     console.print(promise_table(promises))
-    typer.echo(f"report: {write_report(outcome, promises, report)}")
+    typer.echo(f"report: {write_report(outcome, promises, report, () if seen is None else (seen.html(),))}")
     if json_path is not None:
         result = dict(outcome.result) | {"promises": [asdict(one) for one in promises]}
+        if seen is not None:
+            result["prometheus"] = seen.told()
         json_path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         typer.echo(f"result: {json_path}")
     if not all(one.kept for one in promises):

@@ -133,8 +133,11 @@ class Feeds:
         self._system, self._node, self._process = system, node, process
         self._streams = {one.name: set(w11.names(f"{one.name}_").values()) for one in classes}
 
+    def all(self) -> list[FeedProgress]:
+        return self._process.progress()
+
     def progress(self) -> dict[str, FeedProgress]:
-        return {one.feed: one for one in self._process.progress()}
+        return {one.feed: one for one in self.all()}
 
     def offered(self) -> Offered:
         accepted = self._system.accepted_rows(self._node)

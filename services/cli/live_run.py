@@ -229,6 +229,12 @@ class LiveRun:
 
     # -- when it is over --------------------------------------------------------------------------------
 
+    def times(self) -> tuple[float, float]:
+        """When the scenario began and ended, in seconds since 1970."""
+        ago_s = time.monotonic() - self.began
+        begin = time.time() - ago_s
+        return begin, begin + min(ago_s, self.seconds)
+
     def useful_per_s(self) -> float:
         """Tuples that were worked on, a second of the scenario."""
         begun, ended = (

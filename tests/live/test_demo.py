@@ -16,7 +16,9 @@ import pytest
 from actors.dirs import prefix, shared_memory
 from actors.system import System
 from configs.live import LiveClass
+from services.dashboards.all import BOARDS
 from tests.live.waiting import eventually
+from tests.promtool import needs_promtool
 
 pytestmark = pytest.mark.live
 
@@ -79,6 +81,28 @@ def test_a_demo_accounts_for_every_tuple_and_its_exit_code_tells_of_its_promises
         assert one["results"] > 0
     page = (tmp_path / "weir-demo" / "sc-dilos.html").read_text("utf-8")
     assert page.count("<svg") == 5
+
+
+@pytest.mark.spark
+@needs_promtool
+def test_every_panel_and_rule_has_an_answer_of_a_real_prometheus_under_overload(tmp_path: Path) -> None:
+    arguments = ("--scenario", "overload", "--load", "2", "--seconds", "25", "--prometheus", "--json", "r.json")
+    done = weir("demo", *arguments, folder=tmp_path)
+    printed, problems = done.communicate()
+    assert (done.returncode in (0, 1), problems) == (True, ""), printed
+    seen = json.loads((tmp_path / "r.json").read_text("utf-8"))["prometheus"]
+    asked = [(one["dashboard"], one["panel"]) for one in seen["panels"]]
+    assert asked == [(board.uid, panel.title) for board in BOARDS for panel in board.panels]
+    # Where it takes something for there to be data, this scenario has it: it lends, sheds, and tells of operators.
+    assert [one for one in seen["panels"] if not one["series"]] == []
+    assert [one for one in seen["rules"] if (one["health"], one["error"]) != ("ok", "")] == []
+    assert [one["name"] for one in seen["rules"] if one["kind"] == "recording" and not one["series"]] == []
+    # Whoever sheds on purpose wakes nobody, and neither does what is not wrong.
+    quiet = {"WeirLedgerNotClosed", "WeirFeedNotRunning", "WeirHostRestarting", "WeirNotSeen"}
+    assert {one["state"] for one in seen["rules"] if one["name"] in quiet} == {"inactive"}
+    page = (tmp_path / "weir-demo" / "overload-dilos.html").read_text("utf-8")
+    assert page.count("<img") == len(asked)
+    assert descendants(tmp_path) == []
 
 
 @pytest.mark.spark

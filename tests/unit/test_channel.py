@@ -1,3 +1,4 @@
+import contextlib
 import os
 import select
 import socket
@@ -130,6 +131,13 @@ def test_the_folder_of_a_socket_is_its_owners_alone(path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     listener.close()
     assert not path.exists()
+
+
+def test_all_folders_that_a_listener_makes_are_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "system" / "node" / "test.sock"
+    with contextlib.closing(Listener(path)):
+        modes = [stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)]
+    assert modes == [0o700, 0o700]
 
 
 def test_a_folder_that_others_may_enter_is_refused(path: Path) -> None:

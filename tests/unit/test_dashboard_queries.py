@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
@@ -13,16 +12,16 @@ import yaml
 
 from services.metrics.families import ACTORS, BRANCHES, FAMILIES, FATES, MOVES
 from tests.dashboard_documents import DOCUMENTS, Json, exprs, panels
+from tests.promtool import needs_promtool, promtool
 
 # What Grafana puts in the place of variables.
 VALUES = {"$__rate_interval": "5m", "$__range": "1h", "$tenant": ".*", "$class": ".*", "$query": ".*", "$stream": ".*", "$node": ".*"}  # fmt: skip
 
 
+@needs_promtool
 def test_every_query_parses(tmp_path: Path) -> None:
     """By Prometheus itself: each is the expression of a rule."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is Debian's package prometheus")
+    program = promtool()
     asked = [(document["uid"], title, expr) for document in DOCUMENTS for title, expr in exprs(document)]
     rules = [
         {"record": f"weir:panel:{number}", "expr": substituted(expr), "labels": {"panel": f"{uid} {title}"}}
@@ -78,14 +77,15 @@ SAYS: dict[tuple[str, str, int], dict[str, float]] = {
 }
 
 
+@needs_promtool
 def test_panels_say_of_a_known_world_what_is_true_of_it(tmp_path: Path) -> None:
     boards = {one["uid"]: {panel["title"]: panel for panel in panels(one)} for one in DOCUMENTS}
     asked = {key: boards[key[0]][key[1]]["targets"][key[2]]["expr"] for key in SAYS}
     # Rates are not whole to the last digit.
     said = [(f"round({substituted(asked[key])}, 0.001)", said) for key, said in SAYS.items()]
-    assert promtool(tmp_path, WORLD.items(), said) == ""
+    assert differences(tmp_path, WORLD.items(), said) == ""
     wrong = [(expr, {labels: value + 1 for labels, value in said.items()}) for expr, said in said[:1]]
-    assert "got:" in promtool(tmp_path, WORLD.items(), wrong)
+    assert "got:" in differences(tmp_path, WORLD.items(), wrong)
 
 
 # One value of each label, two tenants of which one lends to the other.
@@ -123,22 +123,20 @@ def everything() -> Iterator[tuple[str, str]]:
                 yield f"{name}{{{said}}}", "0+60x20" if rises else f"{level}x20"
 
 
+@needs_promtool
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: str(one["uid"]))
 def test_every_query_has_an_answer_where_every_family_has_one(document: Json, tmp_path: Path) -> None:
     asked = [f"count({substituted(expr)}) > bool 0 or vector(0)" for _, expr in exprs(document)]
-    assert promtool(tmp_path, everything(), [(expr, {"{}": 1}) for expr in asked]) == ""
+    assert differences(tmp_path, everything(), [(expr, {"{}": 1}) for expr in asked]) == ""
     # None of them answers by itself: where nothing is told, only what counts says 0.
     said = [(expr, {"{}": int(expr.count("vector(0)") > 1)}) for expr in asked]
-    assert promtool(tmp_path, (), said) == ""
+    assert differences(tmp_path, (), said) == ""
 
 
-def promtool(
+def differences(
     folder: Path, series: Iterable[tuple[str, str]], asked: Sequence[tuple[str, Mapping[str, float]]]
 ) -> str:
     """What is not as it is said to be after a quarter of an hour in which these series were scraped each minute."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is Debian's package prometheus")
     tests = [
         {
             "expr": expr,
@@ -151,7 +149,7 @@ def promtool(
     file = folder / "tests.yml"
     one = {"interval": "1m", "input_series": told, "promql_expr_test": tests}
     file.write_text(yaml.safe_dump({"tests": [one]}), encoding="utf-8")
-    done = subprocess.run([program, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run([promtool(), "test", "rules", str(file)], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 

@@ -1,0 +1,118 @@
+"""`weir demo --prometheus`: a real Prometheus beside the demonstration, and what the dashboards would show of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from services.dashboards.all import BOARDS
+from services.dashboards.answers import Answered, Span, answers
+from services.dashboards.pictures import boards_html
+from services.ingest.progress import FeedProgress
+from services.metrics.collector import SystemCollector
+from services.metrics.exporter import Exporter
+from services.metrics.nodes import Nodes
+from services.metrics.prometheus import EVALUATE_S, SCRAPE_S, Prometheus, Rule
+from services.watch.source import RunningSystem
+from services.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from actors.system import System
+
+# A demonstration lasts a minute or two; Grafana's own choice for a scrape a minute would show nothing of it.
+RATE_INTERVAL_S = 10.0
+LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What Prometheus knows of a run when it is over."""
+
+    span: Span
+    panels: Sequence[Answered]
+    rules: Sequence[Rule]
+    recorded: Mapping[str, int]
+    """By recording rule, how many series it has made."""
+
+    def told(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "panels": [
+                {
+                    "dashboard": one.board.uid,
+                    "panel": one.panel.title,
+                    "series": sum(map(len, one.series.values())),
+                    "empty_unless": one.panel.empty_unless,
+                }
+                for one in self.panels
+            ],
+            "rules": [
+                {
+                    "name": one.name,
+                    "kind": one.kind,
+                    "health": one.health,
+                    "error": one.error,
+                    "state": one.state,
+                    "series": self.recorded.get(one.name),
+                }
+                for one in self.rules
+            ],
+        }
+
+    def html(self) -> str:
+        """A part of the report."""
+        about = (
+            "<p>The dashboards that come with Weir, as a Prometheus that has scraped this run once a second answers their "
+            "questions. Time is in seconds since the scenario began; a title tells what its panel shows.</p>"
+        )
+        return f"<h2>What operators see</h2>{about}{boards_html(self.panels, self.span)}"
+
+
+class Beside:
+    """A Prometheus that is scraping."""
+
+    def __init__(self, prometheus: Prometheus) -> None:
+        self._prometheus = prometheus
+        self.url = prometheus.url
+
+    def seen(self, begin: float, end: float, tenant: str) -> Seen:
+        """Of a run between these moments, by the clock on the wall; one tenant has a dashboard of its own."""
+        self._wait_evaluated()
+        span = Span(begin, end, RATE_INTERVAL_S)
+        panels: list[Answered] = []
+        for board in BOARDS:
+            one = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
+            panels += answers(self._prometheus, [board], span, one)
+        rules = self._prometheus.rules()
+        recorded = {
+            one.name: len(self._prometheus.ask(one.name)) for one in rules if one.kind == "recording"
+        }
+        return Seen(span, panels, rules, recorded)
+
+    def _wait_evaluated(self) -> None:
+        """Each rule has been evaluated once, or will not be."""
+        until = time.monotonic() + 3 * EVALUATE_S
+        while time.monotonic() < until and any(one.health == "unknown" for one in self._prometheus.rules()):
+            time.sleep(LOOK_S)
+
+
+@contextmanager
+def prometheus_beside(
+    system: System,
+    feeds: Callable[[], Sequence[FeedProgress]],
+    priorities: Mapping[str, str],
+    folder: Path,
+) -> Iterator[Beside]:
+    """Scrapes the system until the block ends."""
+    source = RunningSystem(system)
+    with Watch(source) as watch, Nodes(source, watch, SCRAPE_S, with_operators=True) as nodes:
+        collector = SystemCollector(watch, nodes, feeds, lambda: priorities)
+        with (
+            Exporter(collector.text) as exporter,
+            Prometheus(folder, exporter.address, exporter.token) as found,
+        ):
+            yield Beside(found)

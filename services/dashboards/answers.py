@@ -1,0 +1,88 @@
+"""What a Prometheus answers to every panel of the dashboards: the same questions as Grafana asks, with the same variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Protocol
+
+from services.dashboards.boards import Board, Panel, Row
+from services.metrics.prometheus import Series
+
+EVERYTHING = ".*"
+# Of a plot, at most; as many as are worth drawing.
+POINTS = 240
+
+
+class Asked(Protocol):
+    """A Prometheus."""
+
+    def ask(self, expr: str, at: float | None = None) -> list[Series]: ...
+
+    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[Series]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a reader looks at."""
+
+    begin: float
+    """Seconds since 1970."""
+    end: float
+    rate_interval_s: float
+    """What `$__rate_interval` stands for: four scrapes at least."""
+
+    @property
+    def step_s(self) -> float:
+        return max(1.0, (self.end - self.begin) / POINTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A panel with its answers."""
+
+    board: Board
+    row: Row
+    panel: Panel
+    series: Mapping[str, Sequence[Series]]
+    """By the letter of the query; of plots all the time, of everything else the last moment, but for tiles' lines."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.series.values())
+
+
+def answers(
+    prometheus: Asked, boards: Sequence[Board], span: Span, chosen: Mapping[str, str]
+) -> Iterator[Answered]:
+    """In the order in which panels stand; `chosen` by variable, and where nothing is chosen everything."""
+    for board in boards:
+        for row in board.rows:
+            for panel in row.panels:
+                found = {
+                    letter: answer(prometheus, panel, substituted(query.expr, span, chosen), span)
+                    for letter, query in zip(ascii_uppercase, panel.queries, strict=False)
+                }
+                yield Answered(board, row, panel, found)
+
+
+def answer(prometheus: Asked, panel: Panel, expr: str, span: Span) -> list[Series]:
+    if panel.kind == "table":
+        return prometheus.ask(expr, span.end)
+    return prometheus.over(expr, span.begin, span.end, span.step_s)
+
+
+def substituted(expr: str, span: Span, chosen: Mapping[str, str]) -> str:
+    """As Grafana would send it."""
+    values = {
+        "$__rate_interval": f"{span.rate_interval_s:g}s",
+        "$__range": f"{span.end - span.begin:.0f}s",
+        **{
+            f"${name}": chosen.get(name, EVERYTHING)
+            for name in ("tenant", "class", "query", "stream", "node")
+        },
+    }
+    for name, value in values.items():
+        expr = expr.replace(name, value)
+    return expr

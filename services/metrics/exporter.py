@@ -1,0 +1,66 @@
+"""What Prometheus is told, at an address of its own, where no service runs that would tell it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+
+from services.metrics.text import CONTENT_TYPE
+
+PATH = "/metrics"
+LOOPBACK = "127.0.0.1"
+# Nobody keeps a connection for longer without a word.
+PATIENCE_S = 10.0
+
+
+class Exporter:
+    """From `with` on, at a free port of this machine, for who brings the token."""
+
+    def __init__(self, text: Callable[[], bytes]) -> None:
+        self.token = secrets.token_urlsafe(32)
+        wanted = f"Bearer {self.token}".encode()
+
+        class Answers(BaseHTTPRequestHandler):
+            timeout = PATIENCE_S
+
+            def do_GET(self) -> None:
+                given = self.headers.get("Authorization", "").encode("latin-1", "replace")
+                if not secrets.compare_digest(given, wanted):
+                    self.send_error(401)
+                elif self.path != PATH:
+                    self.send_error(404)
+                else:
+                    self._send(text())
+
+            def _send(self, body: bytes) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nobody reads it."""
+
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Answers)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="exporter", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"{LOOPBACK}:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Exporter:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

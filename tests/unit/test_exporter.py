@@ -1,0 +1,48 @@
+"""What Prometheus is told where no service runs: to who has the token, at this machine's own address."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from services.metrics.exporter import Exporter
+from services.metrics.text import CONTENT_TYPE
+
+
+def test_who_brings_the_token_is_told() -> None:
+    with Exporter(lambda: b"up 1\n") as exporter:
+        answer = httpx.get(
+            f"http://{exporter.address}/metrics", headers={"Authorization": f"Bearer {exporter.token}"}
+        )
+    assert (answer.status_code, answer.content, answer.headers["Content-Type"]) == (
+        200,
+        b"up 1\n",
+        CONTENT_TYPE,
+    )
+    assert exporter.address.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    "given", [None, "", "Bearer", "Bearer x", "Basic {token}", "Bearer {token}x", "bearer ü"]
+)
+def test_nobody_else_is(given: str | None) -> None:
+    with Exporter(lambda: b"up 1\n") as exporter:
+        headers = (
+            {} if given is None else {"Authorization": given.format(token=exporter.token).encode("latin-1")}
+        )
+        answer = httpx.get(f"http://{exporter.address}/metrics", headers=headers)
+    assert (answer.status_code, b"up 1" in answer.content) == (401, False)
+
+
+def test_there_is_nothing_else_to_ask_for() -> None:
+    with Exporter(lambda: b"up 1\n") as exporter:
+        wanted = {"Authorization": f"Bearer {exporter.token}"}
+        assert httpx.get(f"http://{exporter.address}/", headers=wanted).status_code == 404
+        assert httpx.post(f"http://{exporter.address}/metrics", headers=wanted).status_code == 501
+
+
+def test_when_it_has_ended_nobody_listens() -> None:
+    with Exporter(lambda: b"") as exporter:
+        address = exporter.address
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://{address}/metrics")

@@ -1,0 +1,198 @@
+"""Panels where there is no Grafana: asked as Grafana asks, worded as Grafana words, drawn whatever there is to draw."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from services.dashboards.all import BOARDS
+from services.dashboards.answers import Answered, Span, answers, substituted
+from services.dashboards.boards import Board, Column, Panel, Query, Row
+from services.dashboards.overview import OVERVIEW
+from services.dashboards.pictures import DPI, boards_html, colour, legend_of, picture, shown
+from services.metrics.prometheus import Series
+
+SPAN = Span(1000.0, 1060.0, 10.0)
+BOARD = Board("b", "B & Co", "What it <is>.", (), ())
+ROW = Row("R", ())
+
+
+def over(values: list[float], **labels: str) -> Series:
+    return Series(labels, [(SPAN.begin + at, value) for at, value in enumerate(values)])
+
+
+def panel(kind: str, *queries: Query, **more: object) -> Panel:
+    return Panel("T", "About it.", "percentunit", queries or (Query("x"),), kind=kind, **more)  # type: ignore[arg-type]
+
+
+def drawn(one: Panel, *series: list[Series]) -> np.ndarray:
+    """The picture's pixels."""
+    found = dict(zip("ABCDEF", series, strict=False))
+    from io import BytesIO
+
+    return np.asarray(matplotlib.image.imread(BytesIO(picture(Answered(BOARD, ROW, one, found), SPAN)), "png"))
+
+
+def is_blank(pixels: np.ndarray) -> bool:
+    return bool((pixels[..., :3] == 1).all())
+
+
+# -- asking --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """Answers everything alike, and remembers what it was asked."""
+
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def ask(self, expr: str, at: float | None = None) -> list[Series]:
+        self.asked.append(("now", expr))
+        return [Series({}, [(at or 0.0, 1.0)])]
+
+    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[Series]:
+        self.asked.append(("over", expr))
+        return [over([1.0])]
+
+
+def test_every_query_of_every_panel_is_asked_once_and_nothing_of_grafanas_is_left_in_it() -> None:
+    told = Told()
+    found = list(answers(told, BOARDS, SPAN, {"tenant": "acme"}))
+    panels = [one for board in BOARDS for one in board.panels]
+    assert [one.panel for one in found] == panels
+    assert len(told.asked) == sum(len(one.queries) for one in panels)
+    assert [expr for _, expr in told.asked if "$" in expr] == []
+    kinds = [one.kind for one in panels for _ in one.queries]
+    assert [how for how, _ in told.asked] == ["now" if kind == "table" else "over" for kind in kinds]
+
+
+def test_variables_are_what_is_chosen_and_everything_else() -> None:
+    asked = substituted('rate(x{tenant=~"$tenant", node=~"$node"}[$__rate_interval]) + y[$__range]', SPAN, {"tenant": "acme"})  # fmt: skip
+    assert asked == 'rate(x{tenant=~"acme", node=~".*"}[10s]) + y[60s]'
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.5, "percentunit", "50.0%"),
+        (0.25, "s", "250 ms"),
+        (2.5e-5, "s", "25 µs"),
+        (0, "s", "0 s"),
+        (12.0, "s", "12 s"),
+        (1500, "rowsps", "1.5 k/s"),
+        (3, "cps", "3/s"),
+        (2e6, "bytes", "2 MB"),
+        (0, "short", "0"),
+        (7, "short", "7"),
+        (math.nan, "short", "–"),
+    ],
+)
+def test_a_value_is_told_with_its_unit(value: float, unit: str, text: str) -> None:
+    assert shown(value, unit) == text
+
+
+def test_a_legend_has_the_values_of_its_labels() -> None:
+    assert legend_of("{{tenant}} → {{ borrower }}{{none}}", {"tenant": "a", "borrower": "b"}) == "a → b"
+
+
+def test_a_colour_is_that_of_the_highest_threshold_that_was_reached() -> None:
+    steps = ((None, "green"), (0.8, "yellow"), (1.0, "red"))
+    found = [colour(steps, value) for value in (0.79, 0.8, 1.0, 9.0)]
+    assert len(set(found)) == 3
+    assert found[2] == found[3]
+
+
+# -- pictures --------------------------------------------------------------------------------------------------------
+
+TABLE = panel(
+    "table",
+    Query("x"),
+    columns={"tenant": Column("Tenant"), "A": Column("Late", "percentunit", ((None, "green"),))},
+    sorted_by="Late",
+    width=12,
+)
+SPREAD = [over([1, 2, 3], le="0.1"), over([2, 4, 6], le="1"), over([2, 5, 9], le="+Inf")]
+
+
+@pytest.mark.parametrize(
+    ("one", "series"),
+    [
+        (panel("timeseries", Query("x", "{{a}}")), [over([1, 2, 3], a="1"), over([3, 2], a="2")]),
+        (panel("timeseries", Query("x", "{{a}}"), stacked=True), [over([1, 2, 3], a="1"), over([3], a="2")]),
+        (panel("timeseries", Query("x", "most"), limits=("most",)), [over([1, 1])]),
+        (panel("timeseries", Query("x"), thresholds=((None, "green"), (1.0, "red"))), [over([0, 2])]),
+        (panel("timeseries", Query("x"), max=1), [over([0.0, 0.0])]),
+        (panel("stat", Query("x"), thresholds=((None, "green"),)), [over([1, 2])]),
+        (panel("stat", Query("x"), texts={"0": "none"}), [over([1, 0])]),
+        (panel("stat", Query("x", "{{version}}")), [over([1], version="0.1"), over([1], version="0.2")]),
+        (panel("heatmap", Query("x", "{{le}}"), width=12), SPREAD),
+        (TABLE, [over([0.5], tenant="a"), over([math.nan], tenant="b")]),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Panel) else "",
+)
+def test_what_there_is_is_drawn_and_a_picture_has_its_panels_size(one: Panel, series: list[Series]) -> None:
+    pixels = drawn(one, series)
+    assert not is_blank(pixels)
+    height, width, _ = pixels.shape
+    assert abs(width - one.width * 45 / 72 * DPI) <= 1
+    assert abs(height - one.height * 26 / 72 * DPI) <= 1
+    assert (pixels != drawn(one, [])).any() if pixels.shape == drawn(one, []).shape else True
+
+
+def test_a_panel_without_answers_says_so() -> None:
+    nothing = drawn(panel("timeseries"), [])
+    assert not is_blank(nothing)
+    assert (nothing == drawn(panel("timeseries"))).all()
+
+
+def test_bands_of_a_heatmap_are_what_lower_buckets_do_not_hold() -> None:
+    """All answers in the lowest bucket and all in the highest are different pictures; so are 1 and 2 of one."""
+    low = [over([5, 5], le="0.1"), over([5, 5], le="+Inf")]
+    high = [over([0, 0], le="0.1"), over([5, 5], le="+Inf")]
+    assert (drawn(panel("heatmap"), low) != drawn(panel("heatmap"), high)).any()
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.images: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.images.append(dict(attributes)["src"] or "")
+        else:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_page_has_a_picture_for_each_panel_and_asks_no_other_host_for_anything() -> None:
+    found = list(answers(Told(), [OVERVIEW], SPAN, {}))
+    text = boards_html(found, SPAN)
+    page = Elements(text)
+    assert page.open == []
+    assert len(page.images) == len(found)
+    assert all(one.startswith("data:image/png;base64,") for one in page.images)
+    assert [title for title in (one.panel.title for one in found) if title not in text] == []
+    assert re.findall(r"https?://", text) == []
+
+
+def test_words_of_boards_are_no_markup() -> None:
+    text = boards_html([Answered(BOARD, ROW, panel("stat"), {"A": [over([1])]})], SPAN)
+    assert "B &amp; Co" in text
+    assert "What it &lt;is&gt;." in text
