@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-spark test-browser test-all check format bench openapi metrics dashboards soak lock clean
+.PHONY: help setup tools demo test test-live test-spark test-browser test-all check format bench openapi metrics dashboards soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -19,6 +19,9 @@ setup: $(READY) ## make .venv with the pinned packages and the weir command
 $(READY): pyproject.toml requirements.txt requirements-dev.txt .ci/setup
 	@bash .ci/setup
 	@touch $@
+
+tools: ## install Debian's packages that tests use: Prometheus, Chromium, PostgreSQL
+	@bash .ci/tools
 
 demo: $(READY) ## run the demonstration
 	@$(BIN)/weir demo $(ARGS)

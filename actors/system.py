@@ -182,7 +182,11 @@ class System:
             if not found.waited_for:
                 return
             if time.monotonic() > until:
-                why = found.failures[-1][-WHY_TOLD:] if found.failures else "nothing has failed; the machine is busy"
+                why = (
+                    found.failures[-1][-WHY_TOLD:]
+                    if found.failures
+                    else "nothing has failed; the machine is busy"
+                )
                 raise Away(f"not ready after {READY_S:g} s: {', '.join(found.waited_for)}", hint=why)
             time.sleep(POLL_S)
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -94,32 +94,37 @@ def tried(
     return engine, live
 
 
-def run(data: w11.Data, cores: Cores, compared: bool) -> Measured:
+@contextmanager
+def running(cores: Cores) -> Iterator[RunDirs]:
+    """A node without hosts."""
     dirs = RunDirs(shared_memory(), f"bench-{os.getpid()}", "n")
     held = dirs.hold()
     try:
-        with ExitStack() as stack:
-            stack.enter_context(process(serve, dirs, cores))
-            host = stack.enter_context(process(serve_host, dirs, cores))
-            before = asked(host)
-            publish(dirs, data)
-            wanted = len(data.readings) + len(data.alerts)
-            while (found := asked(host))[0].units["w11"].figures.delivered < wanted:
-                time.sleep(POLL_S)
-            status, process_s = found
-            figures, slices_s = status.units["w11"].figures, status.ran_s - before[0].ran_s
-            queries = {name: checked(dirs, name, data) for name in w11.QUERIES} if compared else {}
-        return Measured(
-            len(data.readings),
-            figures.used_s,
-            figures.ingest_s,
-            process_s - before[1],
-            1 - (status.used_s - before[0].used_s) / slices_s,
-            queries,
-        )
+        with process(serve, dirs, cores):
+            yield dirs
     finally:
         dirs.remove()
         os.close(held)
+
+
+def run(data: w11.Data, cores: Cores, compared: bool) -> Measured:
+    with running(cores) as dirs, process(serve_host, dirs, cores) as host:
+        before = asked(host)
+        publish(dirs, data)
+        wanted = len(data.readings) + len(data.alerts)
+        while (found := asked(host))[0].units["w11"].figures.delivered < wanted:
+            time.sleep(POLL_S)
+        status, process_s = found
+        figures, slices_s = status.units["w11"].figures, status.ran_s - before[0].ran_s
+        queries = {name: checked(dirs, name, data) for name in w11.QUERIES} if compared else {}
+    return Measured(
+        len(data.readings),
+        figures.used_s,
+        figures.ingest_s,
+        process_s - before[1],
+        1 - (status.used_s - before[0].used_s) / slices_s,
+        queries,
+    )
 
 
 def publish(dirs: RunDirs, data: w11.Data) -> None:

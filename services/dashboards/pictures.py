@@ -122,7 +122,7 @@ def scaled(value: float) -> str:
     return f"{value:.3g} "[: None if value % 1 else -1] if value else "0"
 
 
-def seconds(value: float, _place: int) -> str:
+def seconds(value: float, _place: float) -> str:
     return f"{value:g} s"
 
 

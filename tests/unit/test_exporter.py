@@ -27,9 +27,8 @@ def test_who_brings_the_token_is_told() -> None:
 )
 def test_nobody_else_is(given: str | None) -> None:
     with Exporter(lambda: b"up 1\n") as exporter:
-        headers = (
-            {} if given is None else {"Authorization": given.format(token=exporter.token).encode("latin-1")}
-        )
+        told = b"" if given is None else given.format(token=exporter.token).encode("latin-1")
+        headers = {} if given is None else {b"Authorization": told}
         answer = httpx.get(f"http://{exporter.address}/metrics", headers=headers)
     assert (answer.status_code, b"up 1" in answer.content) == (401, False)
 

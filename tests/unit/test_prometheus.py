@@ -22,8 +22,10 @@ from tests.watched import declared
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
     """Scrapes a system of one class."""
+    system = Metered()
+    system.declare(declared("gold"))
     with (
-        metering(Metered().declare(declared("gold"))) as metered,
+        metering(system) as metered,
         Exporter(metered.collector.text) as exporter,
         Prometheus(tmp_path / "prometheus", exporter.address, exporter.token) as found,
     ):
@@ -71,11 +73,11 @@ def test_when_it_has_ended_nothing_listens(prometheus: Prometheus) -> None:
         httpx.get(f"{url}/-/ready")
 
 
-def test_where_there_is_none_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_there_is_none_it_is_said_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidInput, match="apt-get install prometheus") as problem:
         find_program()
     assert problem.value.field == "--prometheus"
     assert PROGRAM == "prometheus"
-
-
