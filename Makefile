@@ -31,7 +31,7 @@ test: $(READY) ## run the fast tests
 
 # One after another: they share the machine's processors, and some of them measure.
 test-live: $(READY) ## run the tests that start Ray on this machine
-	@$(PYTEST) -m "live and not slow" $(ARGS)
+	@$(PYTEST) -m "live and not (browser or slow)" $(ARGS)
 
 test-spark: $(READY) ## run the tests that start Spark on this machine
 	@$(PYTEST) -n 2 -m "spark and not (live or slow)" $(ARGS)

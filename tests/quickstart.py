@@ -61,7 +61,9 @@ def blocks(names: Sequence[str] = ()) -> list[Block]:
 
 def environ(home: Path) -> dict[str, str]:
     """Of somebody who has never heard of Weir, and whose home this is."""
-    mine = {name: value for name, value in os.environ.items() if not name.startswith("WEIR_")}
+    mine = {
+        name: value for name, value in os.environ.items() if not name.startswith(("WEIR_", "MAKE", "MFLAGS"))
+    }
     programs = f"{Path(sys.executable).parent}:{mine['PATH']}"
     return {**mine, "HOME": str(home), "WEIR_HOME": str(home / ".weir"), "PATH": programs, "COLUMNS": "120"}
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from configs.live import LiveSettings
-from configs.problems import InvalidInput
+from configs.problems import Away, InvalidInput
 from configs.service import ServiceSettings
 from services.api.service import Service, service_of
 from services.api.serving import Serving
@@ -100,7 +100,11 @@ class Served:
         running.callback(self._serving.stop)
 
     def is_ready(self) -> None:
-        """Everything that is declared has been started, as far as it can be."""
+        """Everything that is declared has been started, as far as it can be; whoever asks from now on is told of it."""
+        watch = self._service.watch
+        if watch is not None:
+            with suppress(Away):
+                watch.view(max_age_s=0.0)
         self._service.waits_for = lambda: ""
 
 

@@ -19,6 +19,8 @@ from services.catalog.home import Home, held
 from services.cli.main import main
 from services.cli.up import up
 from services.cli.up_service import served
+from services.watch.watch import Watch
+from tests.watched import InProcess, declared
 
 FREE = ServiceSettings(port=0)
 
@@ -178,3 +180,13 @@ def test_secret_that_is_hidden_in_a_file_stays_as_it_is(
     assert (
         catalog.get(Ref("Session", "spark")).declaration == documents_of(session % "hunter2")[0].declaration
     )
+
+
+def test_who_is_told_that_it_is_ready_is_told_of_all_that_runs(home: Home, catalog: Catalog) -> None:
+    system = InProcess()
+    with served(catalog, home, FREE, "ops") as found, Watch(system, every_s=3600.0) as watch:
+        found._service.watch = watch
+        assert watch.view().classes == {}
+        system.declare(declared("gold"))
+        found.is_ready()
+        assert list(watch.view(max_age_s=3600.0).classes) == ["gold"]
