@@ -106,8 +106,8 @@ def test_a_tenant_is_onboarded_and_its_answers_come_live(
 
     eventually(answers, "an answer")
     expect(page.locator("#query details .badge")).to_have_text(re.compile("1 accepted"))
-    expect(page.locator("#query .rows th")).to_have_text(["sensor", "temp", "note"])
-    expect(page.locator("#query .rows tbody tr").first.locator("td")).to_have_text(["7", "21.5", MARKUP])
+    expect(page.locator("#query .rows th")).to_have_text(["sensor", "temp", "note", "kept"])
+    expect(page.locator("#query .rows tbody tr").first.locator("td")).to_have_text(["7", "21.5", MARKUP, ""])
     console.picture(pictures, "answers-1440-light")
 
     console.open("Overview")
