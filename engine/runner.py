@@ -158,7 +158,7 @@ class ClassRunner:
         return min(ready, key=lambda place: (queue_head(nodes[place], 0.0), place != number))
 
     def _upto(self, number: int) -> float:
-        """A source that meets others goes ahead of them by a train at most."""
+        """A source that meets others goes ahead of them by less than a full train."""
         others = self._meeting.get(number)
         if others is None:
             return math.inf

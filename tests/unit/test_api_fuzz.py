@@ -58,8 +58,8 @@ def test_every_answer_is_as_described(there: tuple[Api, str], operation: str, mo
     )
     @given(case=OPERATIONS[operation].as_strategy(generation_mode=mode), is_there=st.booleans())
     def holds(case: Any, is_there: bool) -> None:
-        # An empty list is no parameter at all, once it is sent.
-        assume([] not in (case.query or {}).values())
+        # Once they are sent, an empty list is no parameter at all, and an object is a text like any other.
+        assume(not any(one == [] or isinstance(one, dict) for one in (case.query or {}).values()))
         if is_there and mode == GenerationMode.POSITIVE:
             case.path_parameters.update({name: NAMES.get(name, name) for name in case.path_parameters or {}})
         answer = case.call(base_url=url, headers=key)

@@ -76,7 +76,8 @@ def test_one_arrival_of_all_is_still_known_as_one() -> None:
     assert node.dequeue(100).arrival.strides == same_arrival(5.0, 2).strides
 
 
-def test_of_streams_that_meet_none_takes_what_came_after_a_train_of_the_other() -> None:
+def steps_of(size: int) -> list[tuple[str, int]]:
+    """Which stream's tuples are taken when, of a queue of 6 trains of so many of the one and of 2 of the other, by turns."""
     streams = [SCHEMA, parse_create_stream("CREATE STREAM t (ts int64, x int64, WATERMARK FOR ts AS ts)")]
     sql = "SELECT s.x FROM s JOIN t ON s.x = t.x AND t.ts BETWEEN s.ts - 1 AND s.ts + 1"
     steps: list[tuple[str, int]] = []
@@ -87,18 +88,17 @@ def test_of_streams_that_meet_none_takes_what_came_after_a_train_of_the_other() 
     )
     runner.add(plan_query("q", sql, Catalog.of(streams=streams)))
     for moment in range(6):
-        runner.offer("s", train(10 * moment, 10, arrival=float(moment)))
-        runner.offer("t", train(10 * moment, 2, arrival=moment + 0.5))
+        runner.offer("s", train(size * moment, size, arrival=float(moment)))
+        runner.offer("t", train(size * moment, 2, arrival=moment + 0.5))
     clock = itertools.count()
     runner.run(1e9, lambda: float(next(clock)), lambda: 0.0)
-    assert steps == [
-        ("s", 10),
-        ("t", 4),
-        ("s", 10),
-        ("s", 10),
-        ("t", 4),
-        ("s", 10),
-        ("s", 10),
-        ("t", 4),
-        ("s", 10),
-    ]
+    return steps
+
+
+def test_streams_that_meet_are_taken_in_the_order_in_which_full_trains_of_them_came() -> None:
+    assert steps_of(10) == [("s", 10), ("t", 2)] * 6
+
+
+def test_of_streams_that_meet_none_takes_what_came_after_a_full_train_of_the_other() -> None:
+    """Two of the longer trains fill one: what came before the second of those that wait goes along."""
+    assert steps_of(5) == [("s", 10), ("t", 6), ("s", 10), ("t", 4), ("s", 10), ("t", 2)]
