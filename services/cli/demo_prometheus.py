@@ -88,9 +88,7 @@ class Beside:
             one = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
             panels += answers(self._prometheus, [board], span, one)
         rules = self._prometheus.rules()
-        recorded = {
-            one.name: len(self._prometheus.ask(one.name)) for one in rules if one.kind == "recording"
-        }
+        recorded = {one.name: len(self._prometheus.ask(one.name)) for one in rules if one.kind == "recording"}
         return Seen(span, panels, rules, recorded)
 
     def _wait_evaluated(self) -> None:

@@ -86,7 +86,17 @@ def test_a_demo_accounts_for_every_tuple_and_its_exit_code_tells_of_its_promises
 @pytest.mark.spark
 @needs_promtool
 def test_every_panel_and_rule_has_an_answer_of_a_real_prometheus_under_overload(tmp_path: Path) -> None:
-    arguments = ("--scenario", "overload", "--load", "2", "--seconds", "25", "--prometheus", "--json", "r.json")
+    arguments = (
+        "--scenario",
+        "overload",
+        "--load",
+        "2",
+        "--seconds",
+        "25",
+        "--prometheus",
+        "--json",
+        "r.json",
+    )
     done = weir("demo", *arguments, folder=tmp_path)
     printed, problems = done.communicate()
     assert (done.returncode in (0, 1), problems) == (True, ""), printed

@@ -149,7 +149,9 @@ def differences(
     file = folder / "tests.yml"
     one = {"interval": "1m", "input_series": told, "promql_expr_test": tests}
     file.write_text(yaml.safe_dump({"tests": [one]}), encoding="utf-8")
-    done = subprocess.run([promtool(), "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [promtool(), "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 

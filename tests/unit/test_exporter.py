@@ -27,9 +27,9 @@ def test_who_brings_the_token_is_told() -> None:
 )
 def test_nobody_else_is(given: str | None) -> None:
     with Exporter(lambda: b"up 1\n") as exporter:
-        headers = (
-            {} if given is None else {"Authorization": given.format(token=exporter.token).encode("latin-1")}
-        )
+        headers: dict[bytes, bytes] = {}
+        if given is not None:
+            headers[b"Authorization"] = given.format(token=exporter.token).encode("latin-1")
         answer = httpx.get(f"http://{exporter.address}/metrics", headers=headers)
     assert (answer.status_code, b"up 1" in answer.content) == (401, False)
 

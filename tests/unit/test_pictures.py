@@ -36,7 +36,9 @@ def drawn(one: Panel, *series: list[Series]) -> np.ndarray:
     found = dict(zip("ABCDEF", series, strict=False))
     from io import BytesIO
 
-    return np.asarray(matplotlib.image.imread(BytesIO(picture(Answered(BOARD, ROW, one, found), SPAN)), "png"))
+    return np.asarray(
+        matplotlib.image.imread(BytesIO(picture(Answered(BOARD, ROW, one, found), SPAN)), "png")
+    )
 
 
 def is_blank(pixels: np.ndarray) -> bool:

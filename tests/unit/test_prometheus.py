@@ -71,11 +71,11 @@ def test_when_it_has_ended_nothing_listens(prometheus: Prometheus) -> None:
         httpx.get(f"{url}/-/ready")
 
 
-def test_where_there_is_none_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_there_is_none_it_is_said_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidInput, match="apt-get install prometheus") as problem:
         find_program()
     assert problem.value.field == "--prometheus"
     assert PROGRAM == "prometheus"
-
-
