@@ -43,6 +43,7 @@ from actors.segments import LogFull
 from actors.streams import RETRY_AFTER_S, Stream, Streams
 from actors.units import class_of
 from configs.problems import InvalidInput, WeirError
+from configs.up import NODE
 from engine.train import Train
 from services.ingest import answers
 from services.ingest.columns import Mapped, mapped
@@ -69,7 +70,6 @@ STREAM_PUTS = 64
 CLOSE_S = 1.0
 NOT_SERVED = (OSError, pa.ArrowException)
 EVERYWHERE = ("0.0.0.0", "[::]")
-NODE = "node"
 KEY = "key"
 AUTHORIZATION, BEARER = "authorization", "Bearer "
 ACTIONS = {

@@ -547,12 +547,10 @@ def test_a_stream_that_was_declared_otherwise_is_refused() -> None:
     world.plane.nodes_changed({"n1": 1}, 0.0)
     world.plane.declare_stream(READINGS, 0.0)
     world.plane.declare_stream(READINGS.lower(), 0.0)
-    for refused in (
-        lambda: world.plane.declare_stream(other, 1.0),
-        lambda: world.plane.apply([declared("a", streams=(other,))], 1.0),
-    ):
-        with pytest.raises(InvalidInput, match="declared otherwise"):
-            refused()
+    with pytest.raises(InvalidInput, match="declared otherwise"):
+        world.plane.declare_stream(other, 1.0)
+    with pytest.raises(InvalidInput, match="declared otherwise"):
+        world.plane.apply([declared("a", streams=(other,))], 1.0)
     with pytest.raises(UnknownName, match="no such stream"):
         world.plane.drop_stream("alerts", 1.0)
     three(World()).plane.declare_stream(READINGS, 1.0)
