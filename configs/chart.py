@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from configs.base import Settings
 from configs.declarations import PriorityClassDeclaration, TenantDeclaration
+from configs.live import LiveSettings
 from configs.service import PORT, ServiceSettings
 from configs.streams import OptionName, OptionText
 from configs.up import NODE, ClusterSettings, GatewaySettings, UpSettings
@@ -68,7 +69,9 @@ class Amounts(Settings):
 
     model_config = ConfigDict(extra="allow")
     cpu: Quantity
+    """Processors."""
     memory: Quantity
+    """Bytes."""
 
 
 class Resources(Settings):
@@ -511,6 +514,7 @@ class Tests(Values):
 
 
 CONFIG = UpSettings(
+    live=LiveSettings(lanes=1),
     gateway=GatewaySettings(host=NODE, port=GATEWAY_PORT),
     service=ServiceSettings(host="0.0.0.0", port=PORT),
     cluster=ClusterSettings(address=f"127.0.0.1:{GCS_PORT}", wait_s=WAIT_S),
