@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,8 @@ def test_image_runs_as_a_user_of_a_number_and_installs_what_is_pinned_alone(file
 def test_all_that_the_wheel_is_made_of_is_copied_and_sent(file: str) -> None:
     pyproject = tomllib.loads(text_of("pyproject.toml"))
     packages = {
-        one.partition("/")[0] for one in pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+        one.partition("/")[0]
+        for one in pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
     }
     needed = packages | {
         "pyproject.toml",
@@ -85,6 +87,18 @@ def test_build_context_is_small() -> None:
     files = [path for one in sent for path in ([one] if one.is_file() else one.rglob("*")) if path.is_file()]
     size = sum(path.stat().st_size for path in files if path.suffix != ".pyc")
     assert size < 10 << 20
+
+
+def test_wheel_of_the_images_has_everything_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("weir-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert len(names) == len(set(names))
+    wanted = ("services/cli/main.py", "pyspark_weir/__init__.py", "pyspark_weir_feeder/__init__.py")
+    assert set(wanted) <= set(names)
+    assert "services/api/console/index.html" in names
+    assert not any(name.startswith(("tests/", "services/connector/")) for name in names)
 
 
 def test_ray_is_of_one_version() -> None:
