@@ -16,6 +16,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
@@ -24,6 +25,7 @@ import orjson
 from configs.declarations import Declaration, Document, Ref, as_document, kind_named, ref_named, ref_of
 from configs.problems import Away, InUse, InvalidInput, UnknownName, WeirError
 from services.catalog.home import ENDPOINT
+from services.ingest.progress import FeedProgress
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut, ToBring
 from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
 from services.remote.wire import TIMEOUT_S, TRIES, Wire, address_of
@@ -166,6 +168,11 @@ class Client:
     def to_bring(self) -> ToBring:
         """What Spark is to bring, with the secrets of sources, and where; by a key of the scope `feeds`."""
         return ToBring.model_validate(self._get("/v1/ingest"))
+
+    def tell_progress(self, feeds: Sequence[FeedProgress]) -> None:
+        """How they fare."""
+        said = orjson.dumps({"feeds": [asdict(one) for one in feeds]})
+        self._wire.call("PUT", "/v1/ingest/progress", content=said, headers=JSON)
 
     # -- what runs -------------------------------------------------------------------------------------
 

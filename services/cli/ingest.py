@@ -111,7 +111,7 @@ def follow_service(folder: Path, quiet: bool, as_json: bool) -> None:
     with ended_by_signal(), Client() as client, ExitStack() as running:
         brings = Brings(Door("", client.key), folder)
         running.callback(brings.stop)
-        following = FollowedFeeds(client.to_bring, brings, folder / ALIVE)
+        following = FollowedFeeds(client.to_bring, client.tell_progress, brings, folder / ALIVE)
         title = f"feeds of {client.endpoint}"
 
         def picture() -> Group:

@@ -171,7 +171,9 @@ def up(
         running.callback(machine.stop)
         reconciling = Reconciling(catalog, machine)
         if service is not None:
-            service.attach(system, settings, own_key, reconciling, machine.feeds, running)
+            service.attach(
+                system, settings, own_key, reconciling, None if on_cluster else machine.feeds, running
+            )
         running.enter_context(reconciling)
         if service is not None:
             service.is_ready()

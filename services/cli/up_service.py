@@ -6,6 +6,7 @@ service is reached, as long as it is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -86,10 +87,10 @@ class Served:
         settings: UpSettings,
         own_key: str,
         reconciling: Reconciling,
-        feeds: Feeds,
+        feeds: Feeds | None,
         running: ExitStack,
     ) -> None:
-        """What runs answers too, from now on and until all of it ends."""
+        """What runs answers too, from now on and until all of it ends. Of feeds that are not brought here, who brings them tells."""
         # They look at the system, for which Ray is imported.
         from services.api.results import results_of
         from services.metrics.collector import SystemCollector
@@ -113,6 +114,8 @@ class Served:
         service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
         with_operators = service.settings.metrics_operators
         nodes = running.enter_context(Nodes(source, watch, with_operators=with_operators))
+        told = service.told_feeds
+        feeds = feeds or (lambda: told.seen(time.monotonic()))
         service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes)
         # Callers are sent away before what answers them ends.
         running.callback(self._serving.stop)

@@ -58,13 +58,21 @@ class Wanted(Protocol):
 class Bringing(Protocol):
     def bring(self, file: StreamsFile | None, endpoints: Mapping[str, str]) -> None: ...
 
+    def progress(self) -> Sequence[FeedProgress]: ...
+
 
 class FollowedFeeds:
     """What a service says is brought; what was said last goes on while it does not answer."""
 
-    def __init__(self, ask: Callable[[], Wanted], brings: Bringing, alive: Path | None = None) -> None:
-        """The file `alive` is touched at each look."""
-        self._ask, self._brings, self._alive = ask, brings, alive
+    def __init__(
+        self,
+        ask: Callable[[], Wanted],
+        tell: Callable[[Sequence[FeedProgress]], None],
+        brings: Bringing,
+        alive: Path | None = None,
+    ) -> None:
+        """The service is told how feeds fare; the file `alive` is touched at each look."""
+        self._ask, self._tell, self._brings, self._alive = ask, tell, brings, alive
         self._said: Wanted | None = None
         self._due = float("-inf")
         self._backoff = Backoff()
@@ -80,6 +88,7 @@ class FollowedFeeds:
         self._due = now + LOOK_S
         try:
             said = self._ask()
+            self._tell(self._brings.progress())
         except Away as problem:
             self.problem = str(problem)
             return

@@ -7,18 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from actors.system import wait_answers
 from configs.problems import Away, InvalidInput
+from configs.reading import parse_model, parse_yaml
 from configs.streams import StreamsFile
 from configs.up import UpSettings
 from services.catalog.catalog import Catalog
 from services.catalog.home import Home
+from services.cli.main import app
 from services.cli.up_service import given_keys
 from services.cli.up_settings import settings_of
 from services.ingest.bringing import LOOK_S, FollowedFeeds
 from services.ingest.job import Door
 from services.ingest.keys import new_key
+from services.ingest.progress import SILENT_S, FeedProgress, ToldFeeds
 
 FILE = StreamsFile.model_validate(
     {
@@ -68,6 +72,32 @@ def test_what_is_wrong_on_the_command_line_is_named_by_its_option(tmp_path: Path
     with pytest.raises(InvalidInput) as problem:
         settings_of(file, {"--lanes": ("live.lanes", 0)})
     assert (problem.value.field, problem.value.file) == ("--lanes", "")
+
+
+def shown(*arguments: str) -> UpSettings:
+    done = CliRunner().invoke(app, ["config", "render", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return parse_model(UpSettings, parse_yaml(done.output))
+
+
+def test_settings_are_shown_with_their_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "weir.yaml"
+    file.write_text("live: {lanes: 3}", encoding="utf-8")
+    found = shown("--config", str(file))
+    assert found == UpSettings.model_validate({"live": {"lanes": 3}})
+    assert shown() == UpSettings()
+
+
+def test_settings_of_a_pod_are_shown_from_the_values_of_its_chart(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("config: {live: {lanes: 3}}\napi: {tls: {enabled: true}}", encoding="utf-8")
+    second.write_text("config: {live: {lanes: 2, manager: common}}", encoding="utf-8")
+    found = shown("-f", str(first), "-f", str(second))
+    assert (found.live.lanes, found.live.manager) == (2, "common")
+    assert (found.gateway.host, found.cluster.address) == ("node", "127.0.0.1:6379")
+    assert found.service.scheme == "https"
+    with pytest.raises(InvalidInput, match="one of the two"):
+        shown("-f", str(first), "-c", str(second))
 
 
 def test_cluster_that_does_not_answer_in_time_is_told_of() -> None:
@@ -141,15 +171,22 @@ class Recorded:
             raise InvalidInput("there is no Java")
         self.brought.append((file, endpoints))
 
+    def progress(self) -> Sequence[FeedProgress]:
+        return [FeedProgress(name) for file, _ in self.brought[-1:] if file for name in file.all_feeds()]
+
 
 @dataclass
 class Service:
     said: Said | None
+    feeds: ToldFeeds = field(default_factory=ToldFeeds)
 
     def ask(self) -> Said:
         if self.said is None:
             raise Away("the service does not answer")
         return self.said
+
+    def tell(self, feeds: Sequence[FeedProgress]) -> None:
+        self.feeds.tell(feeds, 0.0)
 
 
 def looks(following: FollowedFeeds, times: Sequence[int]) -> list[str]:
@@ -163,7 +200,7 @@ def looks(following: FollowedFeeds, times: Sequence[int]) -> list[str]:
 def test_feeds_are_begun_anew_only_when_they_or_their_doors_change(tmp_path: Path) -> None:
     here, there = {"ticks": "grpc://10.0.0.1:1"}, {"ticks": "grpc://10.0.0.2:1"}
     service, spark, alive = Service(Said(FILE, here)), Recorded(), tmp_path / "alive"
-    following = FollowedFeeds(service.ask, spark, alive)
+    following = FollowedFeeds(service.ask, service.tell, spark, alive)
     assert looks(following, [0, 1, 2]) == ["", "", ""]
     service.said = None
     assert looks(following, [3]) == ["the service does not answer"]
@@ -175,11 +212,20 @@ def test_feeds_are_begun_anew_only_when_they_or_their_doors_change(tmp_path: Pat
     assert looks(following, [6]) == [""]
     assert spark.brought == [(FILE, here), (FILE, there), (None, {})]
     assert alive.exists()
+    assert looks(following, [7]) == [""]
+    assert service.feeds.seen(0.0) == ()
+
+
+def test_service_is_told_how_feeds_fare_and_takes_silence_for_a_stop() -> None:
+    service = Service(Said(FILE, {}))
+    looks(FollowedFeeds(service.ask, service.tell, Recorded()), [0, 1])
+    assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S / 2)] == [("ticks", "starting")]
+    assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S)] == [("ticks", "waiting")]
 
 
 def test_feeds_that_cannot_be_brought_are_tried_again() -> None:
     service, spark = Service(Said(FILE, {})), Recorded(refuses=True)
-    following = FollowedFeeds(service.ask, spark)
+    following = FollowedFeeds(service.ask, service.tell, spark)
     assert looks(following, [0]) == ["there is no Java"]
     spark.refuses = False
     assert looks(following, [1]) == [""]

@@ -85,6 +85,7 @@ BODIES: Mapping[str, object] = {
     "apply": {"documents": [QUERY]},
     "plan": {"documents": [QUERY]},
     "createKey": {"principal": "made", "scopes": ["ingest:hot"]},
+    "tellFeedProgress": {"feeds": [{"feed": "ticks"}]},
     "postRows": [{"ts": "2026-01-01T00:00:00Z", "value": 1}],
 }
 
@@ -123,7 +124,7 @@ READERS = those(acme=IN, globex=IN, feeder_of_ticks=IN)
 # The first that fits.
 RULES: Sequence[tuple[str, Mapping[str, Told]]] = (
     (r"GET /(healthz|readyz)", EVERYBODY),
-    (r"GET /v1/ingest", SPARK),
+    (r".* /v1/ingest(/progress)?", SPARK),
     (r".* /v1/tenants/{tenant}(/.*)?", THE_TENANT),
     (r"(PUT|DELETE) .*", ADMINISTRATORS),
     (r".* /v1/(feeds|session|keys|audit|system|lending)(/.*)?", ADMINISTRATORS),
