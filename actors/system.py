@@ -411,7 +411,10 @@ def join_ray(system: System, address: str) -> None:
 def init_ray(address: str, **settings: Any) -> None:
     # Ray tells everybody, always, that it checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
+    # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
+    restore = restored_signal(signal.SIGTERM)
     ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)
+    restore()
 
 
 def note_cluster(base: Path, system: System) -> None:

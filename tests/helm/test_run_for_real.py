@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -25,12 +26,20 @@ from typing import IO, Any
 import httpx
 import pytest
 
+from configs.declarations import documents_of
+from configs.problems import WeirError
+from services.client import Client
 from tests.helm.chart import CHART, RELEASE, Object, containers, named, of_kind, pods, rendered
 from tests.live.waiting import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.helm]
 
 FULL = f"{RELEASE}-weir"
+DECLARED = """
+{kind: Stream, name: ticks, columns: {ts: timestamp, value: int64}, time: ts}
+---
+{kind: Query, tenant: acme, name: all, sql: SELECT value FROM ticks}
+"""
 HEAD, WORKERS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
 ENDS_S = 60.0
 RAY = Path(sys.executable).parent / "ray"
@@ -43,10 +52,22 @@ PORTS = (
 )
 
 
-def free_port(host: str = HEAD) -> int:
+# Below those that the system gives to connections, above those that Ray gives to its workers.
+FREE = iter(random.sample(range(20_000, 32_000), 2000))
+
+
+def free_port() -> int:
+    """Free at all addresses, and given once."""
+    return next(port for port in FREE if all(is_free(host, port) for host in (HEAD, *WORKERS)))
+
+
+def is_free(host: str, port: int) -> bool:
     with socket.socket() as one:
-        one.bind((host, 0))
-        return int(one.getsockname()[1])
+        try:
+            one.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 @dataclass
@@ -129,19 +150,27 @@ class Machine:
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
-    def end(self, name: str, number: int = signal.SIGTERM) -> int:
-        """Its exit code; whoever it has started ends with it, or is killed."""
+    def end(self, name: str) -> int:
+        """Its exit code."""
         process = self.processes.pop(name)
-        process.send_signal(number)
-        try:
-            return process.wait(ENDS_S)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        process.terminate()
+        return waited(process)
 
     def end_all(self) -> None:
+        """At once: each node of Ray's waits for what runs on it."""
+        for process in self.processes.values():
+            process.terminate()
         for name in reversed(list(self.processes)):
-            self.end(name)
+            waited(self.processes.pop(name))
+
+
+def waited(process: subprocess.Popen[bytes]) -> int:
+    """Its exit code; whoever it has started ends with it, or is killed."""
+    try:
+        return process.wait(ENDS_S)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def ray_start(machine: Machine, group: Object, address: str, *more: str) -> list[str]:
@@ -149,7 +178,7 @@ def ray_start(machine: Machine, group: Object, address: str, *more: str) -> list
     (container,) = [one for one in group["template"]["spec"]["containers"] if one["name"].startswith("ray-")]
     said = {"num-cpus": container["resources"]["limits"]["cpu"], **group["rayStartParams"]}
     options = [f"--{name}={value}" for name, value in said.items()]
-    options += [f"{port}={free_port(address)}" for port in PORTS]
+    options += [f"{port}={free_port()}" for port in PORTS]
     return [
         str(RAY),
         "start",
@@ -163,7 +192,7 @@ def ray_start(machine: Machine, group: Object, address: str, *more: str) -> list
 
 @contextmanager
 def running(folder: Path) -> Iterator[Machine]:
-    gcs_port, api_port, gateway_port = free_port(), free_port(), free_port(WORKERS[0])
+    gcs_port, api_port, gateway_port = free_port(), free_port(), free_port()
     config = {
         "live": {"lanes": 1},
         "cluster": {"address": f"{HEAD}:{gcs_port}"},
@@ -182,13 +211,14 @@ def running(folder: Path) -> Iterator[Machine]:
         # Sockets are in there, whose paths must be short.
         temp = stack.enter_context(short_folder())
         first = ["--head", f"--port={gcs_port}", f"--temp-dir={temp}", "--include-dashboard=false"]
-        machine.start("head", ray_start(machine, head, HEAD, *first), machine.environ(template, ray_head))
+        start_node(
+            machine, "head", ray_start(machine, head, HEAD, *first), machine.environ(template, ray_head)
+        )
         for number, address in enumerate(WORKERS):
             (worker,) = containers(group["template"])
             command = ray_start(machine, group, address, f"--address={HEAD}:{gcs_port}")
             environ = machine.environ(group["template"], worker)
-            eventually_connects(HEAD, gcs_port)
-            machine.start(f"worker-{number}", command, environ)
+            start_node(machine, f"worker-{number}", command, environ)
         start_service(machine)
         assert weir["name"] == "weir"
         assert group["replicas"] == len(WORKERS)
@@ -204,20 +234,24 @@ def short_folder() -> Iterator[str]:
         shutil.rmtree(found, ignore_errors=True)
 
 
-def eventually_connects(host: str, port: int) -> None:
-    def connects() -> bool:
-        with socket.socket() as one:
-            return one.connect_ex((host, port)) == 0
+def start_node(machine: Machine, name: str, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    """One after the other: two that begin at a time on one machine take each other for themselves."""
+    process = machine.start(name, command, environ)
 
-    eventually(connects, f"an answer of {host}:{port}")
+    def has_started() -> bool:
+        assert process.poll() is None, machine.log(name)
+        return "Ray runtime started." in machine.log(name)
+
+    eventually(has_started, f"a node of Ray's, {name}")
 
 
-def start_service(machine: Machine) -> None:
+def start_service(machine: Machine, *more: str) -> None:
     """Until its probes pass."""
     (cluster,) = of_kind(machine.objects, "RayCluster")
     template = cluster["spec"]["headGroupSpec"]["template"]
     (weir,) = [one for one in containers(template) if one["name"] == "weir"]
-    process = machine.start("weir", machine.command(template, weir), machine.environ(template, weir))
+    command = [*machine.command(template, weir), *more]
+    process = machine.start("weir", command, machine.environ(template, weir))
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         path = weir[probe]["httpGet"]["path"]
 
@@ -238,33 +272,71 @@ def asked(machine: Machine, path: str) -> Any:
     return answer.json()
 
 
+def seen(machine: Machine) -> tuple[str, set[str]]:
+    """The system, and its nodes with their doors."""
+    told = asked(machine, "/v1/system")
+    return told["name"], {one["endpoint"] for one in told["nodes"]}
+
+
+def brought(weir: Client, value: int) -> bool:
+    """Whether a row that is brought now, or was before, has an answer."""
+    with suppress(WeirError):
+        weir.put_rows("ticks", [{"ts": "2026-01-01T00:00:00Z", "value": value}])
+        return value in values(weir)
+    return False
+
+
+def values(weir: Client) -> list[int]:
+    return [row["value"] for row in weir.results("acme/all", patience_s=0.0)]
+
+
 def test_pods_of_the_chart_onboard_a_tenant_and_outlive_their_service(tmp_path: Path) -> None:
-    with running(tmp_path) as machine:
+    with running(tmp_path) as machine, ExitStack() as stack:
         by_name = dict(pods(machine.objects))
-        eventually(lambda: len(asked(machine, "/v1/system")["nodes"]) == len(WORKERS), "both workers")
+        eventually(lambda: len(seen(machine)[1]) == len(WORKERS), "both workers")
         # The Job, twice: what is declared already is not declared again.
         for _ in range(2):
             done = machine.run(by_name[f"Job {FULL}-apply"])
             assert done.returncode == 0, done.stderr.decode()
-        (tenant,) = asked(machine, "/v1/tenants")["items"]
-        assert (tenant["document"]["name"], tenant["document"]["priority_class"]) == ("acme", "gold")
+        key = machine.secret(f"{FULL}-keys", "admin-key")
+        weir = stack.enter_context(Client(machine.url, key))
+        assert [one.ref.name for one in weir.all("Tenant")] == ["acme"]
         # `helm test`.
         done = machine.run(by_name[f"Pod {FULL}-test"])
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
         assert b"read a result" in done.stdout
-        assert [one["document"]["name"] for one in asked(machine, "/v1/tenants")["items"]] == ["acme"]
+        assert [one.ref.name for one in weir.all("Tenant")] == ["acme"]
         # The key of metrics is for metrics.
-        metrics = machine.secret(f"{FULL}-keys", "metrics-key")
-        answer = httpx.get(
-            f"{machine.url}/metrics", headers={"Authorization": f"Bearer {metrics}"}, timeout=30
-        )
+        metrics = {"Authorization": f"Bearer {machine.secret(f'{FULL}-keys', 'metrics-key')}"}
+        answer = httpx.get(f"{machine.url}/metrics", headers=metrics, timeout=30)
         assert (answer.status_code, "weir_" in answer.text) == (200, True)
-        # A container of the head pod ends; the system does not.
-        before = asked(machine, "/v1/system")
+        assert httpx.get(f"{machine.url}/v1/tenants", headers=metrics, timeout=30).status_code == 403
+        # A container of the head pod ends; the system, and what it has answered, does not.
+        weir.apply(documents_of(DECLARED))
+        eventually(lambda: brought(weir, 1), "an answer")
+        before = seen(machine)
+        assert {one.rpartition(":")[0] for one in before[1]} == {f"grpc://{one}" for one in WORKERS}
         assert machine.end("weir") == 128 + signal.SIGTERM
         start_service(machine)
-        after = asked(machine, "/v1/system")
-        assert (after["name"], {one["name"] for one in after["nodes"]}) == (
-            before["name"],
-            {one["name"] for one in before["nodes"]},
-        )
+        assert seen(machine) == before
+        assert values(weir)[0] == 1
+        # Other settings are another system, with the same declarations.
+        assert machine.end("weir") == 128 + signal.SIGTERM
+        start_service(machine, "--manager", "common")
+        assert seen(machine)[0] != before[0]
+        eventually(lambda: brought(weir, 2), "an answer of the new system")
+        assert set(values(weir)) == {2}
+        assert machine.end("weir") == 128 + signal.SIGTERM
+        template = named(machine.objects, "RayCluster", FULL)["spec"]["headGroupSpec"]["template"]
+        (ray_head, container) = containers(template)
+        for code in (0, 2):
+            command = [
+                *machine.command(template, container)[:3],
+                "down",
+                "--address",
+                f"{HEAD}:{machine.gcs_port}",
+            ]
+            done = subprocess.run(
+                command, env=machine.environ(template, ray_head), capture_output=True, timeout=60, check=False
+            )
+            assert done.returncode == code, done.stdout.decode() + done.stderr.decode()
