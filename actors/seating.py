@@ -9,6 +9,7 @@ streams_at, copies_at
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -125,7 +126,8 @@ class Seating:
         readers = {stream: self._nodes_reading(stream) for stream in known}
         for stream in sorted(known - self.homes.keys()):
             if self.nodes:
-                self.homes[stream] = min(readers[stream] or self.nodes)
+                taken = Counter(self.homes.values())
+                self.homes[stream] = min(readers[stream] or self.nodes, key=lambda node: (taken[node], node))
 
     def _nodes_reading(self, stream: str) -> set[str]:
         """Where units that may read it run or have their home."""

@@ -541,6 +541,14 @@ def test_a_stream_comes_in_at_one_node_before_and_after_a_class_reads_it() -> No
     assert world.homes == {"n1": {}, "n2": {}}
 
 
+def test_streams_that_nobody_reads_yet_are_divided_between_nodes() -> None:
+    world = World()
+    world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
+    world.plane.declare_stream(READINGS, 0.0)
+    world.plane.declare_stream(ALERTS, 0.0)
+    assert world.plane.status().homes == {"readings": "n1", "alerts": "n2"}
+
+
 def test_a_stream_that_was_declared_otherwise_is_refused() -> None:
     other = READINGS.replace("float64", "float32")
     world = World()
