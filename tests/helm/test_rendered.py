@@ -406,3 +406,16 @@ def test_a_group_of_workers_has_what_all_have_but_for_what_it_says() -> None:
     assert ("nodeSelector" in default, large["nodeSelector"]) == (False, {"size": "large"})
     assert default["affinity"] == large["affinity"]
     assert [one["namespace"] for one in [ray["metadata"]]] == [NAMESPACE]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_all_of_ray_agrees_whether_a_token_is_shown(enabled: bool) -> None:
+    (ray,) = of_kind(rendered(values={"ray": {"auth": {"enabled": enabled}}}), "RayCluster")
+    modes = [
+        {one["name"]: one.get("value") for one in container["env"]}.get("RAY_AUTH_MODE")
+        for _, pod in pods([ray])
+        for container in containers(pod)
+    ]
+    # KubeRay tells its own containers.
+    assert modes == ([None, "token", None] if enabled else ["disabled"] * 3)
+    assert ("authOptions" in ray["spec"]) == enabled
