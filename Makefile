@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test test-live test-spark test-browser test-all check format bench openapi metrics dashboards soak lock clean
+.PHONY: help setup tools demo test test-live test-spark test-helm test-browser test-all check format bench openapi metrics dashboards chart soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -35,6 +35,9 @@ test-live: $(READY) ## run the tests that start Ray on this machine
 
 test-spark: $(READY) ## run the tests that start Spark on this machine
 	@$(PYTEST) -n 2 -m "spark and not (live or slow)" $(ARGS)
+
+test-helm: $(READY) ## run the tests that render the Helm chart
+	@$(PYTEST) -n auto -m "helm and not (live or slow)" $(ARGS)
 
 # One after another: each starts a service, some a whole system.
 test-browser: $(READY) ## run the tests that use the console in Debian's Chromium; pictures go to build/screenshots
@@ -65,17 +68,22 @@ metrics: $(READY) ## write docs/metrics.md as the families are
 dashboards: $(READY) ## write the chart's Grafana dashboards as services/dashboards says
 	@$(BIN)/python -m services.dashboards --write
 
+chart: $(READY) ## write the chart's values, their schema and its README as configs/chart.py says
+	@$(BIN)/python -m services.chart
+
 soak: $(READY) ## 20 minutes of changing load and random kills (ARGS="--minutes 2" for fewer)
 	@$(BIN)/python -m bench.soak $(ARGS)
 
-UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
+UV_COMPILE_ONLY = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)
+UV_COMPILE = $(UV_COMPILE_ONLY) pyproject.toml
 
 # The run-time pins constrain the development ones, so the two files cannot disagree. Nothing but uv is needed:
 # the pins may be what keeps setup from passing.
 lock: $(if $(wildcard $(BIN)/uv),,$(READY)) ## resolve the requirements files anew (ARGS=--upgrade for the newest versions)
 	$(UV_COMPILE) --output-file requirements.txt
 	$(UV_COMPILE) --group dev --constraint requirements.txt --output-file requirements-dev.txt
+	$(UV_COMPILE_ONLY) --group build --constraint requirements-dev.txt --output-file requirements-build.txt
 
 clean: ## remove .venv, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -28,6 +28,12 @@ def head_node() -> Any:
     return "DEFAULT"
 
 
+def address_here() -> str:
+    """Of the node this process is on, as Ray knows it."""
+    node_id = ray.get_runtime_context().get_node_id()
+    return str(next(one["NodeManagerAddress"] for one in nodes() if one["NodeID"] == node_id))
+
+
 def short_id(node_id: str) -> str:
     """A node's name in sockets' paths, which must be short."""
     return node_id[:8]

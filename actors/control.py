@@ -32,13 +32,15 @@ from typing import Any
 from actors.common import Common
 from actors.effects import Effects
 from actors.node_cores import NodeCores, OpenRecord
-from actors.seating import Seating
+from actors.seating import Declared, Seating
 from actors.telling import Telling
 from actors.units import Unit, UnitReport, class_of
 from configs.live import LiveClass, LiveSettings
 from configs.managers import moves_shares
 from configs.problems import InvalidInput, UnknownName, WeirError, nearest
 from engine.admission import CheckedClass, check_change, check_together, checked
+from engine.schema import StreamSchema
+from engine.sql import parse_create_stream
 from scheduler.capacity import (
     CapacityEvent,
     ClassAsleep,
@@ -119,6 +121,28 @@ class ControlPlane:
         changed = self._known(class_name).without_query(name)
         self._declare(self._seating.classes | {class_name: changed}, now)
 
+    def declare_stream(self, sql: str, now: float) -> None:
+        """There is to be a stream, whether or not a class reads it; declaring it again is no mistake if it is the same."""
+        with planning():
+            schema = parse_create_stream(sql)
+        streams = self._seating.streams
+        known = streams.get(schema.name.lower())
+        for other in [one.streams.get(schema.name.lower()) for one in self._seating.classes.values()]:
+            check_same(other, schema)
+        if known is not None:
+            check_same(known.schema, schema)
+            return
+        self._seating.streams = {**streams, schema.name.lower(): Declared(sql, schema)}
+        self._arrange(now)
+
+    def drop_stream(self, name: str, now: float) -> None:
+        """What classes read stays until they are gone."""
+        streams = self._seating.streams
+        if name.lower() not in streams:
+            raise UnknownName("no such stream", "stream", name, nearest(name, streams))
+        self._seating.streams = {other: one for other, one in streams.items() if other != name.lower()}
+        self._arrange(now)
+
     def _known(self, name: str) -> CheckedClass:
         if name not in self._seating.classes:
             raise UnknownName("no such class", "class", name, nearest(name, self._seating.classes))
@@ -126,6 +150,9 @@ class ControlPlane:
 
     def _declare(self, classes: dict[str, CheckedClass], now: float) -> None:
         check_together(list(classes.values()))
+        for name, one in self._seating.streams.items():
+            for other in classes.values():
+                check_same(other.streams.get(name), one.schema)
         units = sum(one.declared.shards for one in classes.values())
         if units > UNITS_MAX:
             raise InvalidInput(
@@ -400,7 +427,12 @@ class ControlPlane:
         }
         waiting = [unit for unit in seating.units() if unit not in seating.seats]
         return SystemStatus(
-            dict(seating.nodes), tuple(self.classes), units, tuple(waiting), dict(seating.homes)
+            dict(seating.nodes),
+            tuple(self.classes),
+            units,
+            tuple(waiting),
+            dict(seating.homes),
+            {one.schema.name: one.sql for one in seating.streams.values()},
         )
 
 
@@ -428,7 +460,15 @@ class SystemStatus:
     unplaced: tuple[str, ...]
     """Units for which there is no node."""
     homes: Mapping[str, str]
-    """The node at which a stream comes in."""
+    """The node at which a stream comes in, by name in small letters."""
+    streams: Mapping[str, str] = field(default_factory=dict)
+    """Statements of those that were declared by themselves, by name."""
+
+
+def check_same(one: StreamSchema | None, other: StreamSchema) -> None:
+    if one is not None and one != other:
+        hint = "remove what reads it first, or choose another name"
+        raise InvalidInput("the stream is declared otherwise", "stream", other.name, hint)
 
 
 @contextmanager

@@ -92,6 +92,12 @@ class Coordinator:
     def remove_class(self, name: str) -> None:
         self._control.ask(lambda plane, now: plane.remove_class(name, now))
 
+    def declare_stream(self, sql: str) -> None:
+        self._control.ask(lambda plane, now: plane.declare_stream(sql, now))
+
+    def drop_stream(self, name: str) -> None:
+        self._control.ask(lambda plane, now: plane.drop_stream(name, now))
+
     def add_query(self, class_name: str, name: str, sql: str) -> None:
         self._control.ask(lambda plane, now: plane.add_query(class_name, name, sql, now))
 

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +70,13 @@ class GatewaySettings:
     """The door over the network; None: there is none."""
 
 
+class Publishable(Protocol):
+    """Keys that survive pickling; what they are is for who opens the door."""
+
+    def publish(self, path: Path) -> None:
+        """Whole or not at all, for the owner alone."""
+
+
 class GatewayActor:
     """Made by `start`. Its constructor serves: after a crash, Ray calls nothing else."""
 
@@ -110,6 +117,10 @@ class GatewayActor:
         dead = endpoint["dead"]
         streams = [one | {"dead": dead.get(one["stream"], {})} for one in self._streams.status()]
         return {**endpoint, "streams": streams, "following": following, "failures": failures}
+
+    def publish_keys(self, keys: Publishable) -> None:
+        """For the door of this node; those before them do not count any more."""
+        keys.publish(self._dirs.keys)
 
     def declare(self, sql: str) -> str:
         """The name of the stream that a CREATE STREAM declares."""

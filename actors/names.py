@@ -35,6 +35,11 @@ def system_key() -> str:
     return "system"
 
 
+def settings_key() -> str:
+    """How the system is set that goes on without the process that has started it."""
+    return "settings"
+
+
 def declared_key() -> str:
     """Classes, and where their units are."""
     return COORDINATOR

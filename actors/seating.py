@@ -9,6 +9,7 @@ streams_at, copies_at
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,13 +19,25 @@ from actors.units import Copy, Unit, class_of
 from engine.admission import CheckedClass
 from engine.plan import Scan
 from engine.reading import sources
+from engine.schema import StreamSchema
+from engine.sql import parse_create_stream
 from scheduler.placement import Node, Seat, Shard, place, relief, seats
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A stream, as it was declared by itself."""
+
+    sql: str
+    schema: StreamSchema
 
 
 @dataclass
 class Seating:
     classes_per_host: int
     classes: dict[str, CheckedClass] = field(init=False, default_factory=dict)
+    streams: dict[str, Declared] = field(init=False, default_factory=dict)
+    """Those that are there whether or not a class reads them, by name in small letters."""
     nodes: dict[str, int] = field(init=False, default_factory=dict)
     """Those that are alive, with their lanes."""
     seats: dict[str, Seat] = field(init=False, default_factory=dict)
@@ -106,14 +119,15 @@ class Seating:
         return self.homes.get(next(iter(self.classes[class_of(unit)].streams), ""))
 
     def find_homes(self) -> None:
-        known = {stream for one in self.classes.values() for stream in one.streams}
+        known = {stream for one in self.classes.values() for stream in one.streams} | self.streams.keys()
         self.homes = {
             stream: node for stream, node in self.homes.items() if stream in known and node in self.nodes
         }
         readers = {stream: self._nodes_reading(stream) for stream in known}
         for stream in sorted(known - self.homes.keys()):
             if self.nodes:
-                self.homes[stream] = min(readers[stream] or self.nodes)
+                taken = Counter(self.homes.values())
+                self.homes[stream] = min(readers[stream] or self.nodes, key=lambda node: (taken[node], node))
 
     def _nodes_reading(self, stream: str) -> set[str]:
         """Where units that may read it run or have their home."""
@@ -126,6 +140,11 @@ class Seating:
     def streams_at(self) -> dict[str, dict[str, Stream]]:
         """By node: those that come in there or are read there."""
         wanted: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
+        for name, declared in self.streams.items():
+            home = self.homes.get(name)
+            if home is not None:
+                for node in {home, *self._nodes_reading(name)}:
+                    wanted[node][declared.schema.name] = Stream(declared.sql, home)
         for one in self.classes.values():
             for sql, (name, schema) in zip(one.declared.streams, one.streams.items(), strict=True):
                 home = self.homes.get(name)
@@ -151,12 +170,18 @@ class Seating:
         return {
             "seats": {unit: [seat.node, seat.host] for unit, seat in self.seats.items()},
             "homes": self.homes,
+            "streams": [one.sql for one in self.streams.values()],
             "hosts_made": self._hosts_made,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.seats = {unit: Seat(*seat) for unit, seat in state["seats"].items()}
         self.homes = dict(state["homes"])
+        self.streams = {}
+        # A state that was saved before streams were declared by themselves has none.
+        for sql in state.get("streams", ()):
+            schema = parse_create_stream(sql)
+            self.streams[schema.name.lower()] = Declared(sql, schema)
         self._hosts_made = state["hosts_made"]
 
 

@@ -39,7 +39,16 @@ from actors.dirs import Cluster, RunDirs, remove_dead, shared_memory
 from actors.endpoint import EndpointSettings
 from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.looks import CoordinatorStatus
-from actors.names import COORDINATOR, NAMESPACE, dispatcher_name, find, gateway_name, host_name, system_key
+from actors.names import (
+    COORDINATOR,
+    NAMESPACE,
+    dispatcher_name,
+    find,
+    gateway_name,
+    host_name,
+    settings_key,
+    system_key,
+)
 from actors.turns import TurnStatus
 from configs.live import LiveClass, LiveSettings
 from configs.problems import Away, InvalidInput
@@ -85,6 +94,7 @@ STOP_S = 10.0
 # An actor that was killed is back after some seconds.
 BACK_S = 20.0
 ANSWERS_S = 3.0
+ASK_AGAIN_S = 0.5
 START_ONE = "start one with `weir demo`"
 # Ray sets it for all that follows when it starts a cluster of its own that checks tokens.
 AUTH_MODE = "RAY_AUTH_MODE"
@@ -126,6 +136,12 @@ class System:
 
     def remove_class(self, name: str) -> None:
         repeated(self.coordinator.remove_class, name)
+
+    def declare_stream(self, sql: str) -> None:
+        repeated(self.coordinator.declare_stream, sql)
+
+    def drop_stream(self, name: str) -> None:
+        repeated(self.coordinator.drop_stream, name)
 
     def lending(self) -> dict[str, dict[str, float]]:
         """lender → borrower → processor-seconds."""
@@ -240,6 +256,8 @@ def start(
             start_ray(system, settings.lanes)
         else:
             join_ray(system, address)
+            # Processors of a machine that others use, too, are not ours to choose.
+            cores = None if pinned else Cores(why_not="not asked for")
         claim(system)
         given = CoordinatorSettings(settings, start_host, base, system.name, cores, data_folder)
         key = None
@@ -257,6 +275,43 @@ def start(
     except BaseException:
         system.stop()
         raise
+    return system
+
+
+def found_or_started(
+    settings: LiveSettings,
+    address: str,
+    *,
+    wait_s: float = 0.0,
+    pinned: bool = False,
+    endpoint: EndpointSettings | None = None,
+) -> System:
+    """The system of a cluster, which goes on when this process ends: the one that is there, if it is set so; else a new one.
+
+    One with other settings is ended first, and so is one whose start was broken off.
+    """
+    wanted = {"live": settings.model_dump(mode="json"), "pinned": pinned, "endpoint": repr(endpoint)}
+    wait_answers(address, wait_s)
+    init_ray(address)
+    try:
+        name = state.get(system_key())
+        if name is not None:
+            if state.get(settings_key()) == wanted:
+                return System(name, [ray.shutdown])
+            end_actors()
+            forget_name()
+    except BaseException:
+        ray.shutdown()
+        raise
+    ray.shutdown()
+    system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint)
+    try:
+        # Last: a start that was broken off has none.
+        state.put(settings_key(), wanted)
+    except BaseException:
+        system.stop()
+        raise
+    system._undo = [ray.shutdown]
     return system
 
 
@@ -282,6 +337,18 @@ def check_answers(address: str) -> None:
             socket.create_connection((host, int(port)), ANSWERS_S).close()
         except OSError:
             raise InvalidInput("no Ray cluster answers there", "address", address, START_ONE) from None
+
+
+def wait_answers(address: str, wait_s: float) -> None:
+    """The last refusal of `check_answers` if none else comes in time."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            return check_answers(address)
+        except InvalidInput:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(ASK_AGAIN_S)
 
 
 # -- the beginning ---------------------------------------------------------------------------------------------
@@ -344,7 +411,10 @@ def join_ray(system: System, address: str) -> None:
 def init_ray(address: str, **settings: Any) -> None:
     # Ray tells everybody, always, that it checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
+    # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
+    restore = restored_signal(signal.SIGTERM)
     ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)
+    restore()
 
 
 def note_cluster(base: Path, system: System) -> None:
@@ -377,6 +447,7 @@ def claim(system: System) -> None:
 
 def forget_name() -> None:
     with suppress(Exception):  # Ray has gone, and the name with it
+        state.delete(settings_key())
         state.delete(system_key())
 
 

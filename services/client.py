@@ -16,6 +16,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
@@ -24,7 +25,8 @@ import orjson
 from configs.declarations import Declaration, Document, Ref, as_document, kind_named, ref_named, ref_of
 from configs.problems import Away, InUse, InvalidInput, UnknownName, WeirError
 from services.catalog.home import ENDPOINT
-from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut
+from services.ingest.progress import FeedProgress
+from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut, ToBring
 from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
 from services.remote.wire import TIMEOUT_S, TRIES, Wire, address_of
 
@@ -64,6 +66,11 @@ class Client:
     @property
     def endpoint(self) -> str:
         return self._wire.endpoint
+
+    @property
+    def key(self) -> str:
+        """What is shown to the service; in no text."""
+        return self._wire.key
 
     def close(self) -> None:
         self._wire.close()
@@ -155,6 +162,17 @@ class Client:
     def revoke_key(self, id_: str) -> None:
         """Nobody comes in with it any more."""
         self._wire.call("DELETE", f"/v1/keys/{quoted(id_)}", again=False)
+
+    # -- feeds -----------------------------------------------------------------------------------------
+
+    def to_bring(self) -> ToBring:
+        """What Spark is to bring, with the secrets of sources, and where; by a key of the scope `feeds`."""
+        return ToBring.model_validate(self._get("/v1/ingest"))
+
+    def tell_progress(self, feeds: Sequence[FeedProgress]) -> None:
+        """How they fare."""
+        said = orjson.dumps({"feeds": [asdict(one) for one in feeds]})
+        self._wire.call("PUT", "/v1/ingest/progress", content=said, headers=JSON)
 
     # -- what runs -------------------------------------------------------------------------------------
 

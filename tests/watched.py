@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from actors.looks import CoordinatorStatus, Decisions, Look, Number
 from actors.units import Account, Explanations, Figures, UnitReport
@@ -47,7 +47,7 @@ class InProcess:
     """How often that was asked."""
     restarts: int = 0
 
-    def declare(self, *classes: LiveClass) -> InProcess:
+    def declare(self, *classes: LiveClass) -> Self:
         self.world.plane.nodes_changed({NODE: 1}, self.now)
         self.world.plane.apply(classes, self.now)
         settings = self.world.settings

@@ -15,6 +15,7 @@ from services.api import (
     audit,
     console,
     documents,
+    feeds,
     history,
     keys,
     live,
@@ -30,7 +31,7 @@ from services.api.callers import Door
 from services.api.health import health
 from services.api.service import Service
 
-ROUTERS = (documents, keys, audit, results, rows, live, history, plan)
+ROUTERS = (documents, keys, audit, results, rows, live, history, plan, feeds)
 
 
 class App(FastAPI):

@@ -7,6 +7,7 @@ is about is for the route to ask:
     caller.must_see_tenant(name)    another's tenant is to its caller as one that is not there
     caller.must_ingest(stream)
     caller.must_see_metrics()
+    caller.must_bring_feeds()
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from services.api.problems import KINDS, Forbidden, NotFound, Unauthenticated, p
 from services.api.service import Service
 from services.api.sessions import COOKIE, HEADER
 from services.catalog.keys import Holder
-from services.ingest.keys import ADMIN, INGEST, METRICS, TENANT
+from services.ingest.keys import ADMIN, FEEDS, INGEST, METRICS, TENANT
 
 HEALTH = ("/healthz", "/readyz")
 CONSOLE = "/console"
@@ -87,6 +88,11 @@ class Caller:
     def must_see_metrics(self) -> None:
         if not (self.is_admin or METRICS in self.scopes):
             raise Forbidden("the key is not for metrics", hint=f"it needs the scope {METRICS} or {ADMIN}")
+
+    def must_bring_feeds(self) -> None:
+        """Not for administrators: they see no secrets of sources."""
+        if FEEDS not in self.scopes:
+            raise Forbidden("the key is not for feeds", hint=f"it needs the scope {FEEDS}")
 
 
 def not_live() -> Unauthenticated:

@@ -34,6 +34,7 @@ TAGS = [
     {"name": "audit", "description": "Who has changed what."},
     {"name": "live", "description": "What runs: how classes fare, and why; the ledger, lending, history."},
     {"name": "plan", "description": "What would become of delay targets."},
+    {"name": "feeds", "description": "What Spark is to bring, for the process that brings it."},
     {"name": "health", "description": "Without a key."},
 ]
 COMMON = responses("malformed", "unauthenticated", "too-many-requests", "head-too-large")

@@ -16,6 +16,7 @@ from services.api.problems import NotRunning
 from services.api.sessions import Sessions
 from services.api.snapshot import Snapshot
 from services.catalog.catalog import Catalog
+from services.ingest.progress import ToldFeeds
 
 if TYPE_CHECKING:
     from services.metrics.collector import SystemCollector
@@ -65,6 +66,8 @@ class Service:
     metrics: SystemCollector | None = None
     waits_for: Callable[[], str] = lambda: ""
     """What is missing until everything that is declared runs; empty when nothing is."""
+    told_feeds: ToldFeeds = field(default_factory=ToldFeeds)
+    """Of a process that brings them elsewhere."""
     limits: Limits = field(init=False)
     sessions: Sessions = field(init=False)
     """Of consoles."""

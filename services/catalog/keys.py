@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -29,12 +30,14 @@ from services.catalog import tables
 from services.catalog.audit import note
 from services.catalog.database import Database
 from services.catalog.home import Home
-from services.ingest.keys import ADMIN, INGEST, METRICS, TENANT, KeyRecord, KeyRing, new_key
+from services.ingest.keys import ADMIN, FEEDS, INGEST, METRICS, TENANT, KeyRecord, KeyRing, new_key
 
 LIVE_KEYS = 2
 USED_EVERY_S = 60.0
 NAME: TypeAdapter[str] = TypeAdapter(Name)
-SCOPES = f"one of {ADMIN}, {TENANT}NAME, {INGEST}STREAM,…, {METRICS}"
+SCOPES = f"one of {ADMIN}, {TENANT}NAME, {INGEST}STREAM,…, {METRICS}, {FEEDS}"
+# As `new_key` makes them, or as long.
+GIVEN = re.compile(r"weir_[A-Za-z0-9_-]{32,190}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +105,41 @@ class Keys:
             key, id_ = new_key(), f"k{secrets.token_hex(6)}"
             info = KeyInfo(id_, principal, found, now, expires_at, None, None)
             digest = KeyRing((), pepper).digest_of(key)
-            connection.execute(
-                sa.insert(tables.keys).values(
-                    id=id_,
-                    principal=principal,
-                    digest=digest,
-                    scopes=json.dumps(found),
-                    created_at=now,
-                    expires_at=expires_at,
-                )
-            )
-            note(connection, now, who, "created", info.ref)
+            add_key(connection, info, digest, who)
         return key, info
+
+    def adopt(self, key: str, principal: str, scopes: Iterable[str], who: str) -> None:
+        """A key that was made elsewhere is one of the principal's from now on; of its keys before, the newest stays for a while.
+
+        Idempotent. InvalidInput if the key was revoked.
+        """
+        check_principal(principal)
+        if not GIVEN.fullmatch(key):
+            hint = "write weir_ and 32 letters and digits or more, of chance"
+            raise InvalidInput("not a key", "key", hint=hint)
+        now, pepper = self._clock(), self._home.pepper()
+        digest = KeyRing((), pepper).digest_of(key)
+        with self._database.changing() as connection:
+            found = known_scopes(connection, scopes)
+            rows = connection.execute(sa.select(tables.keys.c.id).where(tables.keys.c.digest == digest))
+            same = {str(one.id) for one in rows}
+            known = [one for one in infos(connection) if one.principal == principal or one.id in same]
+            for one in known:
+                if one.id in same:
+                    if one.principal != principal or one.scopes != found or not one.is_live(now):
+                        hint = "make another key"
+                        raise InvalidInput("the key was revoked, or is another's", "key", one.id, hint)
+                    return
+            live = [one for one in known if one.is_live(now)]
+            for one in live[: max(0, len(live) - LIVE_KEYS + 1)]:
+                set_columns(connection, one.id, revoked_at=now)
+                note(connection, now, who, "revoked", one.ref)
+            add_key(
+                connection,
+                KeyInfo(f"k{secrets.token_hex(6)}", principal, found, now, None, None, None),
+                digest,
+                who,
+            )
 
     def revoke(self, id_: str, who: str) -> None:
         """UnknownName if there is none; idempotent."""
@@ -211,7 +237,7 @@ def known_scopes(connection: sa.Connection, scopes: Iterable[str]) -> tuple[str,
 
 
 def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
-    if scope in (ADMIN, METRICS):
+    if scope in (ADMIN, METRICS, FEEDS):
         yield scope
     elif scope.startswith(TENANT):
         tenant = scope.removeprefix(TENANT)
@@ -241,6 +267,20 @@ def infos(connection: sa.Connection) -> list[KeyInfo]:
         )
         for one in rows
     ]
+
+
+def add_key(connection: sa.Connection, info: KeyInfo, digest: bytes, who: str) -> None:
+    connection.execute(
+        sa.insert(tables.keys).values(
+            id=info.id,
+            principal=info.principal,
+            digest=digest,
+            scopes=json.dumps(info.scopes),
+            created_at=info.created_at,
+            expires_at=info.expires_at,
+        )
+    )
+    note(connection, info.created_at, who, "created", info.ref)
 
 
 def set_columns(connection: sa.Connection, id_: str, **columns: object) -> None:

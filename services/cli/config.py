@@ -1,17 +1,25 @@
-"""`weir config`: what this command goes by, and where each setting comes from. Secrets are not shown."""
+"""`weir config`: what this command goes by, and where each setting comes from; and what `weir up` would. No secrets are shown."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import sqlalchemy as sa
+import typer
+import yaml
 from sqlalchemy.engine import make_url
 
+from configs.chart import ChartValues, merged
+from configs.problems import InvalidInput
+from configs.reading import parse_model, read_data
 from services.catalog.hidden import HIDDEN
 from services.catalog.home import CATALOG, ENDPOINT, HOME, PEPPER, PEPPER_FILE, Home, home_of
 from services.cli.catalog_views import OutputOption, lines_table, show
+from services.cli.up_settings import settings_of
 from services.remote.wire import CA_FILE, KEY, checked_endpoint
 
 ENVIRONMENT, DEFAULT, ABSENT = "environment", "default", "nowhere"
@@ -27,7 +35,18 @@ class Setting:
     meaning: str
 
 
-def config(output: OutputOption = "table") -> None:
+config = typer.Typer(invoke_without_command=True, help="Settings, and where each comes from.")
+
+
+@config.callback()
+def without_command(ctx: typer.Context, output: OutputOption = "table") -> None:
+    """Show the settings of this command, and where each comes from."""
+    if ctx.invoked_subcommand is None:
+        show_settings(output)
+
+
+@config.command("show")
+def show_settings(output: OutputOption = "table") -> None:
     """Show the settings of this command, and where each comes from."""
     found = list(settings(os.environ))
     heads = ("name", "value", "from")
@@ -36,6 +55,40 @@ def config(output: OutputOption = "table") -> None:
         [asdict(one) for one in found],
         lambda: lines_table(heads, ((one.name, one.value or "–", one.source) for one in found)),
     )
+
+
+@config.command("render")
+def render(
+    file: Annotated[
+        Path | None, typer.Option("--config", "-c", help="As `weir up` is given it.", show_default=False)
+    ] = None,
+    values: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--values",
+            "-f",
+            help="Of the chart, as Helm is given them: what its pod gets.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show what `weir up` would go by, defaults too: of a file of its own, or in a pod of the chart."""
+    if file is not None and values:
+        raise InvalidInput("one of the two says it", "--values", hint="leave --config out, or --values")
+    found = chart_values(values).up_settings() if values else settings_of(file, {})
+    told = found.model_dump(mode="json", exclude_none=True)
+    typer.echo(yaml.safe_dump(told, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def chart_values(files: Iterable[Path]) -> ChartValues:
+    """The chart's own with these laid over them, as Helm does."""
+    found: dict[str, Any] = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
+    for path in files:
+        said = read_data(path)
+        if said is not None and not isinstance(said, dict):
+            raise InvalidInput("the file must hold keys and values", value=said, file=str(path))
+        found = merged(found, said or {})
+    return parse_model(ChartValues, found, ", ".join(map(str, files)))
 
 
 def settings(environ: Mapping[str, str]) -> Iterator[Setting]:

@@ -1,4 +1,4 @@
-"""`weir ingest`: Spark brings the streams of a file to a running system."""
+"""`weir ingest`: Spark brings the streams of a file, or those that a service says, to a running system."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
@@ -25,6 +25,7 @@ from configs.streams import StreamsFile, load_streams
 from engine.schema import StreamSchema
 from services.cli.sim import make_folder
 from services.cli.tables import compact, milliseconds, plain_table
+from services.ingest.bringing import Brings, FollowedFeeds
 from services.ingest.declared import check_gateway, declared
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
@@ -34,17 +35,26 @@ from services.ingest.progress import FeedProgress
 LOOK_S = 1.0
 FOLDER = Path("weir-ingest")
 KEY_VARIABLE = "WEIR_API_KEY"
+# Touched at each look: who watches the process sees that it looks.
+ALIVE = "alive"
 STATES = {"starting": "starting", "running": "[green]running[/]", "waiting": "[yellow]waiting[/]"}
 
 FileOption = Annotated[
-    Path, typer.Option("--file", "-f", help="The streams and their sources.", show_default=False)
+    Path | None, typer.Option("--file", "-f", help="The streams and their sources.", show_default=False)
 ]
 FolderOption = Annotated[Path, typer.Option(help="For checkpoints and Spark's logs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="A JSON object a second instead of the table.")]
 
 
 def ingest(
-    file: FileOption,
+    file: FileOption = None,
+    from_service: Annotated[
+        bool,
+        typer.Option(
+            "--from-service",
+            help="What the catalog says, of the service that WEIR_ENDPOINT names; by a key of the scope feeds.",
+        ),
+    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(help="Of the gateway: grpc://HOST:PORT.", show_default="of the system on this machine"),
@@ -59,9 +69,21 @@ def ingest(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Look at everything, start nothing.")] = False,
     folder: FolderOption = FOLDER,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="With --from-service: print no more than problems.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Bring the streams of a file to a system through Spark; Ctrl-C ends it."""
+    if from_service:
+        if file is not None or endpoint is not None or check:
+            hint = "the service says which streams there are, and where they come in; leave --file, --endpoint and --check out"
+            raise InvalidInput("one of the two says what is brought", "--from-service", hint=hint)
+        make_folder("--folder", folder)
+        follow_service(folder, quiet, as_json)
+        return
+    if file is None:
+        raise InvalidInput("required, but missing", "--file", hint="or give --from-service")
     streams = load_streams(file)
     schemas = declared(streams, file)
     java = find_java(streams.session.java_home, os.environ)
@@ -80,6 +102,42 @@ def ingest(
         watch(
             lambda: ingest_table(title, process.progress()), lambda: feeds_told(process.progress()), as_json
         )
+
+
+def follow_service(folder: Path, quiet: bool, as_json: bool) -> None:
+    """Until somebody ends it, what the service says is brought."""
+    from services.client import Client
+
+    with ended_by_signal(), Client() as client, ExitStack() as running:
+        brings = Brings(Door("", client.key), folder)
+        running.callback(brings.stop)
+        following = FollowedFeeds(client.to_bring, client.tell_progress, brings, folder / ALIVE)
+        title = f"feeds of {client.endpoint}"
+
+        def picture() -> Group:
+            following.look(time.monotonic())
+            return Group(ingest_table(title, brings.progress()), *filter(None, [following.problem]))
+
+        def told() -> dict[str, object]:
+            following.look(time.monotonic())
+            return {**feeds_told(brings.progress()), "problem": following.problem}
+
+        if quiet:
+            tell_problems(following, brings)
+        watch(picture, told, as_json)
+
+
+def tell_problems(following: FollowedFeeds, brings: Brings) -> NoReturn:
+    """Until somebody ends it, a line for each that is new."""
+    before: frozenset[str] = frozenset()
+    while True:
+        following.look(time.monotonic())
+        failed = {f"{one.feed}: {one.last_error}" for one in brings.progress() if one.last_error}
+        now = frozenset(filter(None, {following.problem, *failed}))
+        for one in sorted(now - before):
+            typer.echo(one, err=True)
+        before = now
+        time.sleep(LOOK_S)
 
 
 def door_of(endpoint: str | None, api_key: str | None) -> Door | None:

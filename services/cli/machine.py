@@ -1,15 +1,11 @@
-"""What runs on this machine for a catalog: a system, its streams, the keys of its door, and Spark."""
+"""What runs for a catalog: a system of one node or several, its streams, the keys of its doors, and Spark if it runs here."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actors.dirs import RunDirs, shared_memory
 from configs.problems import UnknownName
 from configs.streams import StreamsFile
 from services.catalog.reconcile import (
@@ -22,82 +18,91 @@ from services.catalog.reconcile import (
     Running,
     Step,
 )
-from services.ingest.java import find_java
-from services.ingest.job import Door, Job
-from services.ingest.process import IngestProcess
+from services.ingest.bringing import Brings
+from services.ingest.keys import KeyRing
 from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
+    from actors.control import SystemStatus
     from actors.system import System
 
 
-class LocalMachine:
-    """Made around a system of one node; steps are performed by one thread."""
+class SystemMachine:
+    """Made around a system; steps are performed by one thread."""
 
-    def __init__(self, system: System, node: str, door: Door, folder: Path) -> None:
-        self._system, self._node, self._door, self._folder = system, node, door, folder
-        self._running = Running()
-        self._spark: IngestProcess | None = None
+    def __init__(self, system: System, own_key: str, brings: Brings | None = None) -> None:
+        """`own_key` opens every door, beside the catalog's keys. Without `brings` feeds are another process's to bring."""
+        self._system, self._own_key, self._brings = system, own_key, brings
+        self._keys: KeyRing | None = None
+        self._file: StreamsFile | None = None
+        # Nodes whose doors have the keys.
+        self._opened: frozenset[str] = frozenset()
 
     def running(self) -> Running:
-        classes = tuple(self._system.status().system.classes)
-        there = {one["stream"] for one in self._gateway()["streams"]}
-        streams = {name: sql for name, sql in self._running.streams.items() if name in there}
-        keys = self._running.keys if self._keys.is_file() else None
-        return replace(self._running, classes=classes, streams=streams, keys=keys)
+        now = self._status()
+        keys = self._keys if self._opened >= now.nodes.keys() else None
+        return Running(now.classes, now.streams, self._file, keys)
 
     def perform(self, step: Step) -> None:
-        from actors.system import call
-
-        gateway, now = self._system.gateway(self._node), self._running
         match step:
             case PublishKeys(keys):
-                keys.publish(self._keys)
-                self._running = replace(now, keys=keys)
+                self._publish(keys)
             case RemoveClass(name):
                 with suppress(UnknownName):
                     self._system.remove_class(name)
             case ApplyClasses(classes):
                 self._system.apply(classes)
             case DropStream(name):
-                with suppress(UnknownName):
-                    call(gateway.drop, name)
-                others = {other: sql for other, sql in now.streams.items() if other != name}
-                self._running = replace(now, streams=others)
+                self._drop(name)
             case DeclareStream(name, sql):
-                call(gateway.declare, sql)
-                self._running = replace(now, streams={**now.streams, name: sql})
+                self._declare(name, sql)
             case Bring(file):
-                self._bring(file)
+                if self._brings is not None:
+                    self._file = None
+                    self._brings.bring(file)
+                self._file = file
 
     def used_keys(self) -> dict[str, float]:
-        used: dict[str, float] = self._gateway().get("keys_used", {})
+        used: dict[str, float] = {}
+        for node in self._status().nodes:
+            for key, at in self._call(node, "status").get("keys_used", {}).items():
+                used[key] = max(at, used.get(key, at))
         return used
 
     def feeds(self) -> Sequence[FeedProgress]:
-        return () if self._spark is None else self._spark.progress()
+        return () if self._brings is None else self._brings.progress()
 
     def stop(self) -> None:
         """Spark; the system is ended by whoever has started it."""
-        if self._spark is not None:
-            self._spark.stop()
+        if self._brings is not None:
+            self._brings.stop()
 
-    def _bring(self, file: StreamsFile | None) -> None:
-        self.stop()
-        self._spark, self._running = None, replace(self._running, file=None)
-        if file is None:
-            return
-        java = find_java(file.session.java_home, os.environ)
-        self._spark = IngestProcess(Job(file, self._door, self._folder.absolute(), java.home))
-        self._spark.start()
-        self._running = replace(self._running, file=file)
+    def _publish(self, keys: KeyRing) -> None:
+        self._opened, self._keys = frozenset(), keys
+        for node in self._status().nodes:
+            self._call(node, "publish_keys", keys.with_key(self._own_key))
+            self._opened |= {node}
 
-    @property
-    def _keys(self) -> Path:
-        return RunDirs(shared_memory(), self._system.name, self._node).keys
+    # The coordinator tells gateways what they are to have, and waits for nobody; who goes on after this finds it done.
 
-    def _gateway(self) -> dict[str, Any]:
+    def _declare(self, name: str, sql: str) -> None:
+        self._system.declare_stream(sql)
+        home = self._status().homes.get(name.lower())
+        if home is not None:
+            self._call(home, "declare", sql)
+
+    def _drop(self, name: str) -> None:
+        home = self._status().homes.get(name.lower())
+        with suppress(UnknownName):
+            self._system.drop_stream(name)
+        if home is not None:
+            with suppress(UnknownName):
+                self._call(home, "drop", name)
+
+    def _status(self) -> SystemStatus:
+        return self._system.status().system
+
+    def _call(self, node: str, method: str, *arguments: Any) -> Any:
         from actors.system import call
 
-        found: dict[str, Any] = call(self._system.gateway(self._node).status)
-        return found
+        return call(getattr(self._system.gateway(node), method), *arguments)

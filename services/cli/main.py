@@ -40,6 +40,7 @@ class Weir(LazyGroup):
 
     places: ClassVar = {
         "up": Place("services.cli.up", SERVICE),
+        "down": Place("services.cli.down", SERVICE),
         "demo": Place("services.cli.demo", SERVICE),
         "top": Place("services.cli.top", SERVICE),
         "ingest": Place("services.cli.ingest", SERVICE),

@@ -1,23 +1,26 @@
-"""`weir up`: the catalog runs on this machine, with one command: a system, and Spark that brings its streams."""
+"""`weir up`: what the catalog says runs, with one command: a system, its service, and Spark that brings its streams.
+
+On this machine all of it begins and ends with the command. On a Ray cluster (`--address`) the system is found or started,
+and goes on when the command ends: `weir down` ends it. Feeds of a cluster are for `weir ingest --from-service`.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console, Group
 from rich.text import Text
 
 from configs.declarations import read_documents
-from configs.live import LiveSettings
 from configs.managers import MANAGERS, known_manager
-from configs.problems import InvalidInput
-from configs.reading import parse_model
-from configs.service import ADMISSIONS, PORT, ServiceSettings
+from configs.service import ADMISSIONS, PORT
+from configs.up import UpSettings
 from services.catalog.catalog import opened
 from services.catalog.home import held, home_of
 from services.catalog.reconcile import Reconciling
@@ -25,19 +28,33 @@ from services.cli.catalog_here import CatalogHere
 from services.cli.class_views import ClassView, class_views
 from services.cli.class_views import as_json as class_as_json
 from services.cli.here import who
-from services.cli.ingest import FolderOption, JsonOption, ended_by_signal, feeds_told, ingest_table, watch
-from services.cli.machine import LocalMachine
+from services.cli.ingest import (
+    LOOK_S,
+    FolderOption,
+    JsonOption,
+    ended_by_signal,
+    feeds_told,
+    ingest_table,
+    watch,
+)
+from services.cli.machine import SystemMachine
 from services.cli.sim import DEFAULT_MANAGER, make_folder
 from services.cli.tables import class_view_table
-from services.cli.up_service import Served, served
+from services.cli.up_service import Served, given_keys, served
+from services.cli.up_settings import settings_of
+from services.ingest.bringing import Brings
 from services.ingest.java import find_java
 from services.ingest.job import Door
+from services.ingest.keys import new_key
 
 if TYPE_CHECKING:
     from actors.system import System
 
 FOLDER = Path("weir-up")
 EVERYWHERE = ("0.0.0.0", "[::]")
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Settings; options go before them.", show_default=False)
+]
 
 
 def up(
@@ -45,85 +62,151 @@ def up(
         list[Path] | None,
         typer.Option("--file", "-f", help="Documents to apply first.", show_default=False),
     ] = None,
+    config: ConfigOption = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="A Ray cluster, as Ray takes it: the system goes on when this command ends.",
+            show_default="a Ray of this machine's own",
+        ),
+    ] = None,
     manager: Annotated[
-        str, typer.Option("--manager", "-m", help=f"Who sheds and lends: {', '.join(MANAGERS)}.")
-    ] = DEFAULT_MANAGER,
-    lanes: Annotated[int, typer.Option(min=1, max=256, help="Processors that are given to queries.")] = 1,
-    host: Annotated[str, typer.Option(help="Where other producers reach the gateway.")] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            "--manager",
+            "-m",
+            help=f"Who sheds and lends: {', '.join(MANAGERS)}.",
+            show_default=DEFAULT_MANAGER,
+        ),
+    ] = None,
+    lanes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=256, help="Processors of a node that are given to queries.", show_default="1"
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="Where other producers reach the gateway; `node`: the node's address.",
+            show_default="127.0.0.1",
+        ),
+    ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The same.", show_default="one that is free")
-    ] = 0,
-    api_host: Annotated[str, typer.Option(help="Where REST and the console are reached.")] = "127.0.0.1",
-    api_port: Annotated[int, typer.Option(min=0, max=65_535, help="The same; 0: one that is free.")] = PORT,
+        int | None, typer.Option(min=0, max=65_535, help="The same.", show_default="one that is free")
+    ] = None,
+    api_host: Annotated[
+        str | None, typer.Option(help="Where REST and the console are reached.", show_default="127.0.0.1")
+    ] = None,
+    api_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="The same; 0: one that is free.", show_default=str(PORT)),
+    ] = None,
     api: Annotated[bool, typer.Option(help="Serve REST and the console.")] = True,
     admission: Annotated[
-        str, typer.Option(help=f"What misses delay targets: {', '.join(ADMISSIONS)}.")
-    ] = "warn",
+        str | None,
+        typer.Option(help=f"What misses delay targets: {', '.join(ADMISSIONS)}.", show_default="warn"),
+    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM with its chain: serve by TLS.", show_default=False)
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM, of the certificate.", show_default=False)] = None,
     metrics_operators: Annotated[
-        bool, typer.Option("--metrics-operators", help="Tell Prometheus of each operator, too.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--metrics-operators", help="Tell Prometheus of each operator, too.", show_default=False
+        ),
+    ] = None,
     folder: FolderOption = FOLDER,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print no more than problems, as they come and go.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run what the catalog says, and what it comes to say; Ctrl-C ends all of it."""
-    settings = LiveSettings(manager=known_manager(manager), lanes=lanes)
-    service_settings = settings_of(
-        host=api_host,
-        port=api_port,
-        admission=admission,
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
-        metrics_operators=metrics_operators,
+    """Run what the catalog says, and what it comes to say; Ctrl-C ends it, but for a system on a cluster."""
+    settings = settings_of(
+        config,
+        {
+            "--address": ("cluster.address", address),
+            "--manager": ("live.manager", None if manager is None else known_manager(manager)),
+            "--lanes": ("live.lanes", lanes),
+            "--host": ("gateway.host", host),
+            "--port": ("gateway.port", port),
+            "--api-host": ("service.host", api_host),
+            "--api-port": ("service.port", api_port),
+            "--admission": ("service.admission", admission),
+            "--tls-certificate": ("service.tls_certificate", tls_certificate),
+            "--tls-key": ("service.tls_key", tls_key),
+            "--metrics-operators": ("service.metrics_operators", metrics_operators),
+        },
     )
     home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=as_json)
+    on_cluster = settings.cluster.address is not None
     with ended_by_signal(), ExitStack() as running:
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
         # Nothing is declared if the port is taken.
-        service = running.enter_context(served(catalog, home, service_settings, who())) if api else None
+        keys = given_keys(os.environ)
+        service = running.enter_context(served(catalog, home, settings.service, who(), keys)) if api else None
         if files:
             CatalogHere(catalog, who()).apply(read_documents(files))
-        wanted = catalog.desired().file
+        wanted = None if on_cluster else catalog.desired().file
         if wanted is not None:
             find_java(wanted.session.java_home, os.environ)
-        make_folder("--folder", folder)
+        if not on_cluster:
+            make_folder("--folder", folder)
         if service is not None:
             for name, place in service.told().items():
                 console.print(f"{name.replace('_', ' ')}: {place}")
-        # The other commands need not wait for Ray to be imported.
-        from actors.system import start
-        from services.ingest.flight import FlightSettings
-
-        system = running.enter_context(start(settings, [], endpoint=FlightSettings(host, port)))
-        (node,) = system.status().system.nodes
-        endpoint = system.endpoint(node)
-        assert endpoint is not None
-        console.print(f"gateway: {endpoint}")
-        door = Door(from_here(endpoint, host), system.ingest_key)
-        machine = LocalMachine(system, node, door, folder)
+        system = running.enter_context(begun(settings))
+        own_key, brings, endpoint = new_key(), None, None
+        if not on_cluster:
+            (node,) = system.status().system.nodes
+            endpoint = system.endpoint(node)
+            assert endpoint is not None
+            console.print(f"gateway: {endpoint}")
+            own_key = system.ingest_key
+            brings = Brings(Door(from_here(endpoint, settings.gateway.host), own_key), folder)
+        machine = SystemMachine(system, own_key, brings)
         running.callback(machine.stop)
         reconciling = Reconciling(catalog, machine)
         if service is not None:
-            service.attach(system, settings, door, reconciling, machine.feeds, running)
+            service.attach(
+                system, settings, own_key, reconciling, None if on_cluster else machine.feeds, running
+            )
         running.enter_context(reconciling)
         if service is not None:
             service.is_ready()
         overview = Overview(system, endpoint, machine, reconciling, service)
+        if quiet:
+            tell_problems(reconciling)
         watch(overview.picture, overview.told, as_json)
 
 
-def settings_of(**told: object) -> ServiceSettings:
-    """As the options say; they are named as they are written."""
-    try:
-        return parse_model(ServiceSettings, told)
-    except InvalidInput as problem:
-        api = "api-" if problem.field in ("host", "port") else ""
-        problem.field = f"--{api}{problem.field.replace('_', '-')}"
-        raise
+def tell_problems(reconciling: Reconciling) -> NoReturn:
+    """Until somebody ends it, a line for each that is new."""
+    before: frozenset[str] = frozenset()
+    while True:
+        now = frozenset(reconciling.problems)
+        for one in sorted(now - before):
+            typer.echo(one, err=True)
+        if before and not now:
+            typer.echo("what is declared runs", err=True)
+        before = now
+        time.sleep(LOOK_S)
+
+
+def begun(settings: UpSettings) -> System:
+    # The other commands need not wait for Ray to be imported.
+    from actors.system import found_or_started, start
+    from services.ingest.flight import FlightSettings
+
+    endpoint, cluster = FlightSettings(settings.gateway.host, settings.gateway.port), settings.cluster
+    if cluster.address is None:
+        return start(settings.live, [], endpoint=endpoint)
+    return found_or_started(
+        settings.live, cluster.address, wait_s=cluster.wait_s, pinned=cluster.pin_lanes, endpoint=endpoint
+    )
 
 
 def from_here(endpoint: str, host: str) -> str:
@@ -137,8 +220,8 @@ class Overview:
     def __init__(
         self,
         system: System,
-        endpoint: str,
-        machine: LocalMachine,
+        endpoint: str | None,
+        machine: SystemMachine,
         reconciling: Reconciling,
         service: Served | None,
     ) -> None:
@@ -153,7 +236,7 @@ class Overview:
 
     def told(self) -> dict[str, object]:
         return {
-            "endpoint": self._endpoint,
+            **({} if self._endpoint is None else {"endpoint": self._endpoint}),
             **(self._service.told() if self._service is not None else {}),
             "classes": [class_as_json(one) for one in self._look()],
             **feeds_told(self._machine.feeds()),

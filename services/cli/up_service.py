@@ -6,20 +6,20 @@ service is reached, as long as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from configs.live import LiveSettings
 from configs.problems import Away, InvalidInput
 from configs.service import ServiceSettings
+from configs.up import UpSettings
 from services.api.service import Service, service_of
 from services.api.serving import Serving
 from services.catalog.catalog import Catalog
 from services.catalog.home import Home, write_private
 from services.catalog.reconcile import Reconciling
-from services.ingest.job import Door
-from services.ingest.keys import ADMIN
+from services.ingest.keys import ADMIN, FEEDS, METRICS
 from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
@@ -29,18 +29,36 @@ Feeds = Callable[[], Sequence[FeedProgress]]
 """How far Spark has come with each."""
 PRINCIPAL = "admin"
 STARTING = "the system is being started"
+# Keys that were made elsewhere, as for the pods of a cluster; each is of the principal and scope of its name.
+GIVEN_KEYS: Mapping[str, str] = {
+    ADMIN: "WEIR_ADMIN_KEY",
+    FEEDS: "WEIR_FEEDS_KEY",
+    METRICS: "WEIR_METRICS_KEY",
+}
+
+
+def given_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Those that the environment has, by principal."""
+    return {name: key for name, variable in GIVEN_KEYS.items() if (key := environ.get(variable, "").strip())}
 
 
 @contextmanager
-def served(catalog: Catalog, home: Home, settings: ServiceSettings, who: str) -> Iterator[Served]:
-    """It listens; nothing runs yet."""
+def served(
+    catalog: Catalog, home: Home, settings: ServiceSettings, who: str, given: Mapping[str, str] = {}
+) -> Iterator[Served]:
+    """It listens; nothing runs yet. Keys that are given, by principal, count from now on."""
     service = service_of(catalog, settings)
     service.waits_for = lambda: STARTING
-    make_admin_key(catalog, service, home, who)
+    for principal, key in given.items():
+        catalog.keys.adopt(key, principal, [principal], who)
+    if given:
+        service.snapshot.refresh()
+    if ADMIN not in given:
+        make_admin_key(catalog, service, home, who)
     with Serving(service) as serving:
         write_private(home.endpoint, serving.url)
         try:
-            yield Served(service, serving, home)
+            yield Served(service, serving, None if ADMIN in given else home)
         finally:
             # Another may have come after this one.
             with suppress(OSError):
@@ -51,7 +69,8 @@ def served(catalog: Catalog, home: Home, settings: ServiceSettings, who: str) ->
 class Served:
     """A service that listens."""
 
-    def __init__(self, service: Service, serving: Serving, home: Home) -> None:
+    def __init__(self, service: Service, serving: Serving, home: Home | None) -> None:
+        """The home is where the administrator's key is, if it was made."""
         self._service, self._serving, self._home = service, serving, home
 
     def told(self) -> dict[str, object]:
@@ -59,19 +78,19 @@ class Served:
         return {
             "api": self._serving.url,
             "console": f"{self._serving.url}/console/",
-            "admin_key": str(self._home.admin_key),
+            **({} if self._home is None else {"admin_key": str(self._home.admin_key)}),
         }
 
     def attach(
         self,
         system: System,
-        settings: LiveSettings,
-        door: Door,
+        settings: UpSettings,
+        own_key: str,
         reconciling: Reconciling,
-        feeds: Feeds,
+        feeds: Feeds | None,
         running: ExitStack,
     ) -> None:
-        """What runs answers too, from now on and until all of it ends."""
+        """What runs answers too, from now on and until all of it ends. Of feeds that are not brought here, who brings them tells."""
         # They look at the system, for which Ray is imported.
         from services.api.results import results_of
         from services.metrics.collector import SystemCollector
@@ -86,15 +105,17 @@ class Served:
         service = self._service
         source = RunningSystem(system)
         watch = running.enter_context(Watch(source, lambda: reconciling.problems))
-        results = results_of(service, watch, lambda: system.ingest_key)
+        results = results_of(service, watch, lambda: own_key)
         running.callback(results.close)
-        measured = running.enter_context(RunningMeasured(watch, settings))
+        measured = running.enter_context(RunningMeasured(watch, settings.live))
         service.watch, service.results = watch, results
-        service.rows = Rows(lambda: door.endpoint, lambda: door.api_key)
+        service.rows = Rows(watch.endpoint_of, lambda: own_key)
         aside = running.enter_context(Aside())
-        service.planner = Planner(self._service.catalog, settings, measured, aside.plan)
+        service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
         with_operators = service.settings.metrics_operators
         nodes = running.enter_context(Nodes(source, watch, with_operators=with_operators))
+        told = service.told_feeds
+        feeds = feeds or (lambda: told.seen(time.monotonic()))
         service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes)
         # Callers are sent away before what answers them ends.
         running.callback(self._serving.stop)

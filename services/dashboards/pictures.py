@@ -13,6 +13,7 @@ from itertools import groupby
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from services.dashboards.answers import Answered, Span
 from services.dashboards.boards import Column, Panel
@@ -211,8 +212,8 @@ def finish(axes: Axes, panel: Panel, span: Span) -> None:
     most = high if panel.max is None else min(high, 1.05 * panel.max)
     axes.set_ylim(least, most if most > least else least + 1)
     axes.set_xlim(0, span.end - span.begin)
-    axes.yaxis.set_major_formatter(lambda value, _: shown(value, panel.unit, 0))
-    axes.xaxis.set_major_formatter(seconds)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, panel.unit, 0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(seconds))
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
@@ -241,7 +242,7 @@ def draw_spread(axes: Axes, one: Answered, span: Span) -> None:
         range(1, len(buckets) + 1),
         [f"≤ {shown(bound, 's')}" if math.isfinite(bound) else "more" for bound, _ in buckets],
     )
-    axes.xaxis.set_major_formatter(seconds)
+    axes.xaxis.set_major_formatter(FuncFormatter(seconds))
     axes.tick_params(labelsize=8)
     bar = axes.figure.colorbar(mesh, ax=axes)
     bar.ax.tick_params(labelsize=8)

@@ -43,6 +43,7 @@ from actors.segments import LogFull
 from actors.streams import RETRY_AFTER_S, Stream, Streams
 from actors.units import class_of
 from configs.problems import InvalidInput, WeirError
+from configs.up import NODE
 from engine.train import Train
 from services.ingest import answers
 from services.ingest.columns import Mapped, mapped
@@ -87,6 +88,7 @@ class FlightSettings:
     """Where the door is, and who may come in."""
 
     host: str = "127.0.0.1"
+    """NODE: the address by which Ray knows the machine of the gateway."""
     port: int = 0
     """0: one that is free."""
     keys: KeyRing = field(default=KeyRing(), repr=False)
@@ -104,7 +106,7 @@ class FlightSettings:
         return self.with_key(key), key
 
     def open(self, streams: Streams, dirs: RunDirs) -> FlightDoor:
-        return FlightDoor(self, streams, dirs)
+        return FlightDoor(replace(self, host=here(self.host)), streams, dirs)
 
 
 class FlightDoor:
@@ -148,6 +150,16 @@ class FlightDoor:
         ending.start()
         ending.join(CLOSE_S)
         self._dead.close()
+
+
+def here(host: str) -> str:
+    """On a cluster each node has an address of its own."""
+    if host != NODE:
+        return host
+    # Only where there is a cluster.
+    from actors.cluster import address_here
+
+    return address_here()
 
 
 def port_in(path: Path) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,11 @@ class Door:
     endpoint: str
     api_key: str
     patience_s: float = PATIENCE_S
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    """By stream, where nodes differ."""
+
+    def of(self, stream: str) -> str:
+        return self.endpoints.get(stream, self.endpoint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
     tenant:NAME      what is a tenant's: its queries, their answers, and what is told of them
     ingest:STREAM    write to a stream, letters' case aside
     metrics          read what Prometheus is told, of everybody, and nothing else
+    feeds            read what Spark is to bring, secrets of sources too, and write to all streams
 
 A key is `weir_` and 43 characters of chance. What is kept of it is its HMAC-SHA256 under a pepper that is kept elsewhere,
 so that nobody who sees the records can use them. A ring of keys may be published in a file, for a door in another process.
@@ -22,7 +23,7 @@ from pathlib import Path
 
 PREFIX = "weir_"
 KEY_BYTES = 32
-ADMIN, TENANT, INGEST, METRICS = "admin", "tenant:", "ingest:", "metrics"
+ADMIN, TENANT, INGEST, METRICS, FEEDS = "admin", "tenant:", "ingest:", "metrics", "feeds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class KeyRecord:
     """Seconds since 1970."""
 
     def writes(self, stream: str) -> bool:
-        return bool({ADMIN, f"{INGEST}{stream.lower()}"} & self.scopes)
+        return bool({ADMIN, FEEDS, f"{INGEST}{stream.lower()}"} & self.scopes)
 
     def reads(self, class_name: str) -> bool:
         return bool({ADMIN, f"{TENANT}{class_name}"} & self.scopes)

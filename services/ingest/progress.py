@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 State = Literal["starting", "running", "waiting"]
@@ -42,6 +42,26 @@ class FeedProgress:
     """Of each source, how far the last batch has come, as the source writes it."""
     restarts: int = 0
     last_error: str | None = None
+
+
+# Who brings feeds elsewhere tells of them every few seconds.
+SILENT_S = 30.0
+
+
+@dataclass
+class ToldFeeds:
+    """How feeds fare that another process brings, as it told last; who is silent for long does not run."""
+
+    _feeds: Sequence[FeedProgress] = ()
+    _at: float = float("-inf")
+
+    def tell(self, feeds: Sequence[FeedProgress], now: float) -> None:
+        self._feeds, self._at = tuple(feeds), now
+
+    def seen(self, now: float) -> Sequence[FeedProgress]:
+        if now < self._at + SILENT_S:
+            return self._feeds
+        return [replace(one, state="waiting", rows_per_s=0.0) for one in self._feeds]
 
 
 @dataclass

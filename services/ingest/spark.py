@@ -15,7 +15,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, cast
@@ -37,6 +37,16 @@ from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_s
 LOOK_S = 0.5
 STOPPED_AT_A_TIME = 16
 VIEW = "source"
+
+
+def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataFrame, int], None]:
+    """Each takes its part of a micro-batch; which of them have is known at the gateways if it comes again."""
+
+    def write(rows: DataFrame, batch: int) -> None:
+        for one in ends:
+            one(rows, batch)
+
+    return write
 
 
 class SparkGone(WeirError):
@@ -196,21 +206,11 @@ class FeedIngest:
         feed = self._definition
         (first, *_) = feed.streams
         if self._source.path == "driver":
-            return writer.foreachBatch(
-                to_weir(
-                    stream=None if feed.is_split else first,
-                    split=feed.conditions if feed.is_split else None,
-                    columns=feed.columns,
-                    endpoint=self._door.endpoint,
-                    api_key=self._door.api_key,
-                    timestamp_column=self._source.timestamp_column,
-                    schema_policy=self._source.schema_policy,
-                    timeout_seconds=self._door.patience_s,
-                )
-            )
+            ends = [self._end(endpoint, streams) for endpoint, streams in self._doors().items()]
+            return writer.foreachBatch(ends[0] if len(ends) == 1 else in_turn(ends))
         options = {
             "stream": first,
-            "endpoint": self._door.endpoint,
+            "endpoint": self._door.of(first),
             "apiKey": self._door.api_key,
             "schemaPolicy": self._source.schema_policy,
             "timeoutSeconds": str(self._door.patience_s),
@@ -218,6 +218,27 @@ class FeedIngest:
         if self._source.timestamp_column is not None:
             options["timestampColumn"] = self._source.timestamp_column
         return writer.format("weir").options(**options)
+
+    def _doors(self) -> dict[str, list[str]]:
+        """The feed's streams by the endpoint of the node at which they come in."""
+        found: dict[str, list[str]] = {}
+        for stream in self._definition.streams:
+            found.setdefault(self._door.of(stream), []).append(stream)
+        return found
+
+    def _end(self, endpoint: str, streams: Sequence[str]) -> Callable[[DataFrame, int], None]:
+        feed = self._definition
+        conditions = {name: one for name, one in feed.conditions.items() if name in streams}
+        return to_weir(
+            stream=None if feed.is_split else streams[0],
+            split=conditions if feed.is_split else None,
+            columns={name: one for name, one in feed.columns.items() if name in streams},
+            endpoint=endpoint,
+            api_key=self._door.api_key,
+            timestamp_column=self._source.timestamp_column,
+            schema_policy=self._source.schema_policy,
+            timeout_seconds=self._door.patience_s,
+        )
 
 
 def check_split(rows: DataFrame, feed: FeedDefinition) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from configs.declarations import Declaration, Ref, ref_of
+from configs.streams import StreamsFile
 
 
 class Told(BaseModel):
@@ -50,6 +51,15 @@ class Applied(Told):
 
     changes: Sequence[Change]
     warnings: Sequence[str] = ()
+
+
+class ToBring(Told):
+    """What Spark is to bring."""
+
+    file: StreamsFile | None = Field(repr=False)
+    """None where nothing has a source."""
+    endpoints: Mapping[str, str]
+    """Where its streams come in, by name."""
 
 
 class KeyInfo(Told):

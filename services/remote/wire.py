@@ -115,7 +115,7 @@ class Wire:
     """Connections to one service; may be used by several threads."""
 
     def __init__(self, address: Address, timeout_s: float = TIMEOUT_S, tries: int = TRIES) -> None:
-        self.endpoint = address.endpoint
+        self.endpoint, self.key = address.endpoint, address.key
         self._timeout_s, self._tries = timeout_s, tries
         direct = None
         if address.ca_file is not None:

@@ -28,6 +28,7 @@ from services.results.bringing import Brought
 
 TIMEOUT_S = 30.0
 BRINGERS_MAX = 8
+CLIENTS_MAX = 1000
 RETRY_AFTER_S = 1.0
 NOT_DECLARED = "no such stream"
 
@@ -61,10 +62,10 @@ class Sender:
 class Rows:
     """May be called by several threads."""
 
-    def __init__(self, endpoint: Callable[[], str | None], key: Callable[[], str]) -> None:
-        """Where the gateway's door is, and what opens it."""
+    def __init__(self, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
+        """Where the door of the gateway is at which a stream comes in, and what opens it."""
         self._endpoint, self._key = endpoint, key
-        self._client: tuple[str, flight.FlightClient] | None = None
+        self._clients: dict[str, flight.FlightClient] = {}
         self._free: list[Sender] = []
         self._lock = threading.Lock()
         self._bringers = 0
@@ -108,7 +109,7 @@ class Rows:
         told |= {"partition": 0, "attempt": "", "commit": True}
         descriptor = flight.FlightDescriptor.for_command(json.dumps(told).encode())
         with as_ours(stream):
-            client, call = self._connected()
+            client, call = self._connected(stream)
             writer, answers = client.do_put(descriptor, batches[0].schema, call)
             with writer:
                 for batch in batches:
@@ -117,14 +118,17 @@ class Rows:
                 answer = json.loads(answers.read().to_pybytes())
         return bool(answer["again"])
 
-    def _connected(self) -> tuple[flight.FlightClient, flight.FlightCallOptions]:
-        endpoint = self._endpoint()
+    def _connected(self, stream: str) -> tuple[flight.FlightClient, flight.FlightCallOptions]:
+        endpoint = self._endpoint(stream)
         if endpoint is None:
             raise Away("the gateway cannot be reached", hint="it is about to come up; bring the rows again")
         with self._lock:
-            if self._client is None or self._client[0] != endpoint:
-                self._client = (endpoint, flight.connect(endpoint))
-            client = self._client[1]
+            client = self._clients.get(endpoint)
+            if client is None:
+                # Of gateways that were there once.
+                if len(self._clients) >= CLIENTS_MAX:
+                    self._clients.clear()
+                client = self._clients[endpoint] = flight.connect(endpoint)
         headers = [(b"authorization", f"Bearer {self._key()}".encode())]
         return client, flight.FlightCallOptions(timeout=TIMEOUT_S, headers=headers)
 

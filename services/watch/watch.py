@@ -138,6 +138,11 @@ class Watch:
         """Where a node is reached over the network."""
         return self._doors.endpoint(node)
 
+    def endpoint_of(self, stream: str) -> str | None:
+        """Where the node is reached at which a stream comes in."""
+        node = self.view().system.homes.get(stream.lower())
+        return None if node is None else self._doors.endpoint(node)
+
     def _homes(self, class_name: str) -> list[tuple[str, str]]:
         units = {} if self._view is None else self._view.system.units
         homes = [(name, one.home) for name, one in units.items() if one.class_name == class_name]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from actors.units import class_of
 from configs.live import LiveSettings
 from configs.problems import InvalidInput
-from tests.unit.test_control import World, declared, report_of
+from tests.unit.test_control import ALERTS, READINGS, World, declared, report_of
 
 NAMES = ["a", "b", "c", "d"]
 names = st.sampled_from(NAMES)
@@ -30,6 +30,8 @@ happenings = st.one_of(
     st.tuples(st.just("redistribute")),
     st.tuples(st.just("move"), names, st.sampled_from(["n1", "n2", "n3"])),
     st.tuples(st.just("restart"), names),
+    st.tuples(st.just("declare"), st.sampled_from([READINGS, ALERTS])),
+    st.tuples(st.just("drop"), st.sampled_from(["readings", "alerts"])),
     st.tuples(st.just("begin again")),
 )
 
@@ -59,6 +61,10 @@ class Course:
                 for unit in held:
                     one = plane.status().units[unit]
                     plane.report(one.host, [report_of(unit, usage, usage * one.share)], self.now)
+            case "declare", str(sql):
+                plane.declare_stream(sql, self.now)
+            case "drop", str(name):
+                plane.drop_stream(name, self.now)
             case "redistribute", *_:
                 plane.redistribute(self.now)
             case "move", _, str(node):
@@ -89,7 +95,12 @@ class Course:
             assert self.world.hosts_of[node] == {unit: one.host for unit, one in here.items()}
             assert sum(one.share for one in here.values()) == pytest.approx(1.0)
             assert sum(one.original for one in here.values()) == pytest.approx(1.0)
-            assert self.world.homes[node] == dict.fromkeys(["readings"], found.homes["readings"])
+            assert self.world.homes[node]["readings"] == found.homes["readings"]
+        known = {name.lower() for name in found.streams} | ({"readings"} if found.units else set())
+        if found.nodes:
+            assert found.homes.keys() == known
+        for name, home in found.homes.items():
+            assert self.world.homes[home][name] == home
 
 
 @settings(max_examples=150)

@@ -14,7 +14,7 @@ from actors.effects import Part, Stream
 from actors.units import Copy, Figures, Unit, UnitReport
 from configs.live import LiveClass, LiveSettings
 from configs.managers import MANAGERS
-from configs.problems import InvalidInput
+from configs.problems import InvalidInput, UnknownName
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 
 READINGS = "CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
@@ -519,3 +519,48 @@ def test_telling_twice_changes_nothing() -> None:
     world.plane.apply([declared("gold", 6.0)], 1.0)
     assert all(world.units[host] is units for host, units in before.items())
     assert len(world.story) == told
+
+
+# -- streams by themselves ---------------------------------------------------------------------------------------
+
+
+def test_a_stream_comes_in_at_one_node_before_and_after_a_class_reads_it() -> None:
+    world = World()
+    world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
+    world.plane.declare_stream(READINGS, 0.0)
+    assert world.plane.status().streams == {"readings": READINGS}
+    home = world.plane.status().homes["readings"]
+    assert world.homes[home] == {"readings": home}
+    world.plane.apply([declared("a"), declared("b"), declared("c")], 1.0)
+    assert world.plane.status().homes["readings"] == home
+    for name in ("a", "b", "c"):
+        world.plane.remove_class(name, 2.0)
+    assert world.homes[home] == {"readings": home}
+    assert world.begin_again(3.0, {"n1": 1, "n2": 1}).plane.status().streams == {"readings": READINGS}
+    world.plane.drop_stream("READINGS", 4.0)
+    assert world.homes == {"n1": {}, "n2": {}}
+
+
+def test_streams_that_nobody_reads_yet_are_divided_between_nodes() -> None:
+    world = World()
+    world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
+    world.plane.declare_stream(READINGS, 0.0)
+    world.plane.declare_stream(ALERTS, 0.0)
+    assert world.plane.status().homes == {"readings": "n1", "alerts": "n2"}
+
+
+def test_a_stream_that_was_declared_otherwise_is_refused() -> None:
+    other = READINGS.replace("float64", "float32")
+    world = World()
+    world.plane.nodes_changed({"n1": 1}, 0.0)
+    world.plane.declare_stream(READINGS, 0.0)
+    world.plane.declare_stream(READINGS.lower(), 0.0)
+    with pytest.raises(InvalidInput, match="declared otherwise"):
+        world.plane.declare_stream(other, 1.0)
+    with pytest.raises(InvalidInput, match="declared otherwise"):
+        world.plane.apply([declared("a", streams=(other,))], 1.0)
+    with pytest.raises(UnknownName, match="no such stream"):
+        world.plane.drop_stream("alerts", 1.0)
+    three(World()).plane.declare_stream(READINGS, 1.0)
+    with pytest.raises(InvalidInput, match="declared otherwise"):
+        three(World()).plane.declare_stream(other, 1.0)

@@ -85,6 +85,7 @@ BODIES: Mapping[str, object] = {
     "apply": {"documents": [QUERY]},
     "plan": {"documents": [QUERY]},
     "createKey": {"principal": "made", "scopes": ["ingest:hot"]},
+    "tellFeedProgress": {"feeds": [{"feed": "ticks"}]},
     "postRows": [{"ts": "2026-01-01T00:00:00Z", "value": 1}],
 }
 
@@ -100,6 +101,7 @@ SCOPES: Mapping[str, Sequence[str]] = {
     "globex": ["tenant:globex"],
     "feeder of ticks": ["ingest:ticks"],
     "feeder of hot": ["ingest:hot"],
+    "spark": ["feeds"],
 }
 
 
@@ -116,10 +118,13 @@ ADMINISTRATORS = those()
 TENANTS = those(acme=IN, globex=IN)
 THE_TENANT = those(acme=IN, globex=NOT_THERE)
 FEEDERS = those(feeder_of_ticks=IN)
+# Also administrators see no secrets of sources.
+SPARK: Mapping[str, Told] = {**dict.fromkeys(SCOPES, FORBIDDEN), "spark": IN}
 READERS = those(acme=IN, globex=IN, feeder_of_ticks=IN)
 # The first that fits.
 RULES: Sequence[tuple[str, Mapping[str, Told]]] = (
     (r"GET /(healthz|readyz)", EVERYBODY),
+    (r".* /v1/ingest(/progress)?", SPARK),
     (r".* /v1/tenants/{tenant}(/.*)?", THE_TENANT),
     (r"(PUT|DELETE) .*", ADMINISTRATORS),
     (r".* /v1/(feeds|session|keys|audit|system|lending)(/.*)?", ADMINISTRATORS),
@@ -238,6 +243,9 @@ def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
     system.redistribute()
     system.now += 1
     service = found.service
+    for one in found.catalog.all():
+        if isinstance(one.declaration, StreamDeclaration):
+            system.world.plane.declare_stream(one.declaration.declaration(one.declaration.name), system.now)
     service.watch = stack.enter_context(Watch(system))
     service.planner = Planner(found.catalog, LiveSettings())
     service.results = results_of(service, LocalPlaces(dirs), lambda: "")
@@ -254,7 +262,7 @@ def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
     streams.keep_for("reader", ["ticks", "hot"], lossless=True)
     key = new_key()
     stack.callback(FlightSettings().with_key(key).open(streams, dirs).close)
-    service.rows = Rows(lambda: endpoint_in(dirs), lambda: key)
+    service.rows = Rows(lambda _: endpoint_in(dirs), lambda: key)
 
 
 # -- the matrix ------------------------------------------------------------------------------------------------
@@ -329,6 +337,21 @@ def test_nobody_but_administrators_is_told_of_others_or_of_secrets(there: There)
                 found[who, route.name] = [one for one in (*said, SECRET, BROKER, "kafka") if one in text]
     assert {one: told for one, told in found.items() if told} == {}
     assert len(found) > 20
+
+
+def test_feeds_and_where_they_go_are_told_with_their_secrets_to_who_brings_them(there: There) -> None:
+    answer = there.ask("GET", "/v1/ingest", "spark")
+    told = answer.json()
+    assert told["file"] == streams_told(there)
+    assert answer.text.count(SECRET) == 3
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert told["endpoints"] == dict.fromkeys(["hot", "ticks"], "grpc://127.0.0.1:2")
+
+
+def streams_told(there: There) -> object:
+    file = there.served.catalog.desired().file
+    assert file is not None
+    return file.model_dump(mode="json", by_alias=True)
 
 
 def test_sources_are_told_to_administrators_without_their_secrets(there: There) -> None:

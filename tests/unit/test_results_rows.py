@@ -98,7 +98,7 @@ def bringing(dirs: RunDirs, tmp_path: Path) -> Iterator[Bringing]:
         for name in ("plain", "timed", "every"):
             streams.keep_for("reader", [name, "plain", "timed", "every"], lossless=True)
         door = FlightSettings().with_key(KEY).open(streams, dirs)
-        found.service.rows = Rows(lambda: endpoint_in(dirs), lambda: KEY)
+        found.service.rows = Rows(lambda _: endpoint_in(dirs), lambda: KEY)
         headers = {
             "Authorization": f"Bearer {found.key('ingest:plain', 'ingest:timed', 'ingest:every', 'ingest:soon')}"
         }

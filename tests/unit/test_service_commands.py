@@ -260,7 +260,7 @@ def streams(dirs: RunDirs, stack: ExitStack, running: Running) -> Streams:
     door = FlightSettings().with_key(key).open(found, dirs)
     stack.callback(door.close)
     found.keep_for("reader", ["plain"], lossless=True)
-    running.served.service.rows = Rows(lambda: door.address, lambda: key)
+    running.served.service.rows = Rows(lambda _: door.address, lambda: key)
     return found
 
 

@@ -225,8 +225,10 @@ def test_imports_pointing_inward_pass() -> None:
 
 def test_the_picture_is_layered_and_names_every_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert {package.removeprefix(CONNECTORS) for package in packages} == PACKAGES
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["sources"] == {CONNECTORS.rstrip("/"): ""}
+    connectors = {path.parent.name for path in (ROOT / CONNECTORS).glob("*/__init__.py")}
+    assert set(wheel["only-include"]) | connectors == PACKAGES
     for package in PACKAGES - {"services", "bench"}:
         assert all(MAY_IMPORT[inner] < MAY_IMPORT[package] for inner in MAY_IMPORT[package])
 

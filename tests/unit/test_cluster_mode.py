@@ -1,0 +1,237 @@
+"""What `weir up` and `weir ingest` do on a cluster, as far as no cluster is needed: settings, keys that are given, feeds to follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from actors.system import wait_answers
+from configs.problems import Away, InvalidInput
+from configs.reading import parse_model, parse_yaml
+from configs.streams import StreamsFile
+from configs.up import UpSettings
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from services.cli.main import app
+from services.cli.up_service import given_keys
+from services.cli.up_settings import settings_of
+from services.ingest.bringing import LOOK_S, FollowedFeeds
+from services.ingest.job import Door
+from services.ingest.keys import new_key
+from services.ingest.progress import SILENT_S, FeedProgress, ToldFeeds
+
+FILE = StreamsFile.model_validate(
+    {
+        "streams": {
+            "ticks": {
+                "columns": {"ts": "timestamp"},
+                "time": "ts",
+                "source": {"format": "rate", "sql": "SELECT timestamp AS ts FROM source"},
+            }
+        }
+    }
+)
+
+
+# -- settings --------------------------------------------------------------------------------------------------
+
+
+def test_options_go_before_the_file_and_the_file_before_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "weir.yaml"
+    file.write_text("live: {lanes: 3}\nservice: {port: 1, admission: 'off'}\n", encoding="utf-8")
+    found = settings_of(file, {"--api-port": ("service.port", 2), "--lanes": ("live.lanes", None)})
+    expected = UpSettings.model_validate({"live": {"lanes": 3}, "service": {"port": 2, "admission": "off"}})
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("live: {lanes: 0}", "live.lanes"),
+        ("lanes: 1", "lanes"),
+        ("gateway: {host: node}", "gateway.host"),
+        ("- 1", "hold keys"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_by_its_key(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "weir.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput) as problem:
+        settings_of(file, {})
+    assert told in str(problem.value)
+    assert str(file) in str(problem.value)
+
+
+def test_what_is_wrong_on_the_command_line_is_named_by_its_option(tmp_path: Path) -> None:
+    file = tmp_path / "weir.yaml"
+    file.write_text("live: {lanes: 3}", encoding="utf-8")
+    with pytest.raises(InvalidInput) as problem:
+        settings_of(file, {"--lanes": ("live.lanes", 0)})
+    assert (problem.value.field, problem.value.file) == ("--lanes", "")
+
+
+def shown(*arguments: str) -> UpSettings:
+    done = CliRunner().invoke(app, ["config", "render", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return parse_model(UpSettings, parse_yaml(done.output))
+
+
+def test_settings_are_shown_with_their_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "weir.yaml"
+    file.write_text("live: {lanes: 3}", encoding="utf-8")
+    found = shown("--config", str(file))
+    assert found == UpSettings.model_validate({"live": {"lanes": 3}})
+    assert shown() == UpSettings()
+
+
+def test_settings_of_a_pod_are_shown_from_the_values_of_its_chart(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("config: {live: {lanes: 3}}\napi: {tls: {enabled: true}}", encoding="utf-8")
+    second.write_text("config: {live: {lanes: 2, manager: common}}", encoding="utf-8")
+    found = shown("-f", str(first), "-f", str(second))
+    assert (found.live.lanes, found.live.manager) == (2, "common")
+    assert (found.gateway.host, found.cluster.address) == ("node", "127.0.0.1:6379")
+    assert found.service.scheme == "https"
+    with pytest.raises(InvalidInput, match="one of the two"):
+        shown("-f", str(first), "-c", str(second))
+
+
+def test_cluster_that_does_not_answer_in_time_is_told_of() -> None:
+    with pytest.raises(InvalidInput, match="no Ray cluster answers there"):
+        wait_answers("127.0.0.1:1", 0.1)
+
+
+# -- keys that are given ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    found = Catalog(Home(tmp_path))
+    yield found
+    found.close()
+
+
+def live(catalog: Catalog) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.principal, one.scopes) for one in catalog.keys.all() if one.revoked_at is None]
+
+
+def test_key_that_is_given_counts_however_often_it_is_given(catalog: Catalog) -> None:
+    key = new_key()
+    for _ in range(3):
+        catalog.keys.adopt(key, "feeds", ["feeds"], "ops")
+    assert live(catalog) == [("feeds", ("feeds",))]
+    (holder,) = catalog.known().keys or ()
+    assert holder.digest == catalog.keys.digest_of(key.encode())
+
+
+def test_of_keys_that_were_given_one_after_another_the_last_two_count(catalog: Catalog) -> None:
+    first, second, third = new_key(), new_key(), new_key()
+    for key in (first, second, third):
+        catalog.keys.adopt(key, "admin", ["admin"], "ops")
+    digests = {one.digest for one in catalog.known().keys or ()}
+    assert digests == {catalog.keys.digest_of(key.encode()) for key in (second, third)}
+    with pytest.raises(InvalidInput, match="was revoked"):
+        catalog.keys.adopt(first, "admin", ["admin"], "ops")
+
+
+@pytest.mark.parametrize("key", ["", "secret", "weir_short", "weir_" + 40 * " "])
+def test_what_is_no_key_is_refused_and_not_shown(catalog: Catalog, key: str) -> None:
+    with pytest.raises(InvalidInput, match="not a key") as problem:
+        catalog.keys.adopt(key, "admin", ["admin"], "ops")
+    assert not key.strip() or key not in str(problem.value)
+
+
+def test_keys_are_taken_from_the_environment_where_there_are_any() -> None:
+    environ = {"WEIR_ADMIN_KEY": "a\n", "WEIR_METRICS_KEY": " ", "WEIR_API_KEY": "b"}
+    assert given_keys(environ) == {"admin": "a"}
+
+
+# -- feeds to follow -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Said:
+    file: StreamsFile | None
+    endpoints: Mapping[str, str]
+
+
+@dataclass
+class Recorded:
+    """Takes the place of Spark, and writes down what it is to bring."""
+
+    brought: list[tuple[StreamsFile | None, Mapping[str, str]]] = field(default_factory=list)
+    refuses: bool = False
+
+    def bring(self, file: StreamsFile | None, endpoints: Mapping[str, str]) -> None:
+        if self.refuses:
+            raise InvalidInput("there is no Java")
+        self.brought.append((file, endpoints))
+
+    def progress(self) -> Sequence[FeedProgress]:
+        return [FeedProgress(name) for file, _ in self.brought[-1:] if file for name in file.all_feeds()]
+
+
+@dataclass
+class Service:
+    said: Said | None
+    feeds: ToldFeeds = field(default_factory=ToldFeeds)
+
+    def ask(self) -> Said:
+        if self.said is None:
+            raise Away("the service does not answer")
+        return self.said
+
+    def tell(self, feeds: Sequence[FeedProgress]) -> None:
+        self.feeds.tell(feeds, 0.0)
+
+
+def looks(following: FollowedFeeds, times: Sequence[int]) -> list[str]:
+    problems = []
+    for number in times:
+        following.look(number * LOOK_S)
+        problems.append(following.problem)
+    return problems
+
+
+def test_feeds_are_begun_anew_only_when_they_or_their_doors_change(tmp_path: Path) -> None:
+    here, there = {"ticks": "grpc://10.0.0.1:1"}, {"ticks": "grpc://10.0.0.2:1"}
+    service, spark, alive = Service(Said(FILE, here)), Recorded(), tmp_path / "alive"
+    following = FollowedFeeds(service.ask, service.tell, spark, alive)
+    assert looks(following, [0, 1, 2]) == ["", "", ""]
+    service.said = None
+    assert looks(following, [3]) == ["the service does not answer"]
+    service.said = Said(FILE, dict(here))
+    assert looks(following, [4]) == [""]
+    service.said = Said(FILE, there)
+    assert looks(following, [5]) == [""]
+    service.said = Said(None, {})
+    assert looks(following, [6]) == [""]
+    assert spark.brought == [(FILE, here), (FILE, there), (None, {})]
+    assert alive.exists()
+    assert looks(following, [7]) == [""]
+    assert service.feeds.seen(0.0) == ()
+
+
+def test_service_is_told_how_feeds_fare_and_takes_silence_for_a_stop() -> None:
+    service = Service(Said(FILE, {}))
+    looks(FollowedFeeds(service.ask, service.tell, Recorded()), [0, 1])
+    assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S / 2)] == [("ticks", "starting")]
+    assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S)] == [("ticks", "waiting")]
+
+
+def test_feeds_that_cannot_be_brought_are_tried_again() -> None:
+    service, spark = Service(Said(FILE, {})), Recorded(refuses=True)
+    following = FollowedFeeds(service.ask, service.tell, spark)
+    assert looks(following, [0]) == ["there is no Java"]
+    spark.refuses = False
+    assert looks(following, [1]) == [""]
+    assert spark.brought == [(FILE, {})]
+
+
+def test_stream_goes_through_the_door_of_its_own_node() -> None:
+    door = Door("grpc://first:1", "key", endpoints={"ticks": "grpc://second:1"})
+    assert (door.of("ticks"), door.of("hot")) == ("grpc://second:1", "grpc://first:1")
