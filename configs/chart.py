@@ -176,6 +176,10 @@ class Workers(RayPods):
 
     resources: Resources = Resources.model_validate(needs("2", "4Gi"))
     """Of the Ray container; Ray takes its processors from the limit, of which `config.live.lanes` are for queries."""
+    topology_spread_constraints: Sequence[Object] = [
+        {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    ]
+    """How they are spread: over machines, where there are several; a constraint without `labelSelector` is about these pods."""
 
 
 class WorkerGroup(Values):
