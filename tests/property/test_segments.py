@@ -365,7 +365,7 @@ def test_a_log_goes_round_between_any_two_lines_of_a_reader() -> None:
 def test_a_writer_is_killed_as_it_empties_a_segment_that_a_reader_opens_for_its_frames() -> None:
     with full_log() as folder:
         emptying = fill(folder, 1)
-    for line, killed_at in ((line, one) for line in count() for one in places(line, emptying)):
+    for line, killed_at in ((at, one) for at in count() for one in places(at, emptying)):
         with full_log() as folder:
             reader, start = Reader(folder), Reader(folder).first
             with at_line(line, killed(folder, 1, killed_at), "__init__") as left:
@@ -379,7 +379,7 @@ def test_a_writer_is_killed_as_it_empties_a_segment_that_a_reader_opens_for_its_
 def test_a_writer_is_killed_as_it_empties_the_segment_that_a_reader_found_to_be_the_last() -> None:
     with full_log() as folder:
         emptying, segments = fill(folder, 1), len(list(folder.glob("*.segment")))
-    for line, killed_at in ((line, one) for line in count() for one in places(line, emptying)):
+    for line, killed_at in ((at, one) for at in count() for one in places(at, emptying)):
         with full_log() as folder:
             going_round = killed(folder, 2 * segments, (segments - 1) * emptying + killed_at)
             with at_line(line, going_round, "__init__") as left:
