@@ -42,9 +42,6 @@ from engine.explain import Line
 # 20 µs and 5 ms it makes no difference to slices, which give it up in every larger call of numpy: with 300 batches a second
 # they are kept waiting for 4% of their time. It does to who waits beside a class that calls for little only.
 SWITCH_S = 5e-4
-# What Ray has loaded when a host begins stays; a full collection would take milliseconds of some slice to find that out. What
-# operators leave behind is mostly without circles, and may wait.
-GARBAGE_AFTER = 20_000
 # How long other threads wait for the class thread; a state of some hundred MB takes seconds to restore.
 ANSWER_S = 30.0
 # Without an answer in between.
@@ -61,9 +58,8 @@ Report = Callable[[str, Sequence[UnitReport]], None]
 def prepare_process() -> None:
     """Once, in a process whose work is to be a host."""
     sys.setswitchinterval(SWITCH_S)
-    gc.collect()
+    # What Ray has loaded stays; a full collection would take milliseconds of some slice to find that out.
     gc.freeze()
-    gc.set_threshold(GARBAGE_AFTER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def create(
     scope: Annotated[
         list[str],
         typer.Option(
-            "--scope", "-s", help="admin, tenant:NAME, ingest:STREAM,… or metrics; may be repeated."
+            "--scope", "-s", help="admin, tenant:NAME, ingest:STREAM,…, metrics or feeds; may be repeated."
         ),
     ],
     expires: Annotated[

@@ -30,7 +30,7 @@ export function keysView() {
 
   show(root, fields.box,
     fields.field("Key/principal", "Whose", principal, "Named in the log of changes; two live keys each at most"),
-    fields.field(["Key/scopes", "Key/scope"], "For what", scopes, "admin, tenant:NAME, ingest:STREAM or metrics; several with spaces between"),
+    fields.field(["Key/scopes", "Key/scope"], "For what", scopes, "admin, tenant:NAME, ingest:STREAM, metrics or feeds; several with spaces between"),
     fields.field("Key/expires_s", "Good for", life),
     h("div", { class: "buttons" }, h("button", { class: "primary" }, "Make the key")));
   form.addEventListener("submit", (event) => {
