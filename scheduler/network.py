@@ -21,6 +21,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from configs.utility import UtilityGraph
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
@@ -31,6 +33,7 @@ class Operator:
     source: bool = False
     size_out: float = 1.0  # mean size of an output tuple, any unit; only Chain looks at it
     partner: int | None = None  # the other side of a join
+    utility: UtilityGraph | None = None  # of a root: what its answers are worth by their latency
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,107 @@
+"""What an answer is worth by how long it took: a query's QoS graph (Carney ch. 4), piecewise linear in the latency.
+
+    utility:
+      - {latency_ms: 200, utility: 1.0}
+      - {latency_ms: 400, utility: 0.2}
+      - {latency_ms: 900, utility: 0.0}
+
+Before the first point the utility is the first point's, after the last one the last one's. It never rises with the
+latency: an answer that is worth more when it is late would be held back by whoever schedules for utility.
+
+The *deadline* of a graph is its first critical point, where utility begins to fall.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from itertools import pairwise
+from math import inf
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from configs.base import Fraction, NonNegative, Settings
+from configs.problems import Contradiction
+
+POINTS_MAX = 32
+
+
+class UtilityPoint(Settings):
+    """A corner of the graph."""
+
+    latency_ms: NonNegative
+    utility: Fraction
+
+
+class UtilityGraph(Settings):
+    """Utility between 0 and 1 of an answer, by its latency."""
+
+    points: Annotated[tuple[UtilityPoint, ...], Field(min_length=1, max_length=POINTS_MAX)]
+
+    @model_validator(mode="after")
+    def falls_with_latency(self) -> Self:
+        for place, (before, after) in enumerate(pairwise(self.points), start=1):
+            if after.latency_ms <= before.latency_ms:
+                raise Contradiction(
+                    f"latencies must ascend, and the point before has {before.latency_ms:g} ms",
+                    f"points[{place}].latency_ms",
+                    after.latency_ms,
+                    "sort the points by latency, each latency once",
+                )
+            if after.utility > before.utility:
+                raise Contradiction(
+                    f"utility must not rise with latency, and it is {before.utility:g} at {before.latency_ms:g} ms",
+                    f"points[{place}].utility",
+                    after.utility,
+                    f"lower it to {before.utility:g} or less",
+                )
+        return self
+
+    @classmethod
+    def step(cls, deadline_ms: float) -> UtilityGraph:
+        """Worth everything up to the deadline, and nothing from twice of it on: what a class has without a graph."""
+        return cls(
+            points=(
+                UtilityPoint(latency_ms=deadline_ms, utility=1.0),
+                UtilityPoint(latency_ms=2 * deadline_ms, utility=0.0),
+            )
+        )
+
+    @cached_property
+    def latencies_s(self) -> tuple[float, ...]:
+        return tuple(one.latency_ms / 1e3 for one in self.points)
+
+    @cached_property
+    def utilities(self) -> tuple[float, ...]:
+        return tuple(one.utility for one in self.points)
+
+    @cached_property
+    def gradients(self) -> tuple[float, ...]:
+        """Utility lost a second: before the first point, between points, after the last."""
+        between = [
+            (before.utility - after.utility) * 1e3 / (after.latency_ms - before.latency_ms)
+            for before, after in pairwise(self.points)
+        ]
+        return (0.0, *between, 0.0)
+
+    @property
+    def deadline_s(self) -> float:
+        """Where utility begins to fall; the last point of a graph that never does."""
+        falling = (at for at, lost in zip(self.latencies_s, self.gradients[1:], strict=True) if lost > 0)
+        return next(falling, self.latencies_s[-1])
+
+    def utility_at(self, latency_s: float) -> float:
+        place = bisect_right(self.latencies_s, latency_s)
+        if place == 0:
+            return self.utilities[0]
+        return self.utilities[place - 1] - self.gradients[place] * (latency_s - self.latencies_s[place - 1])
+
+    def gradient_at(self, latency_s: float) -> float:
+        """Utility lost a second from this latency on."""
+        return self.gradients[bisect_right(self.latencies_s, latency_s)]
+
+    def slack_at(self, latency_s: float) -> float:
+        """How long until the next critical point; `inf` after the last."""
+        place = bisect_right(self.latencies_s, latency_s)
+        return self.latencies_s[place] - latency_s if place < len(self.latencies_s) else inf

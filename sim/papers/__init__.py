@@ -1,0 +1,1 @@
+"""What the five papers claim, found again in virtual time."""
