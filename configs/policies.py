@@ -91,6 +91,27 @@ PolicySettings = Annotated[
     Field(discriminator="kind"),
 ]
 
+
+class Automatic(Settings):
+    """Whichever of the policies the simulator finds best for the class's objective, as the class is now.
+
+    It begins with the objective's own (`configs.objectives`); `scheduler.tuning` says when it is left for another.
+    """
+
+    kind: Literal["auto"] = "auto"
+    gain: Annotated[float, Field(ge=0.01, le=0.9)] = 0.1
+    """By which part another policy has to do better, to be worth a switch: forecasts of one run differ by some percent."""
+
+    steady: Annotated[int, Field(ge=1, le=100)] = 3
+    """How many times in a row it has to."""
+
+    every_s: Annotated[float, Field(ge=1, le=3600)] = 10.0
+    """Time from one comparison to the next, at least: a comparison takes a second of another processor or so."""
+
+
+ClassPolicy = Annotated[PolicySettings | Automatic, Field(discriminator="kind")]
+"""What a class may say."""
+
 PolicyKind = Literal["rr", "fcfs", "srpt", "hr", "hnr", "chain", "lsf", "brt", "bsd"]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
 

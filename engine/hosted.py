@@ -68,7 +68,7 @@ class HostedClass:
         self.schemas = {one.name.lower(): one for one in map(parse_create_stream, settings.streams)}
         self.runner = ClassRunner(
             self._answer,
-            settings.policy,
+            settings.first_policy,
             train_max,
             limits=settings.limits,
             settled=self._settle,

@@ -174,7 +174,7 @@ def checked_seed(seed: int) -> int:
 
 
 def policy_name(scenario: Scenario) -> str:
-    return ",".join(dict.fromkeys(one.policy.kind for one in scenario.classes))
+    return ",".join(dict.fromkeys(one.policy_name for one in scenario.classes))
 
 
 def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int) -> list[Job]:

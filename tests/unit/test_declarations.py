@@ -231,7 +231,7 @@ def test_page_describes_every_field(kind: str) -> None:
 
 
 def test_defaults_of_the_page_are_those_of_the_models() -> None:
-    section = PAGE.partition("## PriorityClass")[2].partition("## Tenant")[0]
+    section = PAGE.partition("## PriorityClass")[2].partition("## Objectives")[0]
     rows = {
         name: yaml.safe_load(value.strip("` ").replace(",", ""))
         for name, value in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
