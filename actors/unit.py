@@ -171,6 +171,8 @@ class HostedUnit:
             )
             self.hosted.set_queries(declared.queries)
         self._log.describe(self.hosted.queries)
+        if self.unit.runs_by != declared.first_policy:
+            self.hosted.switch(self.unit.runs_by)
         self._set_manager()
         self.figures = Figures()
         name = self.unit.name
@@ -191,7 +193,17 @@ class HostedUnit:
 
     def can_become(self, unit: Unit) -> bool:
         """Whether it can be changed as it runs; if not, it has to be made again over its log."""
-        left = {"queries", "priority", "delay_target_ms", "max_drop", "min_share", "lendable", "borrow_limit"}
+        left = {
+            "queries",
+            "priority",
+            "delay_target_ms",
+            "max_drop",
+            "min_share",
+            "lendable",
+            "borrow_limit",
+            "objective",
+            "policy",
+        }
         return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
 
     def become(self, unit: Unit) -> None:
@@ -199,6 +211,8 @@ class HostedUnit:
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
             self._commit()
+        if before.runs_by != unit.runs_by:
+            self.hosted.switch(unit.runs_by)
         limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
         if limits[0] != limits[1]:
             self.hosted.target_s = unit.declared.delay_target_ms / 1e3

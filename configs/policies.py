@@ -113,6 +113,7 @@ ClassPolicy = Annotated[PolicySettings | Automatic, Field(discriminator="kind")]
 """What a class may say."""
 
 PolicyKind = Literal["rr", "fcfs", "srpt", "hr", "hnr", "chain", "lsf", "brt", "bsd"]
+POLICY: TypeAdapter[PolicySettings] = TypeAdapter(PolicySettings)
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
 
 
@@ -121,5 +122,4 @@ def policy_of(kind: str, clusters: int = 0) -> PolicySettings:
     if kind not in POLICY_KINDS:
         raise UnknownName("no such policy", "--policy", kind, nearest(kind, POLICY_KINDS))
     given = {"kind": kind} | ({"clusters": clusters} if clusters else {})
-    settings: PolicySettings = TypeAdapter(PolicySettings).validate_python(given)
-    return settings
+    return POLICY.validate_python(given)

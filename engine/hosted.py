@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from configs.live import LiveClass
+from configs.policies import PolicySettings
 from configs.problems import InvalidInput
 from engine.door import Piece, unpacked
 from engine.entrances import FROM_NOW, Entrance, Following
@@ -197,6 +198,10 @@ class HostedClass:
         self._catalog = Catalog.of(streams=self.schemas.values())
         for query in self._queries.values():
             self._catalog = self._catalog.with_query(query)
+
+    def switch(self, policy: PolicySettings) -> None:
+        """Run by another policy from the next operator on. No step: what comes out at settle points is the same."""
+        self.runner.switch(policy)
 
     # --- input and slices ------------------------------------------------------------------------------
 

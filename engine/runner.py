@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -242,6 +242,13 @@ class ClassRunner:
         node = self.network.source(stream)
         return max(0.0, now - queue_head(node, now)) if node is not None and node.queue else 0.0
 
+    def switch(self, policy: PolicySettings) -> None:
+        """Run by another policy from the next operator on, also within a slice; what is queued stays where it is."""
+        self.policy = policy
+        # One that is behind the network's nodes is told of the rest when it is brought up to date.
+        if self._scheduler is not None:
+            self._scheduler.switch(policy, self._heads(0))
+
     def refresh(self) -> None:
         """Let changed statistics change priorities; once a load cycle."""
         self._current().refresh()
@@ -423,9 +430,14 @@ class ClassRunner:
         return Box(node.name, below, node.source, partner=partner)
 
     def _tell_queued(self, scheduler: OperatorScheduler, start: int) -> None:
+        for place, head in self._heads(start):
+            scheduler.ready(place, head)
+
+    def _heads(self, start: int) -> Iterator[tuple[int, float]]:
+        """From this place on, nodes that have input, with the arrival of their oldest tuple."""
         for place, node in enumerate(self._nodes[start:], start):
             if node.queue:
-                scheduler.ready(place, queue_head(node, 0.0))
+                yield place, queue_head(node, 0.0)
 
 
 def queue_head(node: Node, otherwise: float) -> float:

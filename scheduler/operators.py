@@ -13,6 +13,12 @@ The runner's loop (the simulator's and the live one alike) is
 
 and scheduler.refresh() once a load cycle, which is when changed statistics change priorities. Operators that are added
 (`extend`) are ranked at once, beside those that are there.
+
+The policy may be another from one pick to the next (`switch`):
+1. What is ready for the one before it is ready for it, and nothing else: no operator that has input is forgotten.
+2. Network, statistics and what is believed of them stay; it is ranked by what is believed now.
+3. What it decides is what it would have decided, had it been there from the beginning and been told of the same.
+   Round robin alone remembers what ran before: it begins a new cycle.
 """
 
 from __future__ import annotations
@@ -49,6 +55,17 @@ class OperatorScheduler:
         self._sources.extend(self._believed, changed)
         self._group += [self._sources if operator.source else self._inner for operator in more]
 
+    def switch(self, settings: PolicySettings, heads: Iterable[tuple[int, float]]) -> None:
+        """Go on by another policy; `heads` are the operators that have input, with the arrivals of their oldest tuples."""
+        self._believe()
+        believed = self._believed
+        self._inner, self._sources = build_policy(settings, believed), build_policy(settings, believed)
+        self._group = [
+            self._sources if operator.source else self._inner for operator in self.network.operators
+        ]
+        for operator, head in heads:
+            self.ready(operator, head)
+
     def ready(self, operator: int, head: float) -> None:
         self._group[operator].ready(operator, head)
 
@@ -62,9 +79,15 @@ class OperatorScheduler:
 
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""
-        if self.statistics.changed:
-            self.statistics.changed = False
-            self._believed = NetworkEstimates(self.network, tuple(self.statistics.estimates))
+        if self._believe():
             self._inner.rank(self._believed)
             self._sources.rank(self._believed)
         return self._believed
+
+    def _believe(self) -> bool:
+        """What has been measured; whether it is other than before."""
+        has_changed = self.statistics.changed
+        if has_changed:
+            self.statistics.changed = False
+            self._believed = NetworkEstimates(self.network, tuple(self.statistics.estimates))
+        return has_changed

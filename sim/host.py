@@ -14,6 +14,7 @@ from math import inf, isclose
 
 import numpy as np
 
+from configs.policies import PolicySettings
 from configs.problems import InvalidInput
 from configs.scenario import Scenario, SimulatedClass, StreamInput
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
@@ -221,6 +222,12 @@ class SimulatedHost:
         for entry in self.entries:
             entry.cycle_offered = 0
         return cycle
+
+    def switch(self, policy: PolicySettings) -> None:
+        """Go on by another policy, whatever is queued and under way."""
+        places = enumerate(zip(self._queues, self._heads, strict=True))
+        heads = [(number, queue[head]) for number, (queue, head) in places if head < len(queue)]
+        self.scheduler.switch(policy, heads)
 
     def set_keep(self, keep: float) -> None:
         for entry in self.entries:

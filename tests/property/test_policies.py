@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from configs.policies import POLICY_KINDS, policy_of
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE, Policy, build_policy
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
@@ -408,3 +409,53 @@ def test_round_robin_picks_the_next_ready_operator_in_the_cycle(script: Script) 
         # When nothing is ready the cycle starts from the beginning.
         last = min([one for one in picked.heads if one > last] or picked.heads, default=NONE)
         assert picked.operator == last
+
+
+# -- a class that goes on by another policy ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
+@settings(max_examples=25)
+@given(st.data(), scripts())
+def test_a_scheduler_that_switches_decides_as_one_that_had_the_policy_from_the_beginning(
+    kind: str, clusters: int, data: st.DataObject, script: Script
+) -> None:
+    network, initial = script.start.network, script.start.estimates
+    first = data.draw(st.sampled_from(EVERY_POLICY))
+    switched = OperatorScheduler(network, policy_of(*first), initial)
+    other = OperatorScheduler(network, policy_of(kind, clusters), initial)
+    heads: dict[int, float] = {}
+
+    def happen(step: Step, second: float, schedulers: Sequence[OperatorScheduler]) -> list[int]:
+        match step:
+            case Ready(operator, age):
+                heads[operator] = second - age
+                for one in schedulers:
+                    one.ready(operator, heads[operator])
+            case Idle(operator):
+                heads.pop(operator, None)
+                for one in schedulers:
+                    one.idle(operator)
+            case Rank(believed):
+                for one in schedulers:
+                    for operator, estimate in enumerate(believed.estimates):
+                        one.statistics.observe(
+                            operator, 1000, round(1000 * estimate.selectivity), estimate.cost_s
+                        )
+                    one.refresh()
+            case Pick():
+                return [one.pick(second) for one in schedulers]
+        return []
+
+    at = data.draw(st.integers(0, len(script.steps)))
+    for second, step in enumerate(script.steps[:at]):
+        happen(step, second, [switched] if isinstance(step, Pick) else [switched, other])
+    switched.switch(policy_of(kind, clusters), heads.items())
+    for second, step in enumerate(script.steps[at:], at):
+        picks = happen(step, second, [switched, other])
+        assert len(set(picks)) < 2
+        if picks and picks[0] != NONE:
+            happen(Idle(picks[0]), second, [switched, other])
+    left = {switched.pick(1000.0) for _ in heads}
+    assert left <= heads.keys()
+    assert bool(left) == bool(heads)

@@ -348,7 +348,14 @@ def test_a_stream_is_read_from_when_a_query_asks_for_it(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"delay_target_ms": 200}, {"victim": "newest"}, {"limits": {"groups": 5}}]
+    "changes",
+    [
+        {"delay_target_ms": 200},
+        {"victim": "newest"},
+        {"limits": {"groups": 5}},
+        {"objective": "memory"},
+        {"policy": {"kind": "bsd", "clusters": 12}},
+    ],
 )
 def test_a_class_that_is_declared_otherwise_goes_on(node: Node, changes: dict[str, Any]) -> None:
     hosted = node.host(declared())
