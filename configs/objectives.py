@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from configs.policies import POLICY_KINDS, PolicySettings, policy_of
+from configs.policies import POLICY, POLICY_KINDS, PolicySettings, policy_of
 from configs.problems import Contradiction
 
 Objective = Literal[
@@ -37,21 +37,22 @@ class Way:
 
     words: str
     """What is to be small; of utility, what is lacking."""
+    unit: str
     kind: str
     clusters: int = 0
 
 
 WAYS: Mapping[Objective, Way] = {
-    "response": Way("mean response time", "hr"),
-    "slowdown": Way("mean slowdown", "hnr"),
-    "max-response": Way("longest response time", "fcfs"),
-    "max-slowdown": Way("largest slowdown", "lsf"),
-    "response-l2": Way("ℓ2 norm of response times", "brt"),
-    "slowdown-l2": Way("ℓ2 norm of slowdowns", "bsd", CLUSTERS),
-    "memory": Way("tuples queued", "chain"),
-    "staleness": Way("time in which input that will be seen waits", "fas"),
-    "utility": Way("utility lost to latency", "bucketed-slope-slack"),
-    "tardiness": Way("time after deadlines", "edf-hr"),
+    "response": Way("mean response time", "ms", "hr"),
+    "slowdown": Way("mean slowdown", "", "hnr"),
+    "max-response": Way("longest response time", "ms", "fcfs"),
+    "max-slowdown": Way("largest slowdown", "", "lsf"),
+    "response-l2": Way("ℓ2 norm of response times", "ms", "brt"),
+    "slowdown-l2": Way("ℓ2 norm of slowdowns", "", "bsd", CLUSTERS),
+    "memory": Way("tuples queued", "tuples", "chain"),
+    "staleness": Way("time in which input that will be seen waits", "", "fas"),
+    "utility": Way("utility lost to latency", "", "bucketed-slope-slack"),
+    "tardiness": Way("time after deadlines", "ms", "edf-hr"),
 }
 
 
@@ -71,3 +72,15 @@ def policy_for(objective: Objective) -> PolicySettings:
             f"choose one of {', '.join(served())}",
         )
     return policy_of(way.kind, way.clusters)
+
+
+def candidates(objective: Objective) -> list[PolicySettings]:
+    """All that a class that tunes itself chooses from, its objective's own first. Decisions of those that look at every
+    ready operator are simulated as if they took no time, so they are there in clusters."""
+    own = policy_for(objective)
+    every = [POLICY.validate_python({"kind": kind}) for kind in POLICY_KINDS]
+    quick = [
+        one.model_copy(update={"clusters": CLUSTERS}) if "clusters" in type(one).model_fields else one
+        for one in every
+    ]
+    return [own, *(one for one in quick if one != own)]

@@ -102,7 +102,7 @@ class Automatic(Settings):
     gain: Annotated[float, Field(ge=0.01, le=0.9)] = 0.1
     """By which part another policy has to do better, to be worth a switch: forecasts of one run differ by some percent."""
 
-    steady: Annotated[int, Field(ge=1, le=100)] = 3
+    steady: Annotated[int, Field(ge=1, le=50)] = 3
     """How many times in a row it has to."""
 
     every_s: Annotated[float, Field(ge=1, le=3600)] = 10.0
@@ -123,3 +123,14 @@ def policy_of(kind: str, clusters: int = 0) -> PolicySettings:
         raise UnknownName("no such policy", "--policy", kind, nearest(kind, POLICY_KINDS))
     given = {"kind": kind} | ({"clusters": clusters} if clusters else {})
     return POLICY.validate_python(given)
+
+
+def policy_text(settings: PolicySettings) -> str:
+    """A policy in a word: `hr`, or `bsd/12` with its clusters."""
+    clusters = getattr(settings, "clusters", 0)
+    return f"{settings.kind}/{clusters}" if clusters else settings.kind
+
+
+def policy_from_text(text: str) -> PolicySettings:
+    kind, _, clusters = text.partition("/")
+    return policy_of(kind, int(clusters or 0))

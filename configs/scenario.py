@@ -198,7 +198,64 @@ class SharafNetwork(Settings):
         return ("tuples",)
 
 
-NetworkModel = Annotated[QueryNetwork | SharafNetwork, Field(discriminator="kind")]
+class OperatorBox(Settings):
+    """One operator as it was measured, with those that it feeds by their places in the list."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1000)]
+    feeds: tuple[int, ...] = ()
+    stream: Name | None = None
+    """Whose tuples it takes in; it has a queue of its own of them."""
+
+    query: str = ""
+    selectivity: NonNegative = 1.0
+    tuple_us: NonNegative
+    call_us: NonNegative | None = None
+    partner: int | None = None
+    """The other side of a join."""
+
+
+class OperatorNetwork(Settings):
+    """Operators one by one, shared ones once: a network as it runs, each with its measured cost and selectivity."""
+
+    kind: Literal["operators"]
+    operators: tuple[OperatorBox, ...] = Field(min_length=1, max_length=100_000)
+
+    @model_validator(mode="after")
+    def in_order(self) -> Self:
+        size = len(self.operators)
+        for place, one in enumerate(self.operators):
+            if any(not place < below < size for below in one.feeds):
+                raise Contradiction(
+                    "an operator feeds such as come after it",
+                    f"operators[{place}].feeds",
+                    list(one.feeds),
+                    "list operators so that each comes after those that feed it",
+                )
+            if one.partner is not None and (
+                not 0 <= one.partner < size or self.operators[one.partner].partner != place
+            ):
+                raise Contradiction(
+                    "the two sides of a join name each other",
+                    f"operators[{place}].partner",
+                    one.partner,
+                    "give each the place of the other",
+                )
+        fed = {below for one in self.operators for below in one.feeds}
+        for place, one in enumerate(self.operators):
+            if (one.stream is None) != (place in fed):
+                raise Contradiction(
+                    "an operator takes tuples either of a stream or from others",
+                    f"operators[{place}].stream",
+                    one.stream,
+                    "name a stream, or let another operator feed it",
+                )
+        return self
+
+    def streams(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.stream for one in self.operators if one.stream is not None))
+
+
+NetworkModel = Annotated[QueryNetwork | SharafNetwork | OperatorNetwork, Field(discriminator="kind")]
 
 
 class StreamInput(Settings):

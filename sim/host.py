@@ -16,7 +16,7 @@ import numpy as np
 
 from configs.policies import PolicySettings
 from configs.problems import InvalidInput
-from configs.scenario import Scenario, SimulatedClass, StreamInput
+from configs.scenario import Join, Scenario, SimulatedClass, StreamInput
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
@@ -93,6 +93,7 @@ class SimulatedHost:
             for stream, operators in self.plan.entries.items()
         ]
         self.responses = ResponseStatistics(self.target_s)
+        self.seen: ResponseStatistics | None = None  # the same, for an owner who begins it anew now and then
         self.clock_offset = 0.0
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
@@ -104,6 +105,7 @@ class SimulatedHost:
         self._queues: list[list[float]] = [[] for _ in range(size)]
         self._heads = [0] * size
         self._taken = [0] * size
+        self._calls = [0] * size
         self._call_s = [box.call_s for box in self.plan.boxes]
         self._tuple_s = [box.tuple_s for box in self.plan.boxes]
         self._downstream = [tuple(below) for below in self.plan.downstream]
@@ -160,6 +162,7 @@ class SimulatedHost:
         out, extra_s = self._effects[operator](train)
         tuples = len(train)
         self._taken[operator] += tuples
+        self._calls[operator] += 1
         cost_s = self._call_s[operator] + tuples * self._tuple_s[operator] + extra_s
         return Call(operator, train, out, cost_s)
 
@@ -280,6 +283,14 @@ class SimulatedHost:
             for number in entry.operators
         )
 
+    @property
+    def train_max(self) -> int:
+        return self._train_max
+
+    def mean_train(self, operator: int) -> float:
+        """Tuples that it takes in a call; 1 before there was one."""
+        return max(1.0, self._taken[operator] / max(self._calls[operator], 1))
+
     def queued_tuples(self) -> int:
         return sum(self._pending(number) for number in range(len(self._queues)))
 
@@ -381,6 +392,8 @@ class SimulatedHost:
         self._cycle_sum[root] += sum(times)
         self._cycle_results[root] += len(times)
         self.responses.add(times, self._ideal_s[root])
+        if self.seen is not None:
+            self.seen.add(times, self._ideal_s[root])
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
         results = self._cycle_results[root]
@@ -423,7 +436,7 @@ def build_effects(plan: Plan, name: str, seed: int, evenly: bool) -> list[Effect
     effects: list[Effect] = []
     for number, box in enumerate(plan.boxes):
         rng = generator(seed, name, box.name)
-        if box.partner is None:
+        if box.partner is None or not isinstance(box.model, Join):
             effects.append(build_effect(box, rng, evenly))
         elif box.partner > number:
             effects.extend(join_sides(box, plan.boxes[box.partner], rng, evenly))

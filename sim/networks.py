@@ -17,6 +17,7 @@ from configs.scenario import (
     Lookup,
     NetworkModel,
     OperatorModel,
+    OperatorNetwork,
     Project,
     QueryNetwork,
     Select,
@@ -110,6 +111,27 @@ def build_plan(model: NetworkModel, costs: Costs, rng: random.Random, cost_scale
             return query_plan(model, costs)
         case SharafNetwork():
             return sharaf_plan(model, costs, rng, cost_scale)
+        case OperatorNetwork():
+            return operator_plan(model, costs)
+
+
+def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
+    plan = Plan()
+    streams: list[set[str]] = [set() for _ in model.operators]
+    for number, one in enumerate(model.operators):
+        lookup = Lookup(
+            kind="lookup", selectivity=one.selectivity, tuple_us=one.tuple_us, call_us=one.call_us
+        )
+        plan.add(replace(box_of(one.name, one.query, lookup, costs), partner=one.partner))
+        plan.downstream[number] = list(one.feeds)
+        if one.stream is not None:
+            plan.entries.setdefault(one.stream, []).append(number)
+            streams[number].add(one.stream)
+        for below in one.feeds:
+            streams[below] |= streams[number]
+        if not one.feeds:
+            plan.readers[number] = tuple(sorted(streams[number]))
+    return plan
 
 
 def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
