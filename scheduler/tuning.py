@@ -8,11 +8,11 @@ shell has asked the simulator, with the costs, selectivities and arrivals that w
 are such that less is better.
 
 Properties (`tests/property/test_tuning.py`):
-1. A policy is left for another only if that one is forecast to do better by `gain`, `steady` times in a row, and if it is
-   the best there is each time; or if it has turned out worse than the one before (2).
-2. After a switch the next `steady` measurements are held against what the policy before would come to now: what it came to
-   then, times what its forecast has changed by since. If they are worse by `gain`, the class goes back at once, and the
-   policy that disappointed is no candidate for a time that doubles with each time it does.
+1. A policy is left for another only if that one is forecast to do better by `gain`, `steady` times in a row, and is the best
+   of those that are; or if it has turned out worse than the one before (2).
+2. After a switch the next `steady` measurements are held against what the policy before would come to: its forecast of that
+   moment, times how its measurements compared with its forecasts. If each of them is worse by `gain`, the class goes back,
+   and the policy that disappointed is no candidate for a time that doubles with each time it does.
 3. After a switch none but going back for `PAUSE` comparisons, and twice as many each time the class returns to a policy
    that it has left, up to `PAUSE_MAX`: however forecasts and measurements jump, in n comparisons among c policies there are
    no more than c + 2·log2(n) + 2·n/PAUSE_MAX + 2 switches.
@@ -34,8 +34,8 @@ PAUSE, PAUSE_MAX = 4, 64
 # Comparisons for which a policy that has disappointed once is no candidate; doubled each time.
 BARRED, BARRED_MAX = 16, 256
 EXPLANATIONS_KEPT = 100
-# Measurements under the policy that is left, whose median is what it came to.
-MEASURED_KEPT = 5
+# Of the last measurements under a policy, the median tells how they compare with forecasts. As many as `steady` may ask for.
+RATIOS_KEPT, RATIOS_TOLD = 50, 5
 
 Branch = Literal["stay", "consider", "switch", "watch", "go back", "pause", "no forecast"]
 
@@ -65,11 +65,10 @@ class Trial:
 
     before: str
     """The policy that it took the place of."""
-    came_to: float | None
-    """What the objective came to under that one."""
-    forecast: float
-    """And what it was forecast to."""
-    measured: tuple[float, ...] = ()
+    ratio: float | None
+    """Of what was measured under that one to what was forecast; None if nothing was."""
+    ratios: tuple[float, ...] = ()
+    """Since then, of what is measured to the forecast of that one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,10 @@ class Memory:
     """All that a decision depends on beside what is compared."""
 
     policy: str
-    favourite: str = ""
-    streak: int = 0
-    """How many times in a row the favourite was the best by far enough."""
-    measured: tuple[float, ...] = ()
+    streaks: Mapping[str, int] = field(default_factory=dict)
+    """How many times in a row another would have done better by enough."""
+    ratios: tuple[float, ...] = ()
+    """Of what was measured to what was forecast, last."""
     trial: Trial | None = None
     wait: int = 0
     """Comparisons until the next switch is thought of."""
@@ -129,11 +128,11 @@ class Explanation:
     def _follows(self) -> str:
         match self.branch:
             case "switch":
-                return f"best {self.streak} times in a row: switch to {self.after}"
+                return f"better {self.streak} times in a row: switch to {self.after}"
             case "go back":
                 return f"worse than {self.after} was: go back to {self.after}"
             case "consider":
-                return f"best {self.streak} times in a row: not yet enough"
+                return f"better {self.streak} times in a row: not yet enough"
             case "watch":
                 return "stay: it is on trial"
             case "pause":
@@ -168,15 +167,21 @@ class TuningCore:
 
     def handle(self, event: TuningEvent, now: float) -> tuple[TuningCommand, ...]:
         before = self.memory
-        forecasts = {name: value for name, value in event.forecasts.items() if not before.barred.get(name)}
+        open_to = {name: value for name, value in event.forecasts.items() if not before.barred.get(name)}
         counted = replace(
             before,
-            measured=remembered(before.measured, event.measured),
+            streaks={
+                name: before.streaks.get(name, 0) + 1
+                for name in open_to
+                if gain_of(event.forecasts, before.policy, name) >= self.gain
+            },
+            ratios=with_ratio(before.ratios, event, before.policy),
             wait=max(0, before.wait - 1),
             barred={name: left - 1 for name, left in before.barred.items() if left > 1},
         )
-        best = best_of(forecasts, before.policy)
-        branch, self.memory = self._decide(counted, event, forecasts, best)
+        steady = {name: open_to[name] for name, times in counted.streaks.items() if times >= self.steady}
+        best = best_of(steady or open_to, before.policy)
+        branch, self.memory = self._decide(counted, event, best if steady else "")
         after = self.memory
         self.explanations.append(
             Explanation(
@@ -188,44 +193,39 @@ class TuningCore:
                 event.measured,
                 event.forecasts,
                 best,
-                self.steady if branch == "switch" else after.streak,
+                counted.streaks.get(best, 0),
                 after.policy,
                 after.wait,
             )
         )
         return (SwitchPolicy(after.policy),) if after.policy != before.policy else ()
 
-    def _decide(
-        self, memory: Memory, event: Compared, forecasts: Mapping[str, float], best: str
-    ) -> tuple[Branch, Memory]:
+    def _decide(self, memory: Memory, event: Compared, better: str) -> tuple[Branch, Memory]:
+        """`better` is the policy to switch to, if nothing speaks against it."""
         if memory.trial is not None:
-            trial = replace(memory.trial, measured=remembered(memory.trial.measured, event.measured))
-            if len(trial.measured) < self.steady and memory.wait:
-                return "watch", replace(memory, trial=trial)
+            trial = replace(
+                memory.trial, ratios=with_ratio(memory.trial.ratios, event, memory.trial.before)
+            )
+            if len(trial.ratios) < self.steady and memory.wait:
+                return "watch", replace(memory, trial=trial, streaks={})
             memory = replace(memory, trial=None)
-            if trial.measured and self._is_worse(trial, event.forecasts):
+            if self._is_worse(trial):
                 return "go back", self._gone_back(memory, trial)
         if memory.wait:
-            return "pause", replace(memory, favourite="", streak=0)
-        if memory.policy not in event.forecasts or not best:
-            return "no forecast", replace(memory, favourite="", streak=0)
-        if best == memory.policy or gain_of(event.forecasts, memory.policy, best) < self.gain:
-            return "stay", replace(memory, favourite="", streak=0)
-        streak = memory.streak + 1 if best == memory.favourite else 1
-        if streak < self.steady:
-            return "consider", replace(memory, favourite=best, streak=streak)
-        came_to = median(memory.measured) if memory.measured else None
-        trial = Trial(memory.policy, came_to, event.forecasts[memory.policy])
-        return "switch", replace(switched(memory, best), trial=trial)
+            return "pause", replace(memory, streaks={})
+        if memory.policy not in event.forecasts:
+            return "no forecast", memory
+        if not better:
+            return ("consider" if memory.streaks else "stay"), memory
+        last = memory.ratios[-max(RATIOS_TOLD, self.steady) :]
+        trial = Trial(memory.policy, median(last) if last else None)
+        return "switch", replace(switched(memory, better), trial=trial)
 
-    def _is_worse(self, trial: Trial, forecasts: Mapping[str, float]) -> bool:
+    def _is_worse(self, trial: Trial) -> bool:
         """Than the policy before would be, as things are now."""
-        if trial.came_to is None:
+        if trial.ratio is None or len(trial.ratios) < self.steady:
             return False
-        changed = 1.0
-        if trial.before in forecasts and trial.forecast > 0:
-            changed = forecasts[trial.before] / trial.forecast
-        return median(trial.measured) > (1 + self.gain) * trial.came_to * changed
+        return min(trial.ratios[-self.steady :]) > (1 + self.gain) * trial.ratio
 
     def _gone_back(self, memory: Memory, trial: Trial) -> Memory:
         times = memory.disappointed.get(memory.policy, 0)
@@ -241,9 +241,7 @@ def switched(memory: Memory, policy: str) -> Memory:
     """What is measured from here on is measured under that one."""
     pause = min(2 * memory.pause, PAUSE_MAX) if policy in memory.left else memory.pause
     left = tuple(dict.fromkeys((*memory.left, memory.policy)))
-    return replace(
-        memory, policy=policy, favourite="", streak=0, measured=(), wait=pause, pause=pause, left=left
-    )
+    return replace(memory, policy=policy, streaks={}, ratios=(), wait=pause, pause=pause, left=left)
 
 
 def best_of(forecasts: Mapping[str, float], policy: str) -> str:
@@ -252,12 +250,18 @@ def best_of(forecasts: Mapping[str, float], policy: str) -> str:
 
 
 def gain_of(forecasts: Mapping[str, float], policy: str, other: str) -> float:
-    """Which part of what the policy comes to the other saves."""
-    return 1 - forecasts[other] / forecasts[policy] if forecasts[policy] > 0 else 0.0
+    """Which part of what the policy comes to the other saves; 0 where nothing is known of one of them."""
+    if forecasts.get(policy, 0.0) <= 0 or other not in forecasts:
+        return 0.0
+    return 1 - forecasts[other] / forecasts[policy]
 
 
-def remembered(values: tuple[float, ...], value: float | None) -> tuple[float, ...]:
-    return values if value is None else (*values, value)[-MEASURED_KEPT:]
+def with_ratio(ratios: tuple[float, ...], event: Compared, policy: str) -> tuple[float, ...]:
+    """With that of what is measured to the policy's forecast, if there are both."""
+    forecast = event.forecasts.get(policy, 0.0)
+    if event.measured is None or forecast <= 0:
+        return ratios
+    return (*ratios, event.measured / forecast)[-RATIOS_KEPT:]
 
 
 def told(value: float | None, unit: str) -> str:

@@ -20,7 +20,7 @@ from sim.host import SimulatedHost
 from sim.lookahead import Arrived, ClassNow, Simulate, TriedOperator, forecasts, objective_value
 from sim.operator_costs import Cost
 
-# Load cycles whose arrivals are remembered, and the share of a class that has none: it is asked for once a comparison.
+# Load cycles whose arrivals are remembered; of a longer time between two comparisons, the last ones.
 CYCLES_KEPT = 64
 
 
@@ -56,9 +56,12 @@ class TunedClass:
         self._due = now + self.every_s
         queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
         measured = objective_value(self.settings.objective, self.seen, queued)
+        found = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
+        # What is measured and what is forecast are of the same arrivals.
         self._queued.clear()
+        self._arrivals.clear()
         self.seen = host.seen = ResponseStatistics(host.target_s)
-        return Compared(measured, forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate))
+        return Compared(measured, found)
 
     def class_now(self, host: SimulatedHost, capacity: float, cycle_s: float) -> ClassNow:
         return ClassNow(

@@ -37,7 +37,7 @@ def decided(one: TuningCore, events: Sequence[Compared]) -> list[Explanation]:
 
 
 @given(comparisons, st.integers(1, 5), st.sampled_from([0.05, 0.1, 0.5]))
-def test_a_policy_is_left_only_for_one_that_was_best_by_enough_so_many_times_in_a_row(
+def test_a_policy_is_left_only_for_one_that_was_better_by_enough_so_many_times_in_a_row(
     events: list[Compared], steady: int, gain: float
 ) -> None:
     told = decided(core(gain, steady), events)
@@ -45,9 +45,8 @@ def test_a_policy_is_left_only_for_one_that_was_best_by_enough_so_many_times_in_
         if one.branch != "switch":
             continue
         for before in told[place - steady + 1 : place + 1]:
-            assert (before.best, before.policy) == (one.after, one.policy)
-            least = before.forecasts[one.after]
-            assert least <= (1 - gain) * before.forecasts[one.policy] + 1e-9
+            assert before.policy == one.policy
+            assert before.forecasts[one.after] <= (1 - gain) * before.forecasts[one.policy] + 1e-9
     assert all((one.after == one.policy) == (one.branch not in ("switch", "go back")) for one in told)
 
 
