@@ -28,6 +28,7 @@ from actors.dirs import RunDirs
 from actors.frames import batch_of
 from actors.inbox import Inbox
 from actors.ingest import Feed, Intake
+from actors.noticed import Noticed, UnitNow
 from actors.recent import Recent
 from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
 from actors.unit_log import Steered, UnitLog
@@ -160,6 +161,7 @@ class HostedUnit:
         self._keep = 1.0
         self._cycles = 0
         self._counting = Counting(recovered=not is_new)
+        self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._train_max)
         if is_new:
             state = self.hosted.state()
             assert state is not None
@@ -173,6 +175,7 @@ class HostedUnit:
         self._log.describe(self.hosted.queries)
         if self.unit.runs_by != declared.first_policy:
             self.hosted.switch(self.unit.runs_by)
+        self._noticed.follow(declared.policy, self.hosted)
         self._set_manager()
         self.figures = Figures()
         name = self.unit.name
@@ -213,6 +216,7 @@ class HostedUnit:
             self._commit()
         if before.runs_by != unit.runs_by:
             self.hosted.switch(unit.runs_by)
+        self._noticed.follow(unit.declared.policy, self.hosted)
         limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
         if limits[0] != limits[1]:
             self.hosted.target_s = unit.declared.delay_target_ms / 1e3
@@ -451,6 +455,7 @@ class HostedUnit:
         self._measure(now)
         if self.hosted.repeating:
             return None
+        self._noticed.cycle_ended(cycle, self._keep, self.hosted)
         usage, load, reclaim = self._decide(cycle, now)
         self._fall_asleep(cycle)
         self._look_for_idle(now)
@@ -567,6 +572,13 @@ class HostedUnit:
 
     def plan(self) -> list[Line]:
         return explain(self.hosted.runner)
+
+    def noticed(self) -> UnitNow | None:
+        """What the class's policy is chosen from, since it was asked for last; None if the class says it."""
+        share = self.unit.share * self.settings.lanes
+        if self.manager is not None:
+            share = max(self.manager.control.headroom, self.manager.share * self.settings.lanes)
+        return self._noticed.now(self.hosted, min(1.0, share))
 
     def status(self) -> UnitStatus:
         hosted = self.hosted

@@ -77,6 +77,8 @@ class HostedClass:
         )
         self.responses = ResponseStatistics(self.target_s)
         self.recent = ResponseStatistics(self.target_s)  # for the owner to replace now and then
+        self.seen: ResponseStatistics | None = None  # with slowdowns, since `notice`
+        self._ideal_s: dict[str, float] = {}  # of an answer, by query; as of the last `notice`
         self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
@@ -296,6 +298,11 @@ class HostedClass:
         cycle = self._cycle.end(now, used_s, self.target_s, self.runner, self._entrances, observed)
         return replace(cycle, ran_dry=ran_dry)
 
+    def notice(self) -> None:
+        """Begin to look at answers anew, with slowdowns by what an answer costs now."""
+        self.seen = ResponseStatistics(self.target_s)
+        self._ideal_s = self.runner.ideal_costs()
+
     def trim(self, part: float) -> None:
         """Drop this part of what no operator has taken, the oldest first."""
         if not self._repeating:
@@ -451,6 +458,8 @@ class HostedClass:
             self._cycle.answered(query, results, now * results - float(train.arrival.sum()))
             self.responses.add_array(now - train.arrival, 0.0)
             self.recent.add_array(now - train.arrival, 0.0)
+        if self.seen is not None:
+            self.seen.add_array(now - train.arrival, self._ideal_s.get(query, 0.0))
         self._settled_answers.append(Answer(query, self.runner.answered[query], train))
         self._settled_bytes += train_bytes(train)
 

@@ -263,6 +263,17 @@ class ClassRunner:
         """What is known of every operator; the order is that of `network.nodes`."""
         return self._current().refresh()
 
+    def ideal_costs(self) -> dict[str, float]:
+        """T of each query's answers: the least, if several operators give them."""
+        believed = self.believed()
+        found: dict[str, float] = {}
+        for number, node in enumerate(self._nodes):
+            if node.outputs:
+                # What reads the output of a query stands below it; T of the query itself ends here.
+                ideal_s = believed.network.ideal_cost(number, believed.estimates)
+                found |= {query: min(ideal_s, found.get(query, ideal_s)) for query in node.outputs}
+        return found
+
     def taken(self, number: int) -> int:
         """Tuples an operator has taken so far."""
         return self._taken[number]

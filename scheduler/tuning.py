@@ -28,7 +28,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
+from configs.classes import PriorityClass
 from configs.objectives import WAYS, Objective
+from configs.policies import Automatic, policy_text
 
 PAUSE, PAUSE_MAX = 4, 64
 # Comparisons for which a policy that has disappointed once is no candidate; doubled each time.
@@ -203,9 +205,7 @@ class TuningCore:
     def _decide(self, memory: Memory, event: Compared, better: str) -> tuple[Branch, Memory]:
         """`better` is the policy to switch to, if nothing speaks against it."""
         if memory.trial is not None:
-            trial = replace(
-                memory.trial, ratios=with_ratio(memory.trial.ratios, event, memory.trial.before)
-            )
+            trial = replace(memory.trial, ratios=with_ratio(memory.trial.ratios, event, memory.trial.before))
             if len(trial.ratios) < self.steady and memory.wait:
                 return "watch", replace(memory, trial=trial, streaks={})
             memory = replace(memory, trial=None)
@@ -235,6 +235,15 @@ class TuningCore:
             barred={**memory.barred, memory.policy: bar},
             disappointed={**memory.disappointed, memory.policy: min(times + 1, 16)},
         )
+
+
+def tuning_core(declared: PriorityClass) -> TuningCore | None:
+    """Of a class that tunes itself."""
+    auto = declared.policy
+    if not isinstance(auto, Automatic):
+        return None
+    first = policy_text(declared.first_policy)
+    return TuningCore(declared.name, declared.objective, auto.gain, auto.steady, first)
 
 
 def switched(memory: Memory, policy: str) -> Memory:

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from configs.objectives import Objective, candidates
-from configs.policies import Automatic, PolicySettings, policy_text
+from configs.objectives import candidates
+from configs.policies import Automatic, PolicySettings
 from configs.scenario import SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
-from scheduler.tuning import Compared, TuningCore
+from scheduler.tuning import Compared, TuningCore, tuning_core
 from sim.host import SimulatedHost
 from sim.lookahead import Arrived, ClassNow, Simulate, TriedOperator, forecasts, objective_value
 from sim.operator_costs import Cost
@@ -76,16 +76,11 @@ class TunedClass:
 
 def tuned(settings: SimulatedClass, host: SimulatedHost) -> TunedClass | None:
     """None of a class that says its policy."""
-    if not isinstance(settings.policy, Automatic):
+    auto, core = settings.policy, tuning_core(settings)
+    if core is None or not isinstance(auto, Automatic):
         return None
-    auto, objective = settings.policy, settings.objective
-    core = tuning_core(settings.name, objective, auto)
     host.seen = ResponseStatistics(host.target_s)
-    return TunedClass(settings, core, auto.every_s, candidates(objective), host.seen)
-
-
-def tuning_core(name: str, objective: Objective, auto: Automatic) -> TuningCore:
-    return TuningCore(name, objective, auto.gain, auto.steady, policy_text(candidates(objective)[0]))
+    return TunedClass(settings, core, auto.every_s, candidates(settings.objective), host.seen)
 
 
 def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:

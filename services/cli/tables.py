@@ -175,7 +175,21 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Table:
             f"{three_figures(one.lent_s)}/{three_figures(one.borrowed_s)}",
             compact(figures.results_per_s),
         )
+    told = [policy_of(one) for one in views if one.tunes_itself or one.settings.objective != "response"]
+    if told:
+        more = f"; {len(told) - POLICIES_TOLD} more" if len(told) > POLICIES_TOLD else ""
+        table.caption, table.caption_justify = escape("; ".join(told[:POLICIES_TOLD]) + more), "left"
     return table
+
+
+# Below a table; the others are in `weir explain`.
+POLICIES_TOLD = 5
+
+
+def policy_of(one: ClassView) -> str:
+    """What a class is for, and by which policy it runs for it."""
+    chosen = ", chosen by itself" if one.tunes_itself else ""
+    return f"{one.name} for {one.settings.objective} by {one.policy}{chosen}"
 
 
 def share_of(one: ClassView) -> str:

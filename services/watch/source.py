@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.looks import Decisions, Look, Number
+from actors.noticed import UnitNow
 from configs import problems
+from configs.objectives import Objective
 from engine.explain import Line
 from scheduler.capacity import ShareMove
+from scheduler.tuning import Compared
 
 if TYPE_CHECKING:
     from actors.dispatcher import DispatcherStatus
@@ -55,6 +58,12 @@ class Source(Protocol):
     def plan(self, class_name: str) -> list[Line]:
         """The operators of a class with what was measured of them, in its first unit."""
 
+    def noticed(self, class_name: str) -> UnitNow | None:
+        """What the policy of a class that tunes itself is chosen from, since this was asked for last; None of others."""
+
+    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
+        """To the core of a class that tunes itself."""
+
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         """The last moves of shares on all nodes, oldest first; and what makes their times seconds since 1970."""
 
@@ -88,6 +97,13 @@ class RunningSystem:
     def plan(self, class_name: str) -> list[Line]:
         found: list[Line] = self._ask("plan", class_name)
         return found
+
+    def noticed(self, class_name: str) -> UnitNow | None:
+        found: UnitNow | None = self._ask("noticed", class_name)
+        return found
+
+    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
+        self._ask("compared", class_name, objective, event)
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         found: tuple[list[ShareMove], float] = self._ask("last_moves", last)

@@ -334,7 +334,7 @@ def test_policies_are_compared_without_shedding_unless_a_manager_is_named() -> N
     by_default, named = (comparison(testbed, True, None, manager, 1) for manager in ("dilos", "per-class"))
     assert {job.manager for job in by_default} == {"none"}
     assert {job.manager for job in named} == {"per-class"}
-    assert [job.scenario.classes[0].policy.kind for job in named] == list(POLICY_KINDS)
+    assert [job.scenario.classes[0].policy_name for job in named] == list(POLICY_KINDS)
 
 
 # -- weir sim --record and --replay ----------------------------------------------------------------------------------

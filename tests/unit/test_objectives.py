@@ -10,7 +10,7 @@ import pytest
 
 from configs.classes import PriorityClass
 from configs.declarations import PriorityClassDeclaration, TenantDeclaration, live_class
-from configs.objectives import OBJECTIVE_NAMES, WAYS, policy_for, served
+from configs.objectives import OBJECTIVE_NAMES, WAYS, Objective, policy_for, served
 from configs.policies import POLICY_KINDS, BalanceSlowdown, Chain, HighestRate
 from configs.problems import InvalidInput
 from configs.reading import parse_model
@@ -74,7 +74,7 @@ def test_an_unknown_objective_is_refused_with_what_was_meant() -> None:
 
 
 @pytest.mark.parametrize("objective", sorted(set(OBJECTIVE_NAMES) - set(served())))
-def test_an_objective_that_no_policy_serves_is_refused_with_those_that_are(objective: str) -> None:
+def test_an_objective_that_no_policy_serves_is_refused_with_those_that_are(objective: Objective) -> None:
     with pytest.raises(InvalidInput) as refused:
         declared(objective=objective)
     assert str(refused.value).startswith(
