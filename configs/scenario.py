@@ -375,6 +375,9 @@ class Scenario(Settings):
     selection: Literal["random", "even"] = "random"
     """How operators choose: by a coin for every tuple, or evenly spread (every k-th)."""
 
+    settles: bool = False
+    """Whether answers are handed out when nothing is queued behind the sources, as live, or as they come."""
+
     costs: Costs = Costs()
     load: LoadSettings = LoadSettings()
     networks: Mapping[Name, NetworkModel] = Field(min_length=1)

@@ -118,6 +118,9 @@ class SimulatedHost:
         self._call: Call | None = None
         self._inside: tuple[int, int] = (NONE, 0)  # the last train that entered: by which operator, how long
         self._rebuild_s = 0.0
+        self._settles = scenario.settles
+        self._unsettled: list[tuple[int, list[float]]] = []
+        self._busy_inside = 0  # operators behind the sources that have input
 
     def _entry(self, scenario: Scenario, stream: str, operators: list[int], scale: float, seed: int) -> Entry:
         given = self.settings.streams[stream]
@@ -178,13 +181,23 @@ class SimulatedHost:
             if below:
                 for number in below:
                     self._feed(number, out)
+            elif self._settles:
+                self._unsettled.append((operator, out))
             else:
                 self._answer(operator, out, now)
         self._announce(operator)
+        if self._unsettled and not self._busy_inside:
+            self._settle(now)
         if operator in self._entry_of:
             self._inside = (operator, len(call.train))
         scheduler.statistics.observe(operator, len(call.train), len(out), call.cost_s)
         self.processed_s += call.cost_s
+
+    def _settle(self, now: float) -> None:
+        """Nothing is queued behind the sources: hand out what has been answered."""
+        for root, out in self._unsettled:
+            self._answer(root, out, now)
+        self._unsettled.clear()
 
     def is_empty(self) -> bool:
         return self._call is None and not any(self._pending(number) for number in range(len(self._queues)))
@@ -287,6 +300,10 @@ class SimulatedHost:
     def train_max(self) -> int:
         return self._train_max
 
+    @property
+    def settles(self) -> bool:
+        return self._settles
+
     def mean_train(self, operator: int) -> float:
         """Tuples that it takes in a call; 1 before there was one."""
         return max(1.0, self._taken[operator] / max(self._calls[operator], 1))
@@ -363,6 +380,7 @@ class SimulatedHost:
         tuples = len(queue) - head
         if tuples <= most:
             self._queues[operator], self._heads[operator] = [], 0
+            self._busy_inside -= operator not in self._entry_of
             return queue[head:] if head else queue
         end = head + most
         train = queue[head:end]
@@ -375,6 +393,7 @@ class SimulatedHost:
     def _feed(self, number: int, out: list[float]) -> None:
         queue = self._queues[number]
         if not queue:
+            self._busy_inside += 1
             self.scheduler.ready(number, out[0])
         queue.extend(out)
 
@@ -423,6 +442,8 @@ class SimulatedHost:
                 self._taken[number] = entry.ledger.delivered
         self._queues = [[] for _ in self._queues]
         self._heads = [0] * len(self._heads)
+        self._busy_inside = 0
+        self._unsettled.clear()
         self._call = None
 
     def _inner_pending(self) -> bool:

@@ -73,6 +73,8 @@ class ClassNow:
     capacity: float
     """Processors that it can spend."""
     train_max: int
+    settles: bool = False
+    """Whether answers are handed out when nothing is queued behind the sources, as live."""
 
     @property
     def is_known(self) -> bool:
@@ -207,6 +209,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
         seconds=length * now.cycle_s,
         drain=True,
         adaptive=False,
+        settles=now.settles,
         queue_max=100_000_000,
         load=LoadSettings(cycle_ms=LOOK_MS if now.objective == "memory" else 1e3 * SECONDS),
         networks={"network": OperatorNetwork(kind="operators", operators=boxes)},

@@ -71,6 +71,7 @@ class TunedClass:
             cycle_s,
             capacity,
             host.train_max,
+            host.settles,
         )
 
 

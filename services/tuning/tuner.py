@@ -111,4 +111,5 @@ def class_now(objective: Objective, found: UnitNow) -> ClassNow:
         found.cycle_s,
         found.capacity,
         found.train_max,
+        settles=True,
     )
