@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
+from typing import Protocol
 
 from actors.noticed import UnitNow
 from configs.live import LiveClass
@@ -25,7 +26,6 @@ from configs.objectives import Objective, candidates
 from configs.policies import Automatic, PolicySettings
 from configs.problems import WeirError
 from scheduler.tuning import Compared
-from services.watch.source import Source
 from services.watch.watch import Clock, Watch
 from sim.lookahead import Arrived, ClassNow, objective_value, tried_operators
 
@@ -34,6 +34,17 @@ LOOK_S = 1.0
 # Of the time, what forecasts of a class may take.
 BUSY_PART = 0.1
 
+
+class Comparing(Protocol):
+    """Whoever can ask units how they are, and reach the cores. Every call may raise Away."""
+
+    def noticed(self, class_name: str) -> UnitNow | None:
+        """What the policy of a class that tunes itself is chosen from, since this was asked for last; None of others."""
+
+    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
+        """To the core of a class that tunes itself."""
+
+
 Forecast = Callable[[ClassNow, Sequence[PolicySettings]], Mapping[str, float]]
 
 
@@ -41,7 +52,7 @@ class Tuner:
     """Looks at classes from `start` to `stop`."""
 
     def __init__(
-        self, source: Source, watch: Watch, forecast: Forecast, clock: Clock = time.monotonic
+        self, source: Comparing, watch: Watch, forecast: Forecast, clock: Clock = time.monotonic
     ) -> None:
         self._source, self._watch, self._forecast, self._clock = source, watch, forecast, clock
         self._due: dict[tuple[str, Objective], float] = {}

@@ -58,12 +58,6 @@ class Source(Protocol):
     def plan(self, class_name: str) -> list[Line]:
         """The operators of a class with what was measured of them, in its first unit."""
 
-    def noticed(self, class_name: str) -> UnitNow | None:
-        """What the policy of a class that tunes itself is chosen from, since this was asked for last; None of others."""
-
-    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
-        """To the core of a class that tunes itself."""
-
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         """The last moves of shares on all nodes, oldest first; and what makes their times seconds since 1970."""
 
@@ -75,7 +69,7 @@ class Source(Protocol):
 
 
 class RunningSystem:
-    """A Source; called by several threads."""
+    """A Source, and `services.tuning.tuner.Comparing`; called by several threads."""
 
     def __init__(self, system: System) -> None:
         self._system = system

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -114,7 +115,7 @@ def test_after_a_switch_nothing_else_is_thought_of_for_a_while() -> None:
         policy = one.policy
         if one.handle(Compared(None, {policy: 2.0, better[policy]: 1.0}), float(place)):
             pauses.append(place)
-    assert [later - earlier for earlier, later in zip(pauses, pauses[1:], strict=False)] == [
+    assert [later - earlier for earlier, later in itertools.pairwise(pauses)] == [
         PAUSE,
         2 * PAUSE,
         4 * PAUSE,
