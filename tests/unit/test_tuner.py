@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,8 +133,13 @@ def test_a_coordinator_that_starts_again_goes_on_with_what_a_class_has_come_to(
 
 
 def test_what_a_unit_notices_can_be_simulated() -> None:
+    now = class_now("response", unit_now())
     chosen = [policy_of(kind) for kind in ("hr", "fcfs", "srpt")]
-    found = forecasts(class_now("response", unit_now()), chosen, alone)
+    found = forecasts(replace(now, settles=False), chosen, alone)
     assert found["hr"] < 0.9 * found["fcfs"]
-    assert found == forecasts(class_now("response", unit_now()), chosen, alone)
+    assert found == forecasts(replace(now, settles=False), chosen, alone)
+    # Live, all that comes of a train is answered together, whoever is first.
+    settled = forecasts(now, chosen, alone)
+    assert len(set(settled.values())) == 1
+    assert settled["hr"] > found["fcfs"]
     assert forecasts(class_now("response", unit_now(tuples=0)), chosen, alone) == {}
