@@ -223,6 +223,10 @@ class SimulatedClass(PriorityClass):
     train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most tuples one call of its operators takes; the scenario's without it."""
 
+    sources: Literal["last", "ranked"] = "last"
+    """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
+    Aurora and MavStream."""
+
 
 class HostDies(Settings):
     """The host of a class ends at `at_s` and is back `down_s` later."""
@@ -434,6 +438,14 @@ def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
         name = getattr(fault, "name", None)
         if name is not None and name not in names:
             yield UnknownName("no such class", f"faults[{place}].name", name, nearest(name, names))
+        ranked = name in names and scenario.classes[names.index(name)].sources == "ranked"
+        if ranked and isinstance(fault, HostDies) and not fault.retained:
+            yield InvalidInput(
+                "with ranked sources nobody knows how much is inside when a host is lost with its input",
+                f"faults[{place}].retained",
+                fault.retained,
+                "leave the class's sources last, or let the input be retained",
+            )
         if fault.at_s >= scenario.seconds:
             yield InvalidInput(
                 "the fault would come after the end of the run",

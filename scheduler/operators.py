@@ -1,7 +1,8 @@
 """Level 2 of one class: its policy, with source operators last (DILoS §III-A).
 
 Operators inside the network go first; source operators, which let new tuples in, run only when no other
-operator has input. The two groups are ranked independently, by the same policy.
+operator has input. The two groups are ranked independently, by the same policy. Only the simulator may rank sources among
+the others (`sources_last=False`), as Aurora, MavStream and Sharaf's testbed do: tuples then wait inside as well.
 
 The runner's loop (the simulator's and the live one alike) is
 
@@ -29,13 +30,18 @@ class OperatorScheduler:
     """Which operator of the class runs next."""
 
     def __init__(
-        self, network: Network, settings: PolicySettings, initial: Sequence[Estimate], adaptive: bool = True
+        self,
+        network: Network,
+        settings: PolicySettings,
+        initial: Sequence[Estimate],
+        adaptive: bool = True,
+        sources_last: bool = True,
     ) -> None:
         self.network = network
         self.statistics = OperatorStatistics(initial, adaptive)
         believed = self._believed = NetworkEstimates(network, tuple(initial))
         self._inner = build_policy(settings, believed)
-        self._sources = build_policy(settings, believed)
+        self._sources = build_policy(settings, believed) if sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
 
     def extend(
@@ -46,7 +52,8 @@ class OperatorScheduler:
         self.statistics.extend(initial)
         self._believed, changed = self._believed.extended(self.network, initial)
         self._inner.extend(self._believed, changed)
-        self._sources.extend(self._believed, changed)
+        if self._sources is not self._inner:
+            self._sources.extend(self._believed, changed)
         self._group += [self._sources if operator.source else self._inner for operator in more]
 
     def ready(self, operator: int, head: float) -> None:
@@ -66,5 +73,6 @@ class OperatorScheduler:
             self.statistics.changed = False
             self._believed = NetworkEstimates(self.network, tuple(self.statistics.estimates))
             self._inner.rank(self._believed)
-            self._sources.rank(self._believed)
+            if self._sources is not self._inner:
+                self._sources.rank(self._believed)
         return self._believed

@@ -86,7 +86,9 @@ class SimulatedHost:
         self.network = self.plan.network()
         self.rates = {name: one.arrivals.mean_rate() * scale for name, one in settings.streams.items()}
         initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
-        self.scheduler = OperatorScheduler(self.network, settings.policy, initial, scenario.adaptive)
+        self.scheduler = OperatorScheduler(
+            self.network, settings.policy, initial, scenario.adaptive, settings.sources == "last"
+        )
         self.entries = [
             self._entry(scenario, stream, operators, scale, seed)
             for stream, operators in self.plan.entries.items()
