@@ -21,6 +21,7 @@ from configs.load import LoadSettings
 from configs.policies import PolicyKind
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import parse_model, read_data
+from configs.utility import Utility, UtilityGraph
 
 PRESETS = Path(__file__).parent / "presets"
 EXTENDS_MAX = 5
@@ -120,6 +121,8 @@ class QueryModel(Settings):
     name: Name
     reads: tuple[Name, ...] = Field(min_length=1, max_length=2)
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
+    utility: Utility | None = None
+    """What its answers are worth by their latency; the class's without it."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -223,9 +226,20 @@ class SimulatedClass(PriorityClass):
     train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most tuples one call of its operators takes; the scenario's without it."""
 
+    utility: Utility | None = None
+    """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
+    and nothing from twice of it on."""
+
     sources: Literal["last", "ranked"] = "last"
     """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
     Aurora and MavStream."""
+
+    @property
+    def graph(self) -> UtilityGraph:
+        """Of a query without a graph of its own."""
+        if self.utility is None:
+            return UtilityGraph.step(self.delay_target_ms)
+        return UtilityGraph(points=self.utility)
 
 
 class HostDies(Settings):
@@ -279,8 +293,12 @@ PolicyMetric = Literal[
     "slowdown.mean",
     "slowdown.max",
     "slowdown.l2",
+    "utility.lost",
+    "utility.missed_pct",
+    "memory.mean",
+    "memory.max",
 ]
-"""By which level-2 policies are compared."""
+"""By which level-2 policies are compared; of all of them less is better."""
 
 
 class Claim(Settings):
