@@ -14,6 +14,10 @@ from pydantic import Field, TypeAdapter
 from configs.base import Settings
 from configs.problems import UnknownName, nearest
 
+Parts = Annotated[int, Field(ge=1, le=500)]
+PushThrough = bool
+"""Whether all that follows an operator runs as soon as it has, without further decisions."""
+
 Clusters = Annotated[int, Field(ge=0, le=1000)]
 
 
@@ -74,6 +78,43 @@ class SimplifiedSegment(Settings):
     thesis only asks for less than 1, which it would be for `segment`."""
 
 
+class FixedPriority(Settings):
+    """Least static slack, deadline less downstream cost, first: utility under steady load (Carney)."""
+
+    kind: Literal["fixed"] = "fixed"
+    push_through: PushThrough = False
+
+
+class SlopeSlack(Settings):
+    """Highest loss of utility a second at the expected latency, then least slack: utility under bursty load (Carney)."""
+
+    kind: Literal["slope-slack"] = "slope-slack"
+    push_through: PushThrough = False
+
+
+class Bucketed(Settings):
+    """Slope-slack by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
+
+    kind: Literal["bucket"] = "bucket"
+    gradients: Parts = 20
+    slacks: Parts = 20
+    """Parts of each range; in the thesis 20 do best in a network of 1,000 operators, 50 in one of 10,000."""
+
+    push_through: PushThrough = False
+
+
+class Superbox(Settings):
+    """One decision runs a whole query: fewer decisions and fewer calls (Carney)."""
+
+    kind: Literal["superbox"] = "superbox"
+    order: Literal["rr", "fcfs", "hr", "fixed"] = "rr"
+    """Which query: that of the operator this policy picks."""
+
+    traversal: Literal["min-cost", "min-latency", "min-memory"] = "min-cost"
+    """In which order the query's operators run: each once, after all that feed it; those nearest to an answer first, each with all
+    that follow it; or those that release most memory first."""
+
+
 class LongestStretchFirst(Settings):
     """W/T: least maximum slowdown."""
 
@@ -109,6 +150,10 @@ PolicySettings = Annotated[
     | PathCapacity
     | Segment
     | SimplifiedSegment
+    | FixedPriority
+    | SlopeSlack
+    | Bucketed
+    | Superbox
     | LongestStretchFirst
     | BalanceResponse
     | BalanceSlowdown,
@@ -116,7 +161,22 @@ PolicySettings = Annotated[
 ]
 
 PolicyKind = Literal[
-    "rr", "fcfs", "srpt", "hr", "hnr", "chain", "path", "segment", "simplified-segment", "lsf", "brt", "bsd"
+    "rr",
+    "fcfs",
+    "srpt",
+    "hr",
+    "hnr",
+    "chain",
+    "path",
+    "segment",
+    "simplified-segment",
+    "fixed",
+    "slope-slack",
+    "bucket",
+    "superbox",
+    "lsf",
+    "brt",
+    "bsd",
 ]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
 
