@@ -18,7 +18,7 @@ from configs.arrivals import Arrivals
 from configs.base import Fraction, Name, NonNegative, Positive, Settings
 from configs.classes import PriorityClass
 from configs.load import LoadSettings
-from configs.policies import PolicyKind
+from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import parse_model, read_data
 
@@ -120,6 +120,8 @@ class QueryModel(Settings):
     name: Name
     reads: tuple[Name, ...] = Field(min_length=1, max_length=2)
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
+    weight: Positive = 1.0
+    """How much the freshness of its output counts beside others'."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -183,6 +185,9 @@ class SharafNetwork(Settings):
     tuple_us: Positive = 10.0
     """K before it is scaled to the offered load."""
 
+    inputs: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Streams that the queries are uniformly assigned to: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
+
     @model_validator(mode="after")
     def selectivities_in_order(self) -> Self:
         if self.selectivity_min > self.selectivity_max:
@@ -195,7 +200,7 @@ class SharafNetwork(Settings):
         return self
 
     def streams(self) -> tuple[str, ...]:
-        return ("tuples",)
+        return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
 
 
 NetworkModel = Annotated[QueryNetwork | SharafNetwork, Field(discriminator="kind")]
@@ -275,6 +280,7 @@ PolicyMetric = Literal[
     "slowdown.mean",
     "slowdown.max",
     "slowdown.l2",
+    "staleness.mean",
 ]
 """By which level-2 policies are compared."""
 
@@ -283,8 +289,8 @@ class Claim(Settings):
     """What a paper found: under `policy` the metric is `by_pct` percent below what it is under the other."""
 
     metric: PolicyMetric
-    policy: PolicyKind
-    below: PolicyKind
+    policy: PolicyName
+    below: PolicyName
     by_pct: Annotated[float, Field(gt=0, le=100)]
     source: str = ""
 

@@ -7,6 +7,7 @@ The runner's loop (the simulator's and the live one alike) is
 
     operator = scheduler.pick(now)
     …run it on a train, measured from outside…
+    scheduler.pending(operator, tuples)  whenever the number of tuples that wait there has changed, if `counts`
     scheduler.ready(fed, head)           for each operator that now has input
     scheduler.ready(operator, head)      if input is left, else scheduler.idle(operator)
     scheduler.statistics.observe(operator, tuples_in, tuples_out, cost_s)
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from configs.policies import PolicySettings
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.policies import NONE, build_policy
+from scheduler.policies import NONE, CountingPolicy, build_policy
 from scheduler.statistics import OperatorStatistics
 
 
@@ -37,6 +38,9 @@ class OperatorScheduler:
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(settings, believed)
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
+        self.counts = isinstance(self._inner, CountingPolicy)
+        """Whether the policy is to be told how many tuples wait."""
+        self._counting = [policy for policy in self._group if isinstance(policy, CountingPolicy)]
 
     def extend(
         self, more: Sequence[Operator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
@@ -47,7 +51,13 @@ class OperatorScheduler:
         self._believed, changed = self._believed.extended(self.network, initial)
         self._inner.extend(self._believed, changed)
         self._sources.extend(self._believed, changed)
-        self._group += [self._sources if operator.source else self._inner for operator in more]
+        group = [self._sources if operator.source else self._inner for operator in more]
+        self._group += group
+        self._counting += [policy for policy in group if isinstance(policy, CountingPolicy)]
+
+    def pending(self, operator: int, tuples: int) -> None:
+        """So many tuples wait at the operator; told before ready() of the same change."""
+        self._counting[operator].pending(operator, tuples)
 
     def ready(self, operator: int, head: float) -> None:
         self._group[operator].ready(operator, head)

@@ -21,6 +21,7 @@ from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
+from loadshed.staleness import Staleness
 from scheduler.network import NetworkEstimates
 from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE
@@ -92,6 +93,8 @@ class SimulatedHost:
             for stream, operators in self.plan.entries.items()
         ]
         self.responses = ResponseStatistics(self.target_s)
+        outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
+        self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
         self.clock_offset = 0.0
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
@@ -276,6 +279,14 @@ class SimulatedHost:
     def queued_tuples(self) -> int:
         return sum(self._pending(number) for number in range(len(self._queues)))
 
+    def staleness(self, now: float) -> dict[str, float]:
+        """Of the outputs so far; the mean by the weights of their queries."""
+        roots = {self.plan.boxes[root].query: root for root in self.network.roots}.values()
+        weights = [self.network.operators[root].weight for root in roots]
+        shares = [self._staleness[root].share(now + self.clock_offset) for root in roots]
+        weighted = sum(weight * share for weight, share in zip(weights, shares, strict=True))
+        return {"mean": weighted / sum(weights), "max": max(shares)}
+
     def ledger(self) -> TupleLedger:
         self._count_delivered()
         return sum((entry.ledger for entry in self.entries), TupleLedger())
@@ -356,14 +367,19 @@ class SimulatedHost:
 
     def _feed(self, number: int, out: list[float]) -> None:
         queue = self._queues[number]
-        if not queue:
-            self.scheduler.ready(number, out[0])
+        is_new = not queue
         queue.extend(out)
+        if self.scheduler.counts:
+            self.scheduler.pending(number, len(queue) - self._heads[number])
+        if is_new:
+            self.scheduler.ready(number, out[0])
 
     def _announce(self, number: int) -> None:
         """Tell the scheduler whether the operator has input, and since when its oldest tuple waits."""
         queue, head = self._queues[number], self._heads[number]
         if head < len(queue):
+            if self.scheduler.counts:
+                self.scheduler.pending(number, len(queue) - head)
             self.scheduler.ready(number, queue[head])
         else:
             self.scheduler.idle(number)
@@ -374,6 +390,7 @@ class SimulatedHost:
         self._cycle_sum[root] += sum(times)
         self._cycle_results[root] += len(times)
         self.responses.add(times, self._ideal_s[root])
+        self._staleness[root].served(out, stamp)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
         results = self._cycle_results[root]

@@ -7,6 +7,7 @@ from configs.problems import UnknownName, nearest
 from scheduler.network import NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.policies.chain import steepest_release
+from scheduler.policies.freshness import FreshnessPolicy
 from scheduler.policies.protocol import Policy
 from scheduler.policies.static import (
     Priorities,
@@ -39,6 +40,8 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
             return waiting(highest_rate, settings.clusters, believed)
         case "bsd":
             return waiting(balance_slowdown, settings.clusters, believed)
+        case "fas":
+            return FreshnessPolicy(settings.beta, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
 
 

@@ -183,21 +183,27 @@ def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: 
         chosen = "none" if manager == DEFAULT_MANAGER else manager
         return [
             Job(
-                kind,
+                name,
                 scenario.model_copy(
                     update={
                         "classes": tuple(
-                            one.model_copy(update={"policy": policy_of(kind)}) for one in scenario.classes
+                            one.model_copy(update={"policy": policy_of(name)}) for one in scenario.classes
                         )
                     }
                 ),
                 chosen,
-                kind,
+                name,
                 seed,
             )
-            for kind in POLICY_KINDS
+            for name in compared_policies(scenario)
         ]
     return [Job(name, scenario, name, policy or policy_name(scenario), seed) for name in MANAGERS]
+
+
+def compared_policies(scenario: Scenario) -> list[str]:
+    """Every policy, and those with settings of their own that a claim names."""
+    named = [name for claim in scenario.claims for name in (claim.policy, claim.below)]
+    return list(dict.fromkeys([*POLICY_KINDS, *named]))
 
 
 def run_one(job: Job, record: Path | None = None) -> Simulation:

@@ -91,7 +91,7 @@ def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     metrics = get_args(PolicyMetric)
     values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
-    heads = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2")
+    heads = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2", "stale")
     table = plain_table(title, ("policy", *heads))
     for name, row in values.items():
         table.add_row(

@@ -74,7 +74,7 @@ class Host:
 
     def enter(self, operator: int, came: int) -> None:
         self.queues[operator].append(came)
-        self.scheduler.ready(operator, self.queues[operator][0])
+        self.tell(operator)
 
     def run(self, operator: int) -> None:
         """One train; of its tuples every so many survive, as the selectivity says."""
@@ -87,10 +87,17 @@ class Host:
                 self.kept[operator] -= 1
                 for below in NETWORK.operators[operator].downstream:
                     self.enter(below, came)
-        if queue:
-            self.scheduler.ready(operator, queue[0])
-        else:
+        self.tell(operator)
+
+    def tell(self, operator: int) -> None:
+        """The scheduler, of what is queued there."""
+        queue = self.queues[operator]
+        if not queue:
             self.scheduler.idle(operator)
+            return
+        if self.scheduler.counts:
+            self.scheduler.pending(operator, len(queue))
+        self.scheduler.ready(operator, queue[0])
 
 
 @pytest.mark.parametrize("name", POLICIES)

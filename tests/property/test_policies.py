@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.policies import POLICY_KINDS, policy_of
+from configs.policies import POLICY_KINDS, FreshnessAware, policy_of
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.policies import NONE, Policy, build_policy
+from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
@@ -46,6 +46,7 @@ def networks(draw: st.DrawFn) -> Network:
                 source=number not in fed,
                 size_out=draw(st.sampled_from([1.0, 0.5, 2.0])),
                 partner=partners.get(number),
+                weight=draw(st.sampled_from([1.0, 0.25, 3.0])),
             )
             for number in range(size)
         )
@@ -68,6 +69,8 @@ class Ready:
     operator: int
     age: float
     """How long before now the head arrived."""
+    tuples: int
+    """How many wait."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ class Script:
 def scripts(draw: st.DrawFn) -> Script:
     network = draw(networks())
     operator = st.integers(0, len(network.operators) - 1)
-    ready = st.builds(Ready, operator, st.one_of(st.integers(0, 3).map(float), st.floats(0, 100)))
+    age = st.one_of(st.integers(0, 3).map(float), st.floats(0, 100))
+    ready = st.builds(Ready, operator, age, st.integers(1, 6))
     pick = st.builds(Pick, st.booleans())
     step = st.one_of(ready, ready, pick, pick, st.builds(Idle, operator), st.builds(Rank, estimates(network)))
     return Script(draw(estimates(network)), tuple(draw(st.lists(step, max_size=30))))
@@ -115,6 +119,8 @@ class Picked:
     heads: dict[int, float]
     """Of the ready operators, when their oldest tuple arrived."""
     believed: NetworkEstimates
+    tuples: dict[int, int]
+    """That wait at the ready operators."""
 
 
 def answers(
@@ -125,22 +131,26 @@ def answers(
 ) -> Iterator[Picked]:
     """Runs the script; what was picked, each time. The policy is told the time by `clock`, and knows what is queued."""
     heads = dict(queued or {})
+    tuples = dict.fromkeys(heads, 1)
     believed = script.start
     for second, step in enumerate(script.steps):
         match step:
-            case Ready(operator, age):
-                heads[operator] = second - age
+            case Ready(operator, age, waiting):
+                heads[operator], tuples[operator] = second - age, waiting
+                if isinstance(policy, CountingPolicy):
+                    policy.pending(operator, waiting)
                 policy.ready(operator, heads[operator])
             case Idle(operator):
                 heads.pop(operator, None)
+                tuples.pop(operator, None)
                 policy.idle(operator)
             case Rank(believed):
                 policy.rank(believed)
             case Pick(then_idle):
                 picked = policy.pick(clock(second))
-                yield Picked(picked, second, dict(heads), believed)
+                yield Picked(picked, second, dict(heads), believed, dict(tuples))
                 if then_idle and picked != NONE:
-                    del heads[picked]
+                    del heads[picked], tuples[picked]
                     policy.idle(picked)
 
 
@@ -325,7 +335,7 @@ def test_an_extended_network_is_the_whole_one_and_tells_what_has_changed(
 
 
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(st.data(), scripts())
 def test_an_extended_policy_picks_what_one_over_the_whole_network_would(
     kind: str, clusters: int, data: st.DataObject, script: Script
@@ -392,6 +402,33 @@ def test_a_clustered_policy_picks_the_oldest_of_a_cluster(kind: str, script: Scr
         assert picked.operator not in clear or picked.heads[picked.operator] == min(
             picked.heads[one] for one in mates
         )
+
+
+def chances(believed: NetworkEstimates, x: int) -> dict[int, float]:
+    """Of each root below, the probability that a tuple which enters at `x` leads to an answer there."""
+    own, below = believed.estimates[x].selectivity, believed.network.operators[x].downstream
+    missed: dict[int, float] = {} if below else {x: 0.0}
+    for one in below:
+        for root, chance in chances(believed, one).items():
+            missed[root] = missed.get(root, 1.0) * (1 - chance)
+    return {root: own * (1 - none) if own <= 1 else 1 - none**own for root, none in missed.items()}
+
+
+def freshness(believed: NetworkEstimates, x: int, tuples: int, beta: float) -> float:
+    gain: float = math.fsum(
+        believed.network.operators[root].weight * (1 - (1 - chance) ** tuples**beta)
+        for root, chance in chances(believed, x).items()
+    )
+    effective: float = tuples**beta
+    return gain / (effective * answers_and_cost(believed, x)[1])
+
+
+@given(scripts(), st.sampled_from([0.0, 0.25, 1.0]))
+def test_freshness_aware_scheduling_picks_the_most_fresh_outputs_by_time(script: Script, beta: float) -> None:
+    policy = build_policy(FreshnessAware(beta=beta), script.start)
+    for picked in answers(policy, script):
+        values = {one: freshness(picked.believed, one, picked.tuples[one], beta) for one in picked.heads}
+        assert not values or close_to_or_above(values[picked.operator], max(values.values()))
 
 
 @given(scripts())
