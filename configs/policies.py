@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from configs.base import Settings
-from configs.problems import UnknownName, nearest
+from configs.base import Fraction, Settings
+from configs.problems import InvalidInput, UnknownName, nearest
 
 Parts = Annotated[int, Field(ge=1, le=500)]
 PushThrough = bool
@@ -140,6 +140,16 @@ class BalanceSlowdown(Settings):
     clusters: Clusters = 0
 
 
+class FreshnessAware(Settings):
+    """(1 − (1−S)^(N^β))/(N^β·C̄), N tuples waiting: least staleness of the outputs, by weight of the query.
+
+    `beta` 1 is for freshness alone; 0 is for answers by processor time, as `hr`.
+    """
+
+    kind: Literal["fas"] = "fas"
+    beta: Fraction = 1.0
+
+
 PolicySettings = Annotated[
     RoundRobin
     | FirstComeFirstServed
@@ -156,7 +166,8 @@ PolicySettings = Annotated[
     | Superbox
     | LongestStretchFirst
     | BalanceResponse
-    | BalanceSlowdown,
+    | BalanceSlowdown
+    | FreshnessAware,
     Field(discriminator="kind"),
 ]
 
@@ -177,14 +188,46 @@ PolicyKind = Literal[
     "lsf",
     "brt",
     "bsd",
+    "fas",
 ]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
 
 
-def policy_of(kind: str, clusters: int = 0) -> PolicySettings:
-    """The settings of a policy by its name, as an option on a command line gives it."""
+POLICY: TypeAdapter[PolicySettings] = TypeAdapter(PolicySettings)
+
+
+def policy_of(name: str, clusters: int = 0) -> PolicySettings:
+    """The settings of a policy by its name, as an option on a command line gives it: `hr`, `fas:beta=0.25`."""
+    kind, _, rest = name.partition(":")
     if kind not in POLICY_KINDS:
         raise UnknownName("no such policy", "--policy", kind, nearest(kind, POLICY_KINDS))
-    given = {"kind": kind} | ({"clusters": clusters} if clusters else {})
-    settings: PolicySettings = TypeAdapter(PolicySettings).validate_python(given)
-    return settings
+    given: dict[str, object] = {"kind": kind}
+    if clusters:
+        given["clusters"] = clusters
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InvalidInput("no setting of a policy", "--policy", part, "write fas:beta=0.25")
+        given[key] = value
+    try:
+        return POLICY.validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(one) for one in first["loc"][1:])
+        hint = f"{kind} has the settings {known_settings(kind)}"
+        why = first["msg"][0].lower() + first["msg"][1:]
+        raise InvalidInput(why, f"--policy {kind}:{field}", given.get(field), hint) from None
+
+
+def known_settings(kind: str) -> str:
+    fields = type(POLICY.validate_python({"kind": kind})).model_fields
+    return ", ".join(name for name in fields if name != "kind") or "none"
+
+
+def checked_policy_name(name: str) -> str:
+    policy_of(name)
+    return name
+
+
+PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy_name)]
+"""A policy by its name, with settings that are not the usual ones: `fas:beta=0.25`."""

@@ -18,7 +18,7 @@ from configs.arrivals import Arrivals
 from configs.base import Fraction, Name, NonNegative, Positive, Settings
 from configs.classes import PriorityClass
 from configs.load import LoadSettings
-from configs.policies import PolicyKind
+from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import parse_model, read_data
 from configs.utility import Utility, UtilityGraph
@@ -123,6 +123,8 @@ class QueryModel(Settings):
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
     utility: Utility | None = None
     """What its answers are worth by their latency; the class's without it."""
+    weight: Positive = 1.0
+    """How much the freshness of its output counts beside others'."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -186,6 +188,9 @@ class SharafNetwork(Settings):
     tuple_us: Positive = 10.0
     """K before it is scaled to the offered load."""
 
+    inputs: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Streams that the queries are uniformly assigned to: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
+
     @model_validator(mode="after")
     def selectivities_in_order(self) -> Self:
         if self.selectivity_min > self.selectivity_max:
@@ -198,7 +203,7 @@ class SharafNetwork(Settings):
         return self
 
     def streams(self) -> tuple[str, ...]:
-        return ("tuples",)
+        return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
 
 
 NetworkModel = Annotated[QueryNetwork | SharafNetwork, Field(discriminator="kind")]
@@ -297,6 +302,7 @@ PolicyMetric = Literal[
     "utility.missed_pct",
     "memory.mean",
     "memory.max",
+    "staleness.mean",
 ]
 """By which level-2 policies are compared; of all of them less is better."""
 
@@ -305,8 +311,8 @@ class Claim(Settings):
     """What a paper found: under `policy` the metric is `by_pct` percent below what it is under the other."""
 
     metric: PolicyMetric
-    policy: PolicyKind
-    below: PolicyKind
+    policy: PolicyName
+    below: PolicyName
     by_pct: Annotated[float, Field(gt=0, le=100)]
     source: str = ""
 

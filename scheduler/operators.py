@@ -14,7 +14,8 @@ The runner's loop (the simulator's and the live one alike) is
     scheduler.statistics.observe(operator, tuples_in, tuples_out, cost_s)
 
 and scheduler.refresh() once a load cycle, which is when changed statistics change priorities. Operators that are added
-(`extend`) are ranked at once, beside those that are there.
+(`extend`) are ranked at once, beside those that are there. A decision may have a plan (`plans.py`), which is then carried out
+pick by pick without asking the policy again; nor is the policy told of what comes and goes inside meanwhile.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Sequence
 
 from configs.policies import PolicySettings
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.plans import Plan, build_plans
 from scheduler.policies import NONE, CountingPolicy, build_policy
 from scheduler.statistics import OperatorStatistics
 
@@ -44,6 +46,13 @@ class OperatorScheduler:
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(settings, believed) if sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
+        self._plans = build_plans(settings, believed, sources_last)
+        # With plans: the one under way and how far it has come; who has input that the policies know of; and who has got
+        # some since the plan began, which they are told of when it ends, if it is still there.
+        self._plan: Plan = ()
+        self._step = 0
+        self._told = [False] * len(network.operators)
+        self._waiting: dict[int, float] = {}
         self.counts = isinstance(self._inner, CountingPolicy)
         """Whether the policy is to be told how many tuples wait."""
         self._counting = [policy for policy in self._group if isinstance(policy, CountingPolicy)]
@@ -61,21 +70,61 @@ class OperatorScheduler:
         group = [self._sources if operator.source else self._inner for operator in more]
         self._group += group
         self._counting += [policy for policy in group if isinstance(policy, CountingPolicy)]
+        self._told += [False for _ in more]
+        if self._plans is not None:
+            self._plans.extend(self._believed, changed)
 
     def pending(self, operator: int, tuples: int) -> None:
         """So many tuples wait at the operator; told before ready() of the same change."""
         self._counting[operator].pending(operator, tuples)
 
     def ready(self, operator: int, head: float) -> None:
+        if self._plans is not None and not self._told[operator]:
+            if self._plan:
+                self._waiting[operator] = head
+                return
+            self._told[operator] = True
         self._group[operator].ready(operator, head)
 
     def idle(self, operator: int) -> None:
+        if self._plans is not None:
+            if not self._told[operator]:
+                self._waiting.pop(operator, None)
+                return
+            self._told[operator] = False
         self._group[operator].idle(operator)
 
     def pick(self, now: float) -> int:
         """The operator to run now, NONE if nothing has input."""
+        if self._plan:
+            operator = self._next_of_plan()
+            if operator != NONE:
+                return operator
         operator = self._inner.pick(now)
-        return operator if operator != NONE else self._sources.pick(now)
+        if operator == NONE:
+            operator = self._sources.pick(now)
+        if self._plans is not None and operator != NONE:
+            plan = self._plans.plan_of(operator)
+            if len(plan) > 1:
+                self._plan, self._step = plan, 0
+                return self._next_of_plan()
+        return operator
+
+    def _next_of_plan(self) -> int:
+        """The next operator of the plan that has input; at the plan's end NONE."""
+        plan, told, waiting, step = self._plan, self._told, self._waiting, self._step
+        operators = self.network.operators
+        while step < len(plan):
+            operator = plan[step]
+            if told[operator] or operator in waiting:
+                self._step = step + operators[operator].source
+                return operator
+            step += 1
+        self._plan = ()
+        self._waiting = {}
+        for operator, head in waiting.items():
+            self.ready(operator, head)
+        return NONE
 
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""
@@ -85,4 +134,6 @@ class OperatorScheduler:
             self._inner.rank(self._believed)
             if self._sources is not self._inner:
                 self._sources.rank(self._believed)
+            if self._plans is not None:
+                self._plans.rank(self._believed)
         return self._believed

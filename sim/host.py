@@ -21,6 +21,7 @@ from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
+from loadshed.staleness import Staleness
 from loadshed.utility import UtilityStatistics
 from scheduler.network import NetworkEstimates
 from scheduler.operators import OperatorScheduler
@@ -104,6 +105,8 @@ class SimulatedHost:
         }
         self._utility = {root: self.utilities[self.plan.boxes[root].query] for root in self.network.roots}
         self.memory = QueueMemory()
+        outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
+        self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
         self.clock_offset = 0.0
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
@@ -310,6 +313,14 @@ class SimulatedHost:
             "missed_pct": whole.missed_pct,
         }
 
+    def staleness(self, now: float) -> dict[str, float]:
+        """Of the outputs so far; the mean by the weights of their queries."""
+        roots = {self.plan.boxes[root].query: root for root in self.network.roots}.values()
+        weights = [self.network.operators[root].weight for root in roots]
+        shares = [self._staleness[root].share(now + self.clock_offset) for root in roots]
+        weighted = sum(weight * share for weight, share in zip(weights, shares, strict=True))
+        return {"mean": weighted / sum(weights), "max": max(shares)}
+
     def ledger(self) -> TupleLedger:
         self._count_delivered()
         return sum((entry.ledger for entry in self.entries), TupleLedger())
@@ -417,6 +428,7 @@ class SimulatedHost:
         self._cycle_results[root] += len(times)
         self.responses.add(times, self._ideal_s[root])
         self._utility[root].add(times)
+        self._staleness[root].served(out, stamp)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
         results = self._cycle_results[root]

@@ -54,6 +54,7 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
         results=host.responses.count,
         response_ms=host.responses.response_ms(),
         slowdown=host.responses.slowdown(),
+        staleness=host.staleness(run.now),
         utility=host.utility(),
         memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
         queries={
@@ -74,6 +75,7 @@ def class_results(
     results: int,
     response_ms: Mapping[str, float],
     slowdown: Mapping[str, float] | None,
+    staleness: Mapping[str, float] | None,
     share: Mapping[str, float],
     headroom: float | None,
     target_met_pct: float,
@@ -97,6 +99,7 @@ def class_results(
         "results": results,
         "response_ms": dict(response_ms),
         "slowdown": None if slowdown is None else dict(slowdown),
+        "staleness": None if staleness is None else dict(staleness),
         "share": dict(share),
         "headroom_last": headroom,
         "target_met_pct": target_met_pct,

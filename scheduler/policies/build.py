@@ -8,6 +8,7 @@ from scheduler.network import NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.policies.bucket import BucketPolicy
 from scheduler.policies.chain import steepest_release
+from scheduler.policies.freshness import FreshnessPolicy
 from scheduler.policies.outlook import least_slack
 from scheduler.policies.paths import fastest_release, highest_path_capacity
 from scheduler.policies.protocol import Policy
@@ -57,6 +58,8 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
             return waiting(highest_rate, settings.clusters, believed)
         case "bsd":
             return waiting(balance_slowdown, settings.clusters, believed)
+        case "fas":
+            return FreshnessPolicy(settings.beta, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
 
 
