@@ -10,6 +10,7 @@ from configs.base import Fraction, Name, Positive, Settings
 from configs.policies import HighestRate, PolicySettings
 
 MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
+TrainMax = Annotated[int, Field(ge=1, le=1_000_000)]
 Victim = Literal["random", "oldest", "newest", "fair"]
 
 
@@ -40,3 +41,7 @@ class PriorityClass(Settings):
 
     policy: PolicySettings = HighestRate()
     """Level-2 policy: which of the class's operators runs next."""
+
+    train_max: TrainMax | None = None
+    """Most tuples one call of its operators takes: fewer let urgent ones go between, more spare calls. Left out, as the system says;
+    live never more than that, so that an overrun stays small."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from configs.base import Fraction, Name, Positive, Settings
-from configs.classes import MaxDrop, PriorityClass, Victim
+from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
 from configs.policies import PolicySettings
@@ -29,7 +29,7 @@ from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, S
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "policy")
+AS_IT_LIKES = ("victim", "policy", "train_max")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -53,6 +53,7 @@ class Overrides(Settings):
     max_drop: MaxDrop | None = None
     victim: Victim | None = None
     policy: PolicySettings | None = None
+    train_max: TrainMax | None = None
     lossless: bool | None = None
 
 

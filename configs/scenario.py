@@ -228,9 +228,6 @@ class SimulatedClass(PriorityClass):
     offered_load: Positive | None = None
     """Processors the input asks for at trains of `load_at_train`; scales the arrival rates (Sharaf: the costs)."""
 
-    train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Most tuples one call of its operators takes; the scenario's without it."""
-
     utility: Utility | None = None
     """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
     and nothing from twice of it on."""
