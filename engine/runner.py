@@ -183,7 +183,7 @@ class ClassRunner:
         if node.source:
             self.entered(node.stream, tuples)
         if node.queue:
-            if scheduler.counts:
+            if scheduler.counted[number]:
                 scheduler.pending(number, node.tuples)
             scheduler.ready(number, queue_head(node, head))
         else:
@@ -367,7 +367,7 @@ class ClassRunner:
         place = self._place.get(id(node))
         if place is None or self._scheduler is None:
             return
-        if self._scheduler.counts:
+        if self._scheduler.counted[place]:
             self._scheduler.pending(place, node.tuples)
         if was_empty:
             self._scheduler.ready(place, queue_head(node, head))

@@ -20,7 +20,7 @@ pick by pick without asking the policy again; nor is the policy told of what com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from configs.policies import PolicySettings
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
@@ -47,14 +47,18 @@ class OperatorScheduler:
         self._sources = build_policy(settings, believed) if sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self._plans = build_plans(settings, believed, sources_last)
-        # With plans: the one under way and how far it has come; who has input that the policies know of; and who has got
-        # some since the plan began, which they are told of when it ends, if it is still there.
-        self._plan: Plan = ()
-        self._step = 0
+        # With plans: whether one is under way, its operator that runs until it has no input, and those that follow; who has
+        # input that the policies know of; and who has got some since, which they are told of at the plan's end if it is left.
+        self._is_planned = False
+        self._current = NONE
+        self._rest: Iterator[int] = iter(())
         self._told = [False] * len(network.operators)
+        self._is_source = [operator.source for operator in network.operators]
         self._waiting: dict[int, float] = {}
         self.counts = isinstance(self._inner, CountingPolicy)
         """Whether the policy is to be told how many tuples wait."""
+        self.counted = self._counted(network.operators)
+        """Of which operators; of those that only plans run, nobody asks."""
         self._counting = [policy for policy in self._group if isinstance(policy, CountingPolicy)]
 
     def extend(
@@ -70,17 +74,22 @@ class OperatorScheduler:
         group = [self._sources if operator.source else self._inner for operator in more]
         self._group += group
         self._counting += [policy for policy in group if isinstance(policy, CountingPolicy)]
+        self.counted += self._counted(more)
         self._told += [False for _ in more]
+        self._is_source += [operator.source for operator in more]
         if self._plans is not None:
             self._plans.extend(self._believed, changed)
+
+    def _counted(self, operators: Sequence[Operator]) -> list[bool]:
+        return [self.counts and (self._plans is None or one.source) for one in operators]
 
     def pending(self, operator: int, tuples: int) -> None:
         """So many tuples wait at the operator; told before ready() of the same change."""
         self._counting[operator].pending(operator, tuples)
 
     def ready(self, operator: int, head: float) -> None:
-        if self._plans is not None and not self._told[operator]:
-            if self._plan:
+        if self._plans is not None:
+            if self._is_planned and not self._told[operator]:
                 self._waiting[operator] = head
                 return
             self._told[operator] = True
@@ -96,35 +105,38 @@ class OperatorScheduler:
 
     def pick(self, now: float) -> int:
         """The operator to run now, NONE if nothing has input."""
-        if self._plan:
-            operator = self._next_of_plan()
-            if operator != NONE:
+        if self._is_planned:
+            waiting, told, operator = self._waiting, self._told, self._current
+            if operator != NONE and (operator in waiting or told[operator]):
                 return operator
+            for operator in self._rest:
+                if operator in waiting or told[operator]:
+                    self._current = NONE if self._is_source[operator] else operator
+                    return operator
+            self._end_plan()
         operator = self._inner.pick(now)
         if operator == NONE:
             operator = self._sources.pick(now)
         if self._plans is not None and operator != NONE:
-            plan = self._plans.plan_of(operator)
-            if len(plan) > 1:
-                self._plan, self._step = plan, 0
-                return self._next_of_plan()
+            return self._begin_plan(self._plans.plan_of(operator), operator)
         return operator
 
-    def _next_of_plan(self) -> int:
-        """The next operator of the plan that has input; at the plan's end NONE."""
-        plan, told, waiting, step = self._plan, self._told, self._waiting, self._step
-        operators = self.network.operators
-        while step < len(plan):
-            operator = plan[step]
-            if told[operator] or operator in waiting:
-                self._step = step + operators[operator].source
-                return operator
-            step += 1
-        self._plan = ()
-        self._waiting = {}
-        for operator, head in waiting.items():
-            self.ready(operator, head)
-        return NONE
+    def _begin_plan(self, plan: Plan, picked: int) -> int:
+        """The first of the plan that has input; there is one, for the operator that was picked is in it."""
+        self._is_planned = len(plan) > 1
+        if not self._is_planned:
+            return picked
+        self._rest = iter(plan)
+        operator = next(one for one in self._rest if self._told[one])
+        self._current = NONE if self._is_source[operator] else operator
+        return operator
+
+    def _end_plan(self) -> None:
+        self._is_planned = False
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for operator, head in waiting.items():
+                self.ready(operator, head)
 
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""

@@ -406,7 +406,7 @@ class SimulatedHost:
         queue = self._queues[number]
         is_new = not queue
         queue.extend(out)
-        if self.scheduler.counts:
+        if self.scheduler.counted[number]:
             self.scheduler.pending(number, len(queue) - self._heads[number])
         if is_new:
             self.scheduler.ready(number, out[0])
@@ -415,7 +415,7 @@ class SimulatedHost:
         """Tell the scheduler whether the operator has input, and since when its oldest tuple waits."""
         queue, head = self._queues[number], self._heads[number]
         if head < len(queue):
-            if self.scheduler.counts:
+            if self.scheduler.counted[number]:
                 self.scheduler.pending(number, len(queue) - head)
             self.scheduler.ready(number, queue[head])
         else:

@@ -88,6 +88,7 @@ class BucketPolicy:
     def __init__(self, gradients: int, slacks: int, believed: NetworkEstimates) -> None:
         self._gradients, self._slacks = gradients, slacks
         self._is_ready: list[bool] = []
+        self._ready_count = 0
         self._head: list[float] = []
         self._train: list[int] = []
         self._grow(len(believed.estimates))
@@ -129,30 +130,41 @@ class BucketPolicy:
                 self._told.append(operator)
 
     def ready(self, operator: int, head: float) -> None:
-        if not self._is_ready[operator] or self._head[operator] != head:
+        if not self._is_ready[operator]:
             self._is_ready[operator] = True
-            self._head[operator] = head
-            self._told.append(operator)
+            self._ready_count += 1
+        elif self._head[operator] == head:
+            return
+        self._head[operator] = head
+        self._told.append(operator)
 
     def idle(self, operator: int) -> None:
-        self._is_ready[operator] = False
+        if self._is_ready[operator]:
+            self._is_ready[operator] = False
+            self._ready_count -= 1
         if self._bucket[operator] != NONE:
             self._leave(operator)
 
     def pick(self, now: float) -> int:
-        if self._told:
-            for operator in self._told:
-                if self._is_ready[operator]:
+        if not self._ready_count:
+            return NONE
+        told = self._told
+        if told:
+            is_ready = self._is_ready
+            if self._ready_count == 1 and is_ready[told[-1]]:
+                # There is nothing to decide: who is alone needs no bucket yet.
+                del told[:-1]
+                return told[0]
+            for operator in told:
+                if is_ready[operator]:
                     self._put(operator, now)
-            self._told.clear()
+            told.clear()
         for at, operator in self._calendar.due(now):
             if at == self._due[operator]:
                 self._due[operator] = NEVER
             if self._is_ready[operator]:
                 self._put(operator, now)
         filled = self._filled
-        if not filled:
-            return NONE
         bucket = (filled & -filled).bit_length() - 1
         heap, buckets, put_with = self._heaps[bucket], self._bucket, self._put_with
         while True:

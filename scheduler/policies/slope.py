@@ -73,6 +73,8 @@ class SlopeSlackPolicy:
     def pick(self, now: float) -> int:
         if not self._count:
             return NONE
+        if self._count == 1:
+            return int(self._ready[0])
         ready = self._ready[: self._count]
         eol = now - self._head[ready] + self._train[ready] * self._output_cost[ready]
         # Finite, also of what is not expected to come out at all: infinity has no distance to infinity.
