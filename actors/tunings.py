@@ -9,7 +9,7 @@ from typing import Any
 from actors.node_cores import OpenRecord, Record
 from configs.live import LiveClass
 from configs.objectives import Objective
-from configs.policies import PolicySettings, policy_from_text
+from configs.policies import PolicySettings, policy_of
 from configs.problems import WeirError
 from loadshed.records import KINDS, NotARecord
 from scheduler.tuning import Compared, Explanation, TuningCore, tuning_core
@@ -41,7 +41,7 @@ class Tunings:
     def policy_of(self, name: str) -> PolicySettings | None:
         """None of a class that says its policy."""
         core = self._cores.get(name)
-        return None if core is None else policy_from_text(core.policy)
+        return None if core is None else policy_of(core.policy)
 
     def in_force(self) -> dict[str, str]:
         """By class, the policy that it has come to."""
@@ -70,7 +70,7 @@ class Tunings:
             try:
                 core = KINDS["tuning"].core_of(saved)
                 assert isinstance(core, TuningCore)
-                policy_from_text(core.policy)
+                policy_of(core.policy)
             except (NotARecord, WeirError):
                 continue
             self._add(core)

@@ -133,7 +133,8 @@ class HostedUnit:
         self._cpu = lane_clock(self.settings.lane_part)
         limited = self.unit.declared.limits.result_bytes
         self._log = UnitLog(self.dirs.class_log(self.unit.name), limited or self.settings.results_bytes)
-        self._train_max = self.settings.train_max
+        most = self.settings.train_max
+        self._train_max = min(self.unit.declared.train_max or most, most)
         if limited is not None:
             # What one train leads to should fit into a commit.
             self._train_max = max(1, min(self._train_max, self._log.frame_max // 2 // ANSWER_BYTES))

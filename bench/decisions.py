@@ -90,7 +90,7 @@ def dearest_switch_s() -> float:
     """From and to any policy, with all operators ready and the next one picked."""
     believed = many_queries(SWITCHED)
     scheduler = OperatorScheduler(believed.network, policy_of("hr"), believed.estimates)
-    heads = [(operator, operator * GAP_S) for operator in range(SWITCHED)]
+    heads = [(operator, operator * GAP_S, 1) for operator in range(SWITCHED)]
 
     def switched_s(settings: PolicySettings) -> float:
         def switch() -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from configs.base import Fraction, Name, Positive, Settings
-from configs.objectives import Objective, policy_for
+from configs.objectives import Objective, check_can_tune, policy_for
 from configs.policies import Automatic, ClassPolicy, PolicySettings
 
 MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
+TrainMax = Annotated[int, Field(ge=1, le=1_000_000)]
 Victim = Literal["random", "oldest", "newest", "fair"]
 
 
@@ -46,10 +47,16 @@ class PriorityClass(Settings):
     """Level-2 policy: which of the class's operators runs next. None: the one that serves the objective; `auto`: whichever
     serves it best as things are."""
 
+    train_max: TrainMax | None = None
+    """Most tuples one call of its operators takes: fewer let urgent ones go between, more spare calls. Left out, as the system says;
+    live never more than that, so that an overrun stays small."""
+
     @model_validator(mode="after")
     def objective_is_served(self) -> Self:
         if self.policy is None or isinstance(self.policy, Automatic):
             policy_for(self.objective)
+        if isinstance(self.policy, Automatic):
+            check_can_tune(self.objective)
         return self
 
     @property

@@ -20,10 +20,10 @@ from typing import Any, Literal, Self, get_args
 from pydantic import model_validator
 
 from configs.base import Fraction, Name, Positive, Settings
-from configs.classes import MaxDrop, PriorityClass, Victim
+from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
-from configs.objectives import Objective, policy_for
+from configs.objectives import Objective, check_can_tune, policy_for
 from configs.policies import Automatic, ClassPolicy
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
@@ -32,7 +32,7 @@ from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, S
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "objective", "policy")
+AS_IT_LIKES = ("victim", "objective", "policy", "train_max")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -57,12 +57,15 @@ class Overrides(Settings):
     victim: Victim | None = None
     objective: Objective | None = None
     policy: ClassPolicy | None = None
+    train_max: TrainMax | None = None
     lossless: bool | None = None
 
     @model_validator(mode="after")
     def objective_is_served(self) -> Self:
         if self.objective is not None and (self.policy is None or isinstance(self.policy, Automatic)):
             policy_for(self.objective)
+        if isinstance(self.policy, Automatic) and self.objective is not None:
+            check_can_tune(self.objective)
         return self
 
 

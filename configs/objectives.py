@@ -40,6 +40,8 @@ class Way:
     unit: str
     kind: str
     clusters: int = 0
+    forecast: bool = True
+    """Whether a class can tune itself for it: it is measured live, and forecast."""
 
 
 WAYS: Mapping[Objective, Way] = {
@@ -50,9 +52,9 @@ WAYS: Mapping[Objective, Way] = {
     "response-l2": Way("ℓ2 norm of response times", "ms", "brt"),
     "slowdown-l2": Way("ℓ2 norm of slowdowns", "", "bsd", CLUSTERS),
     "memory": Way("tuples queued", "tuples", "chain"),
-    "staleness": Way("time in which input that will be seen waits", "", "fas"),
-    "utility": Way("utility lost to latency", "", "bucketed-slope-slack"),
-    "tardiness": Way("time after deadlines", "ms", "edf-hr"),
+    "staleness": Way("time in which input that will be seen waits", "", "fas", forecast=False),
+    "utility": Way("utility lost to latency", "", "bucket", forecast=False),
+    "tardiness": Way("time after deadlines", "ms", "edf-hr", forecast=False),
 }
 
 
@@ -72,6 +74,17 @@ def policy_for(objective: Objective) -> PolicySettings:
             f"choose one of {', '.join(served())}",
         )
     return policy_of(way.kind, way.clusters)
+
+
+def check_can_tune(objective: Objective) -> None:
+    """Contradiction if nothing would be known to tune by."""
+    if not WAYS[objective].forecast:
+        raise Contradiction(
+            "no class tunes itself for it yet",
+            "objective",
+            objective,
+            f"say a policy, or choose one of {', '.join(one for one in served() if WAYS[one].forecast)}",
+        )
 
 
 def candidates(objective: Objective) -> list[PolicySettings]:

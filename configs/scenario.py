@@ -18,9 +18,10 @@ from configs.arrivals import Arrivals
 from configs.base import Fraction, Name, NonNegative, Positive, Settings
 from configs.classes import PriorityClass
 from configs.load import LoadSettings
-from configs.policies import PolicyKind
+from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import parse_model, read_data
+from configs.utility import Utility, UtilityGraph
 
 PRESETS = Path(__file__).parent / "presets"
 EXTENDS_MAX = 5
@@ -120,6 +121,10 @@ class QueryModel(Settings):
     name: Name
     reads: tuple[Name, ...] = Field(min_length=1, max_length=2)
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
+    utility: Utility | None = None
+    """What its answers are worth by their latency; the class's without it."""
+    weight: Positive = 1.0
+    """How much the freshness of its output counts beside others'."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -183,6 +188,9 @@ class SharafNetwork(Settings):
     tuple_us: Positive = 10.0
     """K before it is scaled to the offered load."""
 
+    inputs: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Streams that the queries are uniformly assigned to: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
+
     @model_validator(mode="after")
     def selectivities_in_order(self) -> Self:
         if self.selectivity_min > self.selectivity_max:
@@ -195,7 +203,7 @@ class SharafNetwork(Settings):
         return self
 
     def streams(self) -> tuple[str, ...]:
-        return ("tuples",)
+        return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
 
 
 class OperatorBox(Settings):
@@ -277,8 +285,20 @@ class SimulatedClass(PriorityClass):
     offered_load: Positive | None = None
     """Processors the input asks for at trains of `load_at_train`; scales the arrival rates (Sharaf: the costs)."""
 
-    train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Most tuples one call of its operators takes; the scenario's without it."""
+    utility: Utility | None = None
+    """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
+    and nothing from twice of it on."""
+
+    sources: Literal["last", "ranked"] = "last"
+    """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
+    Aurora and MavStream."""
+
+    @property
+    def graph(self) -> UtilityGraph:
+        """Of a query without a graph of its own."""
+        if self.utility is None:
+            return UtilityGraph.step(self.delay_target_ms)
+        return UtilityGraph(points=self.utility)
 
 
 class HostDies(Settings):
@@ -332,16 +352,21 @@ PolicyMetric = Literal[
     "slowdown.mean",
     "slowdown.max",
     "slowdown.l2",
+    "utility.lost",
+    "utility.missed_pct",
+    "memory.mean",
+    "memory.max",
+    "staleness.mean",
 ]
-"""By which level-2 policies are compared."""
+"""By which level-2 policies are compared; of all of them less is better."""
 
 
 class Claim(Settings):
     """What a paper found: under `policy` the metric is `by_pct` percent below what it is under the other."""
 
     metric: PolicyMetric
-    policy: PolicyKind
-    below: PolicyKind
+    policy: PolicyName
+    below: PolicyName
     by_pct: Annotated[float, Field(gt=0, le=100)]
     source: str = ""
 
@@ -494,6 +519,14 @@ def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
         name = getattr(fault, "name", None)
         if name is not None and name not in names:
             yield UnknownName("no such class", f"faults[{place}].name", name, nearest(name, names))
+        ranked = name in names and scenario.classes[names.index(name)].sources == "ranked"
+        if ranked and isinstance(fault, HostDies) and not fault.retained:
+            yield InvalidInput(
+                "with ranked sources nobody knows how much is inside when a host is lost with its input",
+                f"faults[{place}].retained",
+                fault.retained,
+                "leave the class's sources last, or let the input be retained",
+            )
         if fault.at_s >= scenario.seconds:
             yield InvalidInput(
                 "the fault would come after the end of the run",

@@ -23,6 +23,7 @@ from configs.scenario import (
     Select,
     SharafNetwork,
 )
+from configs.utility import UtilityGraph
 from scheduler.network import Estimate, Network, Operator
 
 
@@ -47,6 +48,8 @@ class Plan:
     downstream: list[list[int]] = field(default_factory=list)
     entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
+    utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
+    weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -56,11 +59,20 @@ class Plan:
             self.downstream[feeder].append(number)
         return number
 
-    def network(self) -> Network:
+    def network(self, graph: UtilityGraph | None = None) -> Network:
+        """`graph` is that of roots without one of their own."""
         sources = {number for entry in self.entries.values() for number in entry}
         return Network(
             tuple(
-                Operator(box.name, tuple(below), number in sources, box.size_out, box.partner)
+                Operator(
+                    box.name,
+                    tuple(below),
+                    number in sources,
+                    box.size_out,
+                    box.partner,
+                    utility=None if below else self.utilities.get(number, graph),
+                    weight=self.weights.get(number, 1.0),
+                )
                 for number, (box, below) in enumerate(zip(self.boxes, self.downstream, strict=True))
             )
         )
@@ -149,6 +161,9 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
                 numbers = [plan.add(box_of(name, query.name, operator, costs), numbers)]
         for number in numbers:
             plan.readers[number] = query.reads
+            if query.utility is not None:
+                plan.utilities[number] = UtilityGraph(points=query.utility)
+            plan.weights[number] = query.weight
     return plan
 
 
@@ -163,9 +178,11 @@ def add_join(
 
 
 def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> Plan:
-    plan = Plan(entries={"tuples": []})
+    streams = model.streams()
+    plan = Plan(entries={stream: [] for stream in streams})
     for place in range(model.queries):
         name = f"Q{place + 1}"
+        stream = streams[rng.randrange(len(streams))] if len(streams) > 1 else streams[0]
         tuple_us = model.tuple_us * cost_scale * 2 ** rng.randrange(model.cost_classes)
         # In percent steps, as the thesis draws them from attributes in [1, 100].
         selectivity = (
@@ -177,10 +194,10 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
             Project(kind="project", tuple_us=tuple_us),
         )
         number = plan.add(box_of(f"{name}.select", name, chain[0], costs))
-        plan.entries["tuples"].append(number)
+        plan.entries[stream].append(number)
         for operator in chain[1:]:
             number = plan.add(box_of(f"{name}.{operator.kind}", name, operator, costs), [number])
-        plan.readers[number] = ("tuples",)
+        plan.readers[number] = (stream,)
     return plan
 
 

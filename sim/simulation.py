@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
-from configs.policies import policy_from_text
+from configs.policies import policy_of
 from configs.scenario import ClockJumps, Fault, HostDies, ReportsLate, ReportsLost, Scenario
 from loadshed.cycle import CycleEnded
 from loadshed.manager import SetKeep, TrimQueue
@@ -186,7 +186,7 @@ class Simulation:
                 case TrimQueue(part):
                     self.hosts[name].trim(part)
                 case SwitchPolicy(policy):
-                    self.hosts[name].switch(policy_from_text(policy))
+                    self.hosts[name].switch(policy_of(policy))
         for grant in grants:
             lane = self.lanes[grant.lane]
             lane.host, lane.quota_s = self.hosts[grant.name], grant.quota_s

@@ -56,7 +56,9 @@ class ClassStatus(Seen):
     units: int = Field(description="Shards that have reported.")
     asleep: bool = Field(description="Without input; it neither runs nor reports until it has some.")
     objective: Objective = Field(description="What it is measured by.")
-    policy: str = Field(description="By which its operators run now: `hr`, or `bsd/12` with its clusters.")
+    policy: str = Field(
+        description="By which its operators run now: `hr`, or `bsd:clusters=12` with its clusters."
+    )
     tunes_itself: bool = Field(description="Whether it chooses its policy by itself.")
     share: Shares
     lent_s: float = Field(description="Processor-seconds.")

@@ -308,6 +308,7 @@ class LiveRun:
             results=figures.results,
             response_ms=during.response_ms,
             slowdown=None,
+            staleness=None,
             share={
                 "original": view.original,
                 "mean": self._shares[settings.name] / self._ended_after(),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
@@ -41,7 +42,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
     table = plain_table(
         f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}",
-        ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "queued"),
+        ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "utility", "queued"),
     )
     for one in result["classes"]:
         table.add_row(
@@ -53,6 +54,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
             against(one["response_ms"]["p95"], one["delay_target_ms"]),
             milliseconds(one["response_ms"]["p99"]),
             f"{one['delay_target_ms']:g}",
+            "–" if one["utility"] is None else f"{one['utility']['mean']:.2f}",
             f"{one['queued']:,}",
         )
     return table
@@ -83,16 +85,32 @@ def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Several level-2 policies side by side, the best of each column marked."""
-    # The same.
-    from configs.scenario import PolicyMetric
+TIMES = {
+    "response_ms.mean": "mean ms",
+    "response_ms.max": "max ms",
+    "response_ms.l2": "ℓ2 ms",
+    "slowdown.mean": "slowdown mean",
+    "slowdown.max": "max",
+    "slowdown.l2": "ℓ2",
+}
+OTHERS = {
+    "staleness.mean": "staleness",
+    "utility.lost": "utility lost",
+    "utility.missed_pct": "late %",
+    "memory.mean": "memory",
+    "memory.max": "max",
+}
 
-    metrics = get_args(PolicyMetric)
-    values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
+
+def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Group:
+    """Several level-2 policies side by side, the best of each column marked."""
+    return Group(*(metric_table(title, rows, heads) for heads in (TIMES, OTHERS)))
+
+
+def metric_table(title: str, rows: Mapping[str, Mapping[str, Any]], heads: Mapping[str, str]) -> Table:
+    values = {name: [metric_of(result, metric) for metric in heads] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
-    heads = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2")
-    table = plain_table(title, ("policy", *heads))
+    table = plain_table(title, ("policy", *heads.values()))
     for name, row in values.items():
         table.add_row(
             name,

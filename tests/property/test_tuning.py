@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loadshed.records import KINDS
 from scheduler.tuning import BARRED, PAUSE, PAUSE_MAX, Compared, Explanation, SwitchPolicy, TuningCore
 
-POLICIES = ("hr", "fcfs", "bsd/12", "chain")
+POLICIES = ("hr", "fcfs", "bsd:clusters=12", "chain")
 values = st.one_of(st.sampled_from([0.0, 1.0, 1.05, 1.2, 2.0]), st.floats(0, 100))
 forecasts = st.dictionaries(st.sampled_from(POLICIES), values)
 comparisons = st.lists(st.builds(Compared, st.none() | values, forecasts), max_size=80)

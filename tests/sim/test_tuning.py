@@ -107,5 +107,5 @@ def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
     told = list(run.tunings["c"].core.explanations)
     assert [one.branch for one in told] == ["consider", "consider", "switch"]
     assert told[-1].policy == "hr"
-    assert told[-1].after in ("brt/12", "bsd/12", "lsf/12")
+    assert told[-1].after in ("brt:clusters=12", "bsd:clusters=12", "lsf:clusters=12")
     assert run.hosts["c"].closes()

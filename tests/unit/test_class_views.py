@@ -149,10 +149,10 @@ def test_what_a_class_is_for_and_runs_by_is_told_below_the_table() -> None:
         for one, settings, policy in zip(
             views_of(("gold", seated("gold", BUSY)), ("silver", seated("silver", BUSY))),
             (gold, silver),
-            ("bsd/12", "chain"),
+            ("bsd:clusters=12", "chain"),
             strict=True,
         )
     ]
     assert " ".join(lines(views, 120)[-1].split()) == (
-        "gold for slowdown by bsd/12, chosen by itself; silver for memory by chain"
+        "gold for slowdown by bsd:clusters=12, chosen by itself; silver for memory by chain"
     )

@@ -83,6 +83,13 @@ def test_an_objective_that_no_policy_serves_is_refused_with_those_that_are(objec
     assert "hint: choose one of response, slowdown" in str(refused.value)
 
 
+@pytest.mark.parametrize("objective", [one for one in served() if not WAYS[one].forecast])
+def test_no_class_tunes_itself_for_what_is_not_forecast(objective: Objective) -> None:
+    assert declared(objective=objective).first_policy == policy_for(objective)
+    with pytest.raises(InvalidInput, match=r"objective: no class tunes itself for it yet"):
+        declared(objective=objective, policy={"kind": "auto"})
+
+
 def test_the_page_says_which_policy_serves_which_objective() -> None:
     section = PAGE.partition("## Objectives")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([^|]+) \| `(\w+)`", section, re.MULTILINE)
