@@ -191,11 +191,17 @@ class HostedUnit:
 
     def can_become(self, unit: Unit) -> bool:
         """Whether it can be changed as it runs; if not, it has to be made again over its log."""
-        left = {"queries", "priority", "delay_target_ms", "max_drop", "min_share", "lendable", "borrow_limit"}
+        left = {"queries", "utility", "utilities", "priority", "delay_target_ms", "max_drop"}
+        left |= {"min_share", "lendable", "borrow_limit"}
         return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
 
     def become(self, unit: Unit) -> None:
         before, self.unit = self.unit, unit
+        if (before.declared.graph, before.declared.utilities) != (
+            unit.declared.graph,
+            unit.declared.utilities,
+        ):
+            self.hosted.value(unit.declared)
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
             self._commit()

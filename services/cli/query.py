@@ -11,6 +11,7 @@ import typer
 from configs.declarations import Document, QueryDeclaration, ref_named
 from configs.problems import InvalidInput
 from configs.reading import parse_model, read_text
+from configs.utility import points_in
 from services.catalog.hidden import shown_document
 from services.cli.apply import change_told, changes_table
 from services.cli.catalog_views import OutputOption, declarations_table, show, warn
@@ -35,11 +36,22 @@ def add(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="A file that holds it instead.", show_default=False)
     ] = None,
+    utility: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS:UTILITY,…",
+            help="What an answer is worth by its latency: 200:1,400:0.5,900:0.",
+            show_default="as its class says",
+        ),
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
     """Register a query, or change what it asks. It begins to answer within seconds."""
     ref = ref_named("Query", name)
-    data = {"kind": "Query", "tenant": ref.tenant, "name": ref.name, "sql": sql_of(sql, file)}
+    data: dict[str, object] = {"kind": "Query", "tenant": ref.tenant, "name": ref.name}
+    data["sql"] = sql_of(sql, file)
+    if utility is not None:
+        data["utility"] = points_in(utility, "--utility")
     document = Document(parse_model(QueryDeclaration, data), str(ref))
     with declarations() as weir:
         made = weir.apply([document])
