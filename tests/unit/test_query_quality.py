@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.live import LiveClass
@@ -17,8 +17,9 @@ from configs.reading import parse_model
 from configs.utility import UtilityGraph, points_in
 from engine.door import Piece
 from engine.hosted import HostedClass
-from engine.quality import QueryQuality
+from engine.quality import TOGETHER, QueryQuality
 from engine.train import Train, same_arrival, train_from_arrow
+from loadshed.responses import ResponseStatistics
 
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 HOT = "SELECT sensor, temp FROM readings WHERE temp > 0"
@@ -80,7 +81,7 @@ def test_answers_are_valued_by_the_query_s_own_graph_or_the_class_s() -> None:
     assert (q.utility.mean, q.utility.missed) == pytest.approx(((3 * 0.7 + 0) / 4, 4))
     # The step of the class's target: all up to 100 ms, none from 200 ms on.
     assert (r.utility.mean, r.utility.missed) == pytest.approx(((3 * 1 + 0.5) / 4, 1))
-    assert (q.answers, q.stale_s, q.stale_share(11.0)) == pytest.approx((4, 0.23, 0.023))
+    assert (q.responses.count, q.stale_s, q.stale_share(11.0)) == pytest.approx((4, 0.23, 0.023))
 
 
 def test_a_class_s_own_graph_takes_the_place_of_the_step() -> None:
@@ -122,12 +123,12 @@ def test_answers_that_are_given_again_after_a_crash_are_not_measured_again() -> 
     again = World(declared({"q": HOT}))
     again.hosted.recover(state, [commit], lambda stream, number: train)
     again.answer(at=50.0)
-    assert (again.hosted.runner.answered["q"], again.hosted.runner.quality["q"].answers) == (3, 0)
+    assert (again.hosted.runner.answered["q"], again.hosted.runner.quality["q"].responses.count) == (3, 0)
     again.batch = 1
     again.bring(arrived=60.0, rows=2)
     again.answer(at=60.05)
     found = again.hosted.runner.quality["q"]
-    assert (found.answers, found.stale_s) == pytest.approx((2, 0.05))
+    assert (found.responses.count, found.stale_s) == pytest.approx((2, 0.05))
 
 
 def test_a_graph_of_a_query_that_there_is_not_is_refused() -> None:
@@ -135,17 +136,46 @@ def test_a_graph_of_a_query_that_there_is_not_is_refused() -> None:
         declared({"q": HOT}, {"Q": "10:1"})
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 200), st.booleans()), min_size=1, max_size=20))
-def test_what_is_measured_does_not_depend_on_how_arrivals_are_told(
-    trains: list[tuple[float, int, bool]],
+def length_of_union(intervals: list[tuple[float, float]]) -> float:
+    """Of intervals, by going through them in order."""
+    length, reached = 0.0, float("-inf")
+    for begin, end in sorted(intervals):
+        length += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return length
+
+
+TRAINS = st.lists(
+    # How long after the one before it leaves, how long it took, answers, and whether their arrivals are told as one.
+    st.tuples(st.floats(0, 2), st.floats(0, 1.5), st.integers(1, 200), st.booleans()),
+    min_size=1,
+    max_size=2 * TOGETHER,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(TRAINS, st.booleans())
+def test_what_is_measured_is_that_of_all_answers_however_they_come(
+    trains: list[tuple[float, float, int, bool]], is_read_meanwhile: bool
 ) -> None:
-    worth = graph("200:1,400:0.5,900:0")
-    quality, now = QueryQuality(worth), 1.0
-    for arrived, count, is_same in trains:
+    worth, now = graph("200:1,400:0.5,900:0"), 100.0
+    quality, responses, intervals = QueryQuality(worth), ResponseStatistics(), list[tuple[float, float]]()
+    for pause, took, count, is_same in trains:
+        now += pause
+        arrived = now - took
         quality.answered(same_arrival(arrived, count) if is_same else np.full(count, arrived), now)
-    responses = [now - arrived for arrived, count, _ in trains for _ in range(count)]
+        responses.add([now - arrived] * count, 0.0)
+        intervals.append((arrived, now))
+        if is_read_meanwhile:
+            assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
+    counts = [count for _, _, count, _ in trains]
+    times = [end - begin for begin, end in intervals]
     assert quality.utility is not None
-    assert quality.utility.mean == pytest.approx(sum(map(worth.utility_at, responses)) / len(responses))
-    assert quality.utility.missed == sum(response > worth.deadline_s for response in responses)
-    assert quality.answers == len(responses)
-    assert quality.stale_s == pytest.approx(max(responses))
+    assert quality.utility.count == sum(counts)
+    assert quality.utility.sum == pytest.approx(
+        sum(count * worth.utility_at(one) for count, one in zip(counts, times, strict=True))
+    )
+    missed = sum(count for count, one in zip(counts, times, strict=True) if one > worth.deadline_s)
+    assert quality.utility.missed == missed
+    assert quality.responses.response_ms() == pytest.approx(responses.response_ms())
+    assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
