@@ -13,7 +13,7 @@ from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
 from configs.managers import Manager
 from configs.problems import Contradiction
-from configs.utility import Utility
+from configs.utility import Utility, UtilityGraph
 
 Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
 Shards = Annotated[int, Field(ge=1, le=256)]
@@ -49,6 +49,11 @@ class LiveClass(PriorityClass):
                 hint = "write it in small and capital letters as the query's, or leave it out"
                 raise Contradiction("the class has no query of this name", "utilities", name, hint)
         return self
+
+    def graph_of(self, query: str) -> UtilityGraph:
+        """What its answers are worth."""
+        points = self.utilities.get(query)
+        return self.graph if points is None else UtilityGraph(points=points)
 
     @model_validator(mode="after")
     def can_be_split(self) -> Self:

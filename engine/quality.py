@@ -65,6 +65,10 @@ class QueryQuality:
             self._utility.include(before)
 
     @property
+    def has_answers(self) -> bool:
+        return bool(self._counts) or self._responses.count > 0
+
+    @property
     def responses(self) -> ResponseStatistics:
         self._measure()
         return self._responses

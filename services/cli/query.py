@@ -16,7 +16,8 @@ from services.catalog.hidden import shown_document
 from services.cli.apply import change_told, changes_table
 from services.cli.catalog_views import OutputOption, declarations_table, show, warn
 from services.cli.completion import queries, tenants
-from services.cli.here import declarations
+from services.cli.here import declarations, service
+from services.cli.tables import quality_table
 
 STDIN = "-"
 
@@ -80,6 +81,20 @@ def ls(
         found = weir.all("Query", tenant)
     told = [shown_document(one.declaration) for one in found]
     show(output, told, lambda: declarations_table("Query", found))
+
+
+@query.command()
+def quality(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(help="Whose.", show_default="the one whose key it is", autocompletion=tenants),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show how good answers have been: what they were worth by their latency, missed deadlines, and staleness."""
+    with service() as weir:
+        told = weir.quality(tenant)
+    show(output, told, lambda: quality_table(told))
 
 
 def sql_of(sql: str | None, file: Path | None) -> str:
