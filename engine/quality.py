@@ -24,6 +24,8 @@ from loadshed.utility import UtilityStatistics
 
 # Trains that are measured together: for each alone, numpy would take several times as long.
 TOGETHER = 128
+# Fewer are measured one by one in less time.
+FEW = 12
 
 
 class QueryQuality:
@@ -94,11 +96,17 @@ class QueryQuality:
         """What has come since it was done last."""
         if not self._counts:
             return
-        counts = np.array(self._counts, dtype=np.int64)
-        response = np.array(self._departures) - np.array(self._arrivals)
-        self._responses.add_counted(response, counts)
-        if self._utility is not None:
-            self._utility.add_counted(response, counts)
+        if len(self._counts) < FEW:
+            for arrived, left, count in zip(self._arrivals, self._departures, self._counts, strict=True):
+                self._responses.add_same(left - arrived, count)
+                if self._utility is not None:
+                    self._utility.add_same(left - arrived, count)
+        else:
+            counts = np.array(self._counts, dtype=np.int64)
+            response = np.array(self._departures) - np.array(self._arrivals)
+            self._responses.add_counted(response, counts)
+            if self._utility is not None:
+                self._utility.add_counted(response, counts)
         self._since = min(self._since, min(self._arrivals))
         self._staleness.served_each(zip(self._arrivals, self._departures, strict=True))
         self._arrivals.clear()
