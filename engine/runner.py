@@ -203,6 +203,8 @@ class ClassRunner:
         if node.source:
             self.entered(node.stream, tuples)
         if node.queue:
+            if scheduler.counts:
+                scheduler.pending(number, node.tuples)
             scheduler.ready(number, queue_head(node, head))
         else:
             scheduler.idle(number)
@@ -236,8 +238,12 @@ class ClassRunner:
         left = tuples
         while node is not None and left and node.queue:
             left -= len(node.dequeue(left))
-            if not node.queue and self._scheduler is not None and id(node) in self._place:
+            if self._scheduler is None or id(node) not in self._place:
+                continue
+            if not node.queue:
                 self._scheduler.idle(self._place[id(node)])
+            elif self._scheduler.counts:
+                self._scheduler.pending(self._place[id(node)], node.tuples)
         return tuples - left
 
     def is_settled(self) -> bool:
@@ -377,7 +383,11 @@ class ClassRunner:
         self._inside += was_empty and not node.source
         # A node that has no place yet is told of when it gets one.
         place = self._place.get(id(node))
-        if was_empty and place is not None and self._scheduler is not None:
+        if place is None or self._scheduler is None:
+            return
+        if self._scheduler.counts:
+            self._scheduler.pending(place, node.tuples)
+        if was_empty:
             self._scheduler.ready(place, queue_head(node, head))
 
     def _value(self, name: str, node: Node) -> None:
@@ -460,6 +470,8 @@ class ClassRunner:
     def _tell_queued(self, scheduler: OperatorScheduler, start: int) -> None:
         for place, node in enumerate(self._nodes[start:], start):
             if node.queue:
+                if scheduler.counts:
+                    scheduler.pending(place, node.tuples)
                 scheduler.ready(place, queue_head(node, 0.0))
 
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from configs.utility import UtilityGraph
 
-BUFFER_MAX = 16_384
+# Of each query, and a class may have 10,000 of them.
+BUFFER_MAX = 256
 # Below this many, numbers in a list are quicker than an array of their own.
 FEW = 64
 

@@ -41,7 +41,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
     table = plain_table(
         f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}",
-        ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "queued"),
+        ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "utility", "queued"),
     )
     for one in result["classes"]:
         table.add_row(
@@ -53,6 +53,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
             against(one["response_ms"]["p95"], one["delay_target_ms"]),
             milliseconds(one["response_ms"]["p99"]),
             f"{one['delay_target_ms']:g}",
+            "–" if one["utility"] is None else f"{one['utility']['mean']:.2f}",
             f"{one['queued']:,}",
         )
     return table
@@ -91,7 +92,7 @@ def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     metrics = get_args(PolicyMetric)
     values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
-    heads = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2")
+    heads = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2", "lost", "late %", "memory", "max")
     table = plain_table(title, ("policy", *heads))
     for name, row in values.items():
         table.add_row(
