@@ -212,12 +212,12 @@ RESULTS, TUPLES, OFFERED = (
     "weir_class_offered_tuples_total",
 )
 DECISIONS = "weir_class_decisions_total"
-UTILITY, MISSED, STALE = (
-    "weir_query_utility_total",
+LOST, MISSED, STALE = (
+    "weir_query_lost_utility_total",
     "weir_query_missed_deadlines_total",
     "weir_query_stale_seconds_total",
 )
-OF_QUERIES = (RESULTS, UTILITY, MISSED, STALE)
+OF_QUERIES = (RESULTS, LOST, MISSED, STALE)
 
 
 def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
@@ -235,7 +235,7 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
     for branch, count in zip(BRANCHES, counted.branches, strict=True):
         yield (DECISIONS, branch), count
     for one in counted.quality:
-        yield (UTILITY, one.query), one.utility
+        yield (LOST, one.query), max(0.0, one.answers - one.utility)
         yield (MISSED, one.query), one.missed
         yield (STALE, one.query), one.stale_s
 
