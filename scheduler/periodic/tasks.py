@@ -428,7 +428,7 @@ class PeriodicScheduler:
             if sub.at_most:
                 by_period.setdefault(sub.period, []).append(sub)
         for period, subs in by_period.items():
-            due = min(next_multiple(synopsis.number, period), *(sub.due for sub in subs))
+            due = min(next_multiple(synopsis.number, period), *(latest_due(sub) for sub in subs))
             for sub in subs:
                 if sub.stage is Stage.WAITING and sub.due != due:
                     sub.due = due
@@ -450,6 +450,10 @@ def next_due(sub: Sub, number: int, part: Part, in_time: bool) -> int:
     if not sub.at_most or (in_time and part.due == number):
         return next_multiple(number, sub.period)
     return number + sub.period
+
+
+def latest_due(sub: Sub) -> int:
+    return sub.ran + sub.slide if sub.stage is Stage.WAITING else sub.due
 
 
 def may_run_early(sub: Sub, synopsis: Synopsis) -> bool:
