@@ -13,7 +13,7 @@ shortest slide. The paper calls its own dynamic programming polynomial but, sinc
 1. The cost is that of running the schedule over its hyperperiod.
 2. It is at most the cost of the conservative and of the aggressive schedule.
 3. No period is longer than the slide; exact sub-groups keep theirs.
-4. It is the least of all assignments, unless `exact` is False: after `STATES_MAX` states the best one found so far is taken.
+4. It is the least of all assignments, unless `exact` is False: after `states_max` states the better one of those two is taken.
 """
 
 from __future__ import annotations
@@ -79,10 +79,12 @@ def unshared_rate(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> float:
     return sum(costs.run(one.longest, one.answers) / one.slide for one in sub_groups)
 
 
-def cheapest_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
+def cheapest_periods(
+    sub_groups: Sequence[SubGroup], costs: ScanCosts, states_max: int = STATES_MAX
+) -> Periods:
     """Hybrid: the assignment of least cost."""
     known = min(own_periods(sub_groups, costs), shortest_periods(sub_groups, costs), key=lambda one: one.cost)
-    return Search(sub_groups, costs).run(known)
+    return Search(sub_groups, costs).run(known, states_max)
 
 
 def by_falling_scan(sub_groups: Sequence[SubGroup]) -> list[int]:
@@ -177,7 +179,7 @@ class Search:
         layers = share * (self._layers_from[place] - self._layers_from[turn])
         return layers + self._least_from[turn] + self._answers_from[place]
 
-    def run(self, known: Periods) -> Periods:
+    def run(self, known: Periods, states_max: int) -> Periods:
         size = len(self._order)
         start = State(0, 0, {}, 0.0, 0.0)
         queue = [(self._bound(0, 0.0), 0, 0, start)]
@@ -188,7 +190,7 @@ class Search:
                 return best
             if state.place == size:
                 return Periods(self._periods_of(state), state.cost)
-            if visited == STATES_MAX:
+            if visited == states_max:
                 return Periods(best.periods, best.cost, exact=False)
             visited += 1
             for after in self._next(state):
