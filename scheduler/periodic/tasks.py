@@ -46,9 +46,9 @@ class Part:
 
     queries: tuple[str, ...]
     due: int
-    """The update at which it was due; later than the task's if it runs early."""
-    late: int
-    """Updates since then: −d, at least 0."""
+    """The update at which it was due, by its period; later than the task's if it runs early."""
+    promised: int
+    """The update at which it is due by its slide, which its period may be shorter than."""
     due_s: float
     deadline_s: float
     key: SubKey = field(repr=False)
@@ -75,7 +75,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late the queries of a part were answered."""
+    """How late the queries of a part were answered, by what was promised: a shortened period is nobody's deadline."""
 
     queries: tuple[str, ...]
     updates: int
@@ -264,7 +264,7 @@ class PeriodicScheduler:
         group = synopsis.groups.get(task.group) if synopsis is not None else None
         if synopsis is not None and group is not None:
             group.running -= len(task.parts)
-            in_time = all(part.late == 0 for part in task.parts) and not any(
+            in_time = all(part.due >= task.number for part in task.parts) and not any(
                 batch.due < synopsis.number for batch in group.batches
             )
             for part in task.parts:
@@ -274,10 +274,7 @@ class PeriodicScheduler:
                     self._wait(group, sub)
             self._forget_empty(group)
             self._fall_due(synopsis)
-        return tuple(
-            Lateness(part.queries, part.late, max(0.0, now - part.deadline_s), max(0.0, now - part.due_s))
-            for part in task.parts
-        )
+        return tuple(lateness(task, part, synopsis, now) for part in task.parts)
 
     # -- falling due -----------------------------------------------------------------------------------
 
@@ -353,7 +350,7 @@ class PeriodicScheduler:
             Part(
                 tuple(sub.windows),
                 batch.due,
-                max(0, number - batch.due),
+                sub.ran + sub.slide if sub.at_most else batch.due,
                 batch.due_s,
                 batch.deadline_s,
                 sub.key,
@@ -395,7 +392,9 @@ class PeriodicScheduler:
             return None
         _, group, due = best
         subs = [sub for sub in group.subs.values() if sub.due == due and may_run_early(sub, group.synopsis)]
-        batch = Batch(group, due, inf, inf, subs if self.settings.kind != "none" else subs[:1])
+        since = group.synopsis.updated_s
+        deadline_s = since + group.synopsis.interval_s
+        batch = Batch(group, due, since, deadline_s, subs if self.settings.kind != "none" else subs[:1])
         return self._task(group, [batch])
 
     # -- periods ---------------------------------------------------------------------------------------
@@ -454,6 +453,25 @@ def next_due(sub: Sub, number: int, part: Part, in_time: bool) -> int:
 
 def latest_due(sub: Sub) -> int:
     return sub.ran + sub.slide if sub.stage is Stage.WAITING else sub.due
+
+
+def lateness(task: Task, part: Part, synopsis: Synopsis | None, now: float) -> Lateness:
+    due_s, interval_s = part.due_s, part.deadline_s - part.due_s
+    if part.promised > min(part.due, task.number):
+        # Updates come at regular times, or all at once.
+        reached = synopsis is not None and synopsis.number >= part.promised
+        since = (
+            synopsis.updated_s - (synopsis.number - part.promised) * interval_s
+            if synopsis and reached
+            else inf
+        )
+        due_s = max(due_s, since)
+    return Lateness(
+        part.queries,
+        max(0, task.number - part.promised),
+        max(0.0, now - due_s - interval_s),
+        max(0.0, now - due_s),
+    )
 
 
 def may_run_early(sub: Sub, synopsis: Synopsis) -> bool:

@@ -145,6 +145,18 @@ class TestTheProtocol:
             Lateness(("Q4", "Q5"), updates=1, tardiness_s=20.0, response_s=80.0),
         )
 
+    def test_nobody_is_late_by_a_period_shorter_than_its_slide(self) -> None:
+        scheduler = scheduler_of(periodic_of("hybrid"), queries(EXAMPLE[:5]))
+        for minute in range(1, 4):
+            scheduler.updated("max", 60.0 * minute)
+        task = scheduler.pick(200.0)
+        assert task is not None
+        # All were due at 120; but the second sub-group may wait until 180.
+        assert scheduler.done(task, 250.0) == (
+            Lateness(("Q1", "Q2", "Q3"), updates=1, tardiness_s=70.0, response_s=130.0),
+            Lateness(("Q4", "Q5"), updates=0, tardiness_s=10.0, response_s=70.0),
+        )
+
     def test_a_late_run_is_followed_by_one_a_whole_period_later(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative"), queries(((10, 4),)))
         for minute in range(1, 7):
@@ -174,7 +186,7 @@ class TestTheProtocol:
         assert (lateness.updates, lateness.tardiness_s) == (0, 130.0)
         after = scheduler.pick(310.0)
         assert after is not None
-        assert (after.number, after.parts[0].due, after.parts[0].late) == (5, 4, 1)
+        assert (after.number, after.parts[0].due, after.parts[0].promised) == (5, 4, 4)
 
     def test_exact_queries_run_at_multiples_of_their_slides_only(self) -> None:
         among = [*queries(EXAMPLE[:3]), PeriodicQuery("E", "max", "G1", 15, 3, at_most=False)]
@@ -203,7 +215,11 @@ class TestTheProtocol:
         scheduler.updated("max", 2.0, number=28_000_012)
         task = scheduler.pick(2.0)
         assert task is not None
-        assert (task.number, task.parts[0].due, task.parts[0].late) == (28_000_012, 28_000_005, 7)
+        assert (task.number, task.parts[0].due, task.parts[0].promised) == (
+            28_000_012,
+            28_000_005,
+            28_000_006,
+        )
 
     def test_queries_come_and_go(self) -> None:
         others, first = queries()[3:], queries()[:3]
