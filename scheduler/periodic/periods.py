@@ -3,7 +3,7 @@
 A sub-group that runs every p updates, and together with whatever else of its group is due, costs nothing more when a
 longer window is scanned anyway. With sub-groups by falling cost of a scan, c₁ ≥ c₂ ≥ …, a group costs per update
 
-    Σ_j (c_j − c_{j+1})·U(p_1 … p_j) + Σ_j answers_j/p_j,    U: share of all updates that are a multiple of some p_i
+    Σ_j (c_j − c_{j+1})·U(p_1 … p_j) + Σ_j a_j/p_j,    U: share of all updates that are a multiple of some p_i, a: cost of answering
 
 `cheapest_periods` finds the periods of least cost among all assignments of a sub-group's own period or a shorter one of its
 group: dynamic programming over j and the set of periods in use. Sets that cover the same periods are one state; states are
@@ -70,13 +70,13 @@ def cost_rate(sub_groups: Sequence[SubGroup], periods: Sequence[int], costs: Sca
         covered = coverage.with_period(covered, periods[one])
         after = scans[place + 1] if place + 1 < len(scans) else 0.0
         total += (scans[place] - after) * coverage.share(covered)
-        total += costs.answer * sub_groups[one].answers / periods[one]
+        total += answering(sub_groups[one], costs) / periods[one]
     return total
 
 
 def unshared_rate(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> float:
     """What the sub-groups cost per update when nothing is shared between them."""
-    return sum(costs.run(one.longest, one.answers) / one.slide for one in sub_groups)
+    return sum((costs.scan(one.longest) + answering(one, costs)) / one.slide for one in sub_groups)
 
 
 def cheapest_periods(
@@ -85,6 +85,10 @@ def cheapest_periods(
     """Hybrid: the assignment of least cost."""
     known = min(own_periods(sub_groups, costs), shortest_periods(sub_groups, costs), key=lambda one: one.cost)
     return Search(sub_groups, costs).run(known, states_max)
+
+
+def answering(sub_group: SubGroup, costs: ScanCosts) -> float:
+    return costs.answering(sub_group.answers, sub_group.windows)
 
 
 def by_falling_scan(sub_groups: Sequence[SubGroup]) -> list[int]:
@@ -146,7 +150,7 @@ class Search:
         ordered = [self.sub_groups[one] for one in self._order]
         scans = [*(self.costs.scan(one.longest) for one in ordered), 0.0]
         self._layer = [scan - after for scan, after in pairwise(scans)]
-        self._answer = [self.costs.answer * one.answers for one in ordered]
+        self._answer = [answering(one, self.costs) for one in ordered]
         slides = sorted({one.slide for one in ordered})
         self._covers = {
             one: sum(1 << place for place, other in enumerate(slides) if other % one == 0) for one in slides

@@ -30,6 +30,7 @@ costs = st.builds(
     interval=st.sampled_from([1.0, 0.5, 3.0]),
     call=st.sampled_from([0.0, 1.0, 10.0]),
     answer=st.sampled_from([0.0, 0.5, 4.0]),
+    answer_interval=st.sampled_from([0.0, 0.1, 1.0]),
 )
 
 
@@ -37,7 +38,13 @@ costs = st.builds(
 def groups(draw: st.DrawFn, size_max: int = 5) -> list[SubGroup]:
     slides = draw(st.lists(st.integers(1, 9), min_size=1, max_size=size_max, unique=True))
     return [
-        SubGroup(slide, draw(st.integers(1, 40)), draw(st.integers(1, 4)), draw(st.integers(0, 4)) > 0)
+        SubGroup(
+            slide,
+            draw(st.integers(1, 40)),
+            draw(st.integers(1, 4)),
+            draw(st.integers(1, 90)),
+            at_most=draw(st.integers(0, 4)) > 0,
+        )
         for slide in slides
     ]
 
@@ -48,7 +55,7 @@ def counted_rate(group: list[SubGroup], periods: tuple[int, ...], costs: ScanCos
         due = [one for one, period in zip(group, periods, strict=True) if update % period == 0]
         if due:
             total += costs.call + costs.interval * (max(one.longest for one in due) - 1)
-            total += costs.answer * sum(one.answers for one in due)
+            total += sum(costs.answer * one.answers + costs.answer_interval * one.windows for one in due)
     return total / hyperperiod
 
 
