@@ -10,8 +10,12 @@ group: dynamic programming over j and the set of periods in use. Sets that cover
 visited best first (A*), by their cost and a bound of what is still to come: U never shrinks, and is at least the reciprocal of the
 shortest slide. The paper calls its own dynamic programming polynomial but, since U depends on which periods coincide, says not how.
 
+In an overload runs are late by different times, and sub-groups that counted on meeting do not meet. Meetings may therefore be left
+out of the choice (`meetings=False`): periods that differ then share nothing, U is the sum of 1/p over those in use, and more
+sub-groups are given one period.
+
 1. The cost is that of running the schedule over its hyperperiod.
-2. It is at most the cost of the conservative and of the aggressive schedule.
+2. Counted with meetings, it is at most the cost of the conservative and of the aggressive schedule.
 3. No period is longer than the slide; exact sub-groups keep theirs.
 4. It is the least of all assignments, unless `exact` is False: after `states_max` states the better one of those two is taken.
 """
@@ -24,12 +28,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf, lcm
+from typing import Protocol
 
 from scheduler.periodic.model import ScanCosts, SubGroup
 
 # Visited before the search ends with the best one it knows; some 20 µs each.
 STATES_MAX = 4000
-# Coincidences rarer than one in so many updates are not counted.
+# Meetings rarer than one in so many updates are not counted.
 RAREST = 10**7
 # Costs closer than this part of them are the same.
 ROUNDING = 1e-12
@@ -59,9 +64,14 @@ def shortest_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Period
     return Periods(periods, cost_rate(sub_groups, periods, costs))
 
 
-def cost_rate(sub_groups: Sequence[SubGroup], periods: Sequence[int], costs: ScanCosts) -> float:
-    """What these periods cost per update, sub-groups that are due together sharing a scan."""
-    coverage = Coverage()
+def cost_rate(
+    sub_groups: Sequence[SubGroup], periods: Sequence[int], costs: ScanCosts, meetings: bool = True
+) -> float:
+    """What these periods cost per update, sub-groups that are due together sharing a scan.
+
+    Without meetings only those that have the same period.
+    """
+    coverage = Multiples() if meetings else Periodic()
     order = by_falling_scan(sub_groups)
     scans = [costs.scan(sub_groups[one].longest) for one in order]
     covered: dict[int, int] = {}
@@ -69,7 +79,7 @@ def cost_rate(sub_groups: Sequence[SubGroup], periods: Sequence[int], costs: Sca
     for place, one in enumerate(order):
         covered = coverage.with_period(covered, periods[one])
         after = scans[place + 1] if place + 1 < len(scans) else 0.0
-        total += (scans[place] - after) * coverage.share(covered)
+        total += (scans[place] - after) * share(covered)
         total += answering(sub_groups[one], costs) / periods[one]
     return total
 
@@ -80,11 +90,21 @@ def unshared_rate(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> float:
 
 
 def cheapest_periods(
-    sub_groups: Sequence[SubGroup], costs: ScanCosts, states_max: int = STATES_MAX
+    sub_groups: Sequence[SubGroup], costs: ScanCosts, meetings: bool = True, states_max: int = STATES_MAX
 ) -> Periods:
     """Hybrid: the assignment of least cost."""
-    known = min(own_periods(sub_groups, costs), shortest_periods(sub_groups, costs), key=lambda one: one.cost)
-    return Search(sub_groups, costs).run(known, states_max)
+    simple = (own_periods(sub_groups, costs), shortest_periods(sub_groups, costs))
+    known = min(
+        (counted(sub_groups, one.periods, costs, meetings) for one in simple), key=lambda one: one.cost
+    )
+    found = Search(sub_groups, costs, meetings).run(known, states_max)
+    return Periods(found.periods, cost_rate(sub_groups, found.periods, costs), found.exact)
+
+
+def counted(
+    sub_groups: Sequence[SubGroup], periods: tuple[int, ...], costs: ScanCosts, meetings: bool
+) -> Periods:
+    return Periods(periods, cost_rate(sub_groups, periods, costs, meetings))
 
 
 def answering(sub_group: SubGroup, costs: ScanCosts) -> float:
@@ -95,14 +115,22 @@ def by_falling_scan(sub_groups: Sequence[SubGroup]) -> list[int]:
     return sorted(range(len(sub_groups)), key=lambda one: (-sub_groups[one].longest, -sub_groups[one].slide))
 
 
-class Coverage:
-    """The share of numbers that are multiples of some of a set, by inclusion and exclusion over least common multiples.
+class Coverage(Protocol):
+    """How often some of a set of periods is due, as terms: how often (with sign) each number of updates counts."""
 
-    A set is kept as its terms: how often (with sign) each least common multiple counts.
-    """
+    def covers(self, period: int, slide: int) -> bool:
+        """Whether who runs at `slide` never runs alone beside `period`."""
 
-    @staticmethod
-    def with_period(terms: dict[int, int], period: int) -> dict[int, int]:
+    def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]: ...
+
+
+class Multiples:
+    """With meetings: the multiples of the periods, by inclusion and exclusion over least common multiples."""
+
+    def covers(self, period: int, slide: int) -> bool:
+        return slide % period == 0
+
+    def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]:
         if any(period % one == 0 for one, count in terms.items() if count > 0):
             return terms
         joined = dict(terms)
@@ -118,9 +146,20 @@ class Coverage:
                 joined.pop(both, None)
         return joined
 
-    @staticmethod
-    def share(terms: dict[int, int]) -> float:
-        return sum(count / multiple for multiple, count in terms.items())
+
+class Periodic:
+    """Without: each period for itself."""
+
+    def covers(self, period: int, slide: int) -> bool:
+        return slide == period
+
+    def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]:
+        return terms | {period: 1}
+
+
+def share(terms: dict[int, int]) -> float:
+    """Runs per update."""
+    return sum(count / multiple for multiple, count in terms.items())
 
 
 @dataclass(slots=True)
@@ -131,7 +170,7 @@ class State:
     covered: int
     """Bits of the group's slides that the periods in use cover."""
     terms: dict[int, int]
-    share: float
+    runs: float
     cost: float
     period: int = 0
     before: State | None = None
@@ -143,17 +182,20 @@ class Search:
 
     sub_groups: Sequence[SubGroup]
     costs: ScanCosts
+    meetings: bool = True
     _best: dict[int, list[tuple[int, float]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._order = by_falling_scan(self.sub_groups)
+        self._coverage: Coverage = Multiples() if self.meetings else Periodic()
         ordered = [self.sub_groups[one] for one in self._order]
         scans = [*(self.costs.scan(one.longest) for one in ordered), 0.0]
         self._layer = [scan - after for scan, after in pairwise(scans)]
         self._answer = [answering(one, self.costs) for one in ordered]
         slides = sorted({one.slide for one in ordered})
         self._covers = {
-            one: sum(1 << place for place, other in enumerate(slides) if other % one == 0) for one in slides
+            one: sum(1 << place for place, other in enumerate(slides) if self._coverage.covers(one, other))
+            for one in slides
         }
         self._bit = {one: 1 << place for place, one in enumerate(slides)}
         # Longest first: the first one that is covered already is the only covered one worth a look.
@@ -177,10 +219,10 @@ class Search:
             own = self._answer[place] / ordered[place].slide
             self._answers_from[place] = self._answers_from[place + 1] + own
 
-    def _bound(self, place: int, share: float) -> float:
+    def _bound(self, place: int, runs: float) -> float:
         """The least that the sub-groups from `place` on can cost."""
-        turn = max(place, bisect_right(self._least, share))
-        layers = share * (self._layers_from[place] - self._layers_from[turn])
+        turn = max(place, bisect_right(self._least, runs))
+        layers = runs * (self._layers_from[place] - self._layers_from[turn])
         return layers + self._least_from[turn] + self._answers_from[place]
 
     def run(self, known: Periods, states_max: int) -> Periods:
@@ -198,7 +240,7 @@ class Search:
                 return Periods(best.periods, best.cost, exact=False)
             visited += 1
             for after in self._next(state):
-                estimate = after.cost + self._bound(after.place, after.share)
+                estimate = after.cost + self._bound(after.place, after.runs)
                 if estimate < best.cost and not self._dominated(after):
                     pushed += 1
                     heappush(queue, (estimate, -after.place, pushed, after))
@@ -208,10 +250,10 @@ class Search:
         place = state.place
         for period in self._options[place]:
             free = bool(state.covered & self._bit[period])
-            terms = state.terms if free else Coverage.with_period(state.terms, period)
-            share = state.share if free else Coverage.share(terms)
-            cost = state.cost + self._layer[place] * share + self._answer[place] / period
-            yield State(place + 1, state.covered | self._covers[period], terms, share, cost, period, state)
+            terms = state.terms if free else self._coverage.with_period(state.terms, period)
+            runs = state.runs if free else share(terms)
+            cost = state.cost + self._layer[place] * runs + self._answer[place] / period
+            yield State(place + 1, state.covered | self._covers[period], terms, runs, cost, period, state)
             if free:
                 return
 

@@ -17,25 +17,19 @@ due by it. The engine calls `updated` when a synopsis has got a new interval, ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from configs.periodic import PeriodicKind, PeriodicSettings
+from configs.periodic import PeriodicSettings
 from configs.problems import InvalidInput, UnknownName, nearest
 from scheduler.periodic.model import COMPARISONS, PeriodicQuery, ScanCosts, SubGroup
 from scheduler.periodic.order import NOWHERE, TaskOrder, build_order
 from scheduler.periodic.periods import Periods, cheapest_periods, own_periods, shortest_periods
 
-PERIODS: Mapping[PeriodicKind, Callable[[Sequence[SubGroup], ScanCosts], Periods]] = {
-    "none": own_periods,
-    "aggressive": shortest_periods,
-    "conservative": own_periods,
-    "hybrid": cheapest_periods,
-}
 # Costs that have changed by less than this part do not change the periods.
 REPLAN_AT = 0.1
 
@@ -411,7 +405,7 @@ class PeriodicScheduler:
         subs = list(group.subs.values())
         described = [sub.described for sub in subs]
         group.planned_with = group.costs
-        chosen = PERIODS[self.settings.kind](described, group.costs)
+        chosen = periods_of(self.settings, described, group.costs)
         for sub, period in zip(subs, chosen.periods, strict=True):
             sub.period = period
         if self.settings.kind != "none":
@@ -436,6 +430,15 @@ class PeriodicScheduler:
         if name not in self._synopses:
             raise UnknownName("no such synopsis", "synopsis", name, nearest(name, self._synopses))
         return self._synopses[name]
+
+
+def periods_of(settings: PeriodicSettings, sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
+    match settings.kind:
+        case "aggressive":
+            return shortest_periods(sub_groups, costs)
+        case "hybrid":
+            return cheapest_periods(sub_groups, costs, settings.meetings)
+    return own_periods(sub_groups, costs)
 
 
 def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:

@@ -86,11 +86,30 @@ class TestPeriods:
         assert isclose(chosen.cost, least, rel_tol=1e-9, abs_tol=1e-9)
         assert isclose(counted_rate(group, chosen.periods, costs), least, rel_tol=1e-9, abs_tol=1e-9)
 
+    @given(groups(), costs)
+    def test_without_meetings_only_one_period_is_shared(
+        self, group: list[SubGroup], costs: ScanCosts
+    ) -> None:
+        def apart(periods: tuple[int, ...]) -> float:
+            alike = [
+                [one for one, period in zip(group, periods, strict=True) if period == shared]
+                for shared in sorted(set(periods))
+            ]
+            return sum(
+                counted_rate(ones, (period,) * len(ones), costs)
+                for ones, period in zip(alike, sorted(set(periods)), strict=True)
+            )
+
+        chosen = cheapest_periods(group, costs, meetings=False)
+        least = min(apart(periods) for periods in assignments(group))
+        assert isclose(apart(chosen.periods), least, rel_tol=1e-9, abs_tol=1e-9)
+        assert chosen.cost >= cheapest_periods(group, costs).cost - 1e-9
+
     @given(groups(8), costs, st.integers(0, 20))
     def test_sharing_never_costs_more_however_short_the_search(
         self, group: list[SubGroup], costs: ScanCosts, states: int
     ) -> None:
-        hybrid, conservative = cheapest_periods(group, costs, states), own_periods(group, costs)
+        hybrid, conservative = cheapest_periods(group, costs, states_max=states), own_periods(group, costs)
         assert hybrid.cost <= min(conservative.cost, shortest_periods(group, costs).cost) + 1e-9
         assert conservative.cost <= unshared_rate(group, costs) + 1e-9
 
