@@ -17,14 +17,15 @@ sub-groups are given one period.
 1. The cost is that of running the schedule over its hyperperiod.
 2. Counted with meetings, it is at most the cost of the conservative and of the aggressive schedule.
 3. No period is longer than the slide; exact sub-groups keep theirs.
-4. It is the least of all assignments, unless `exact` is False: after `states_max` states the better one of those two is taken.
+4. It is the least of all assignments, unless `exact` is False: after `states_max` states the search ends with the best one known,
+   which was found by following the most promising states alone.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf, lcm
@@ -32,8 +33,11 @@ from typing import Protocol
 
 from scheduler.periodic.model import ScanCosts, SubGroup
 
-# Visited before the search ends with the best one it knows; some 20 µs each.
-STATES_MAX = 4000
+# Visited before the search ends with the best one it knows; some 50 µs each.
+STATES_MAX = 1000
+NARROW = 16
+# States of as many sub-groups with which another one is compared.
+COMPARED_MAX = 128
 # Meetings rarer than one in so many updates are not counted.
 RAREST = 10**7
 # Costs closer than this part of them are the same.
@@ -99,6 +103,35 @@ def cheapest_periods(
     )
     found = Search(sub_groups, costs, meetings).run(known, states_max)
     return Periods(found.periods, cost_rate(sub_groups, found.periods, costs), found.exact)
+
+
+def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
+    """The best parts of the sub-groups by slide, each at its shortest one: a good beginning for the search.
+
+    Without meetings it is the end, too, as long as answering costs nothing: it never pays to leave out a neighbour.
+    """
+    order = sorted(
+        (one for one in range(len(sub_groups)) if sub_groups[one].at_most),
+        key=lambda one: sub_groups[one].slide,
+    )
+    least, begins = [0.0], [0]
+    for end in range(1, len(order) + 1):
+        scan = answers = 0.0
+        best, first = inf, end - 1
+        for begin in reversed(range(end)):
+            one = sub_groups[order[begin]]
+            scan, answers = max(scan, costs.scan(one.longest)), answers + answering(one, costs)
+            cost = least[begin] + (scan + answers) / one.slide
+            if cost < best:
+                best, first = cost, begin
+        least.append(best)
+        begins.append(first)
+    periods, end = [one.slide for one in sub_groups], len(order)
+    while end:
+        for place in range(begins[end], end):
+            periods[order[place]] = sub_groups[order[begins[end]]].slide
+        end = begins[end]
+    return Periods(tuple(periods), cost_rate(sub_groups, periods, costs))
 
 
 def counted(
@@ -184,6 +217,7 @@ class Search:
     costs: ScanCosts
     meetings: bool = True
     _best: dict[int, list[tuple[int, float]]] = field(init=False, default_factory=dict)
+    _terms: dict[int, tuple[dict[int, int], float]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._order = by_falling_scan(self.sub_groups)
@@ -229,40 +263,64 @@ class Search:
         size = len(self._order)
         start = State(0, 0, {}, 0.0, 0.0)
         queue = [(self._bound(0, 0.0), 0, 0, start)]
-        best, visited, pushed = known, 0, 0
+        best, visited, pushed = self._narrow(known), 0, 0
         while queue:
             bound, _, _, state = heappop(queue)
             if bound >= best.cost - ROUNDING * best.cost:
                 return best
             if state.place == size:
                 return Periods(self._periods_of(state), state.cost)
-            if visited == states_max:
-                return Periods(best.periods, best.cost, exact=False)
+            if visited >= states_max:
+                return replace(best, exact=False)
             visited += 1
             for after in self._next(state):
-                estimate = after.cost + self._bound(after.place, after.runs)
+                estimate = self._estimate(after)
                 if estimate < best.cost and not self._dominated(after):
                     pushed += 1
                     heappush(queue, (estimate, -after.place, pushed, after))
         return best
 
+    def _narrow(self, known: Periods) -> Periods:
+        """Of all states of as many sub-groups, the most promising ones alone: what the search ends with if it must."""
+        states = [State(0, 0, {}, 0.0, 0.0)]
+        for _ in self._order:
+            first: dict[int, State] = {}
+            for after in sorted((one for state in states for one in self._next(state)), key=self._estimate):
+                first.setdefault(after.covered, after)
+            states = list(first.values())[:NARROW]
+        best = min(states, key=self._estimate)
+        return Periods(self._periods_of(best), best.cost) if best.cost < known.cost else known
+
+    def _estimate(self, state: State) -> float:
+        return state.cost + self._bound(state.place, state.runs)
+
     def _next(self, state: State) -> Iterator[State]:
         place = state.place
         for period in self._options[place]:
             free = bool(state.covered & self._bit[period])
-            terms = state.terms if free else self._coverage.with_period(state.terms, period)
-            runs = state.runs if free else share(terms)
+            covered = state.covered | self._covers[period]
+            terms, runs = (state.terms, state.runs) if free else self._joined(state, period, covered)
             cost = state.cost + self._layer[place] * runs + self._answer[place] / period
-            yield State(place + 1, state.covered | self._covers[period], terms, runs, cost, period, state)
+            yield State(place + 1, covered, terms, runs, cost, period, state)
             if free:
                 return
+
+    def _joined(self, state: State, period: int, covered: int) -> tuple[dict[int, int], float]:
+        """Terms depend on what is covered alone, whichever way it came to that."""
+        known = self._terms.get(covered)
+        if known is None:
+            terms = self._coverage.with_period(state.terms, period)
+            known = self._terms[covered] = terms, share(terms)
+        return known
 
     def _dominated(self, state: State) -> bool:
         """Another one with as many sub-groups costs no more and covers nothing that this one does not."""
         others = self._best.setdefault(state.place, [])
         if any(cost <= state.cost and not covered & ~state.covered for covered, cost in others):
             return True
-        others.append((state.covered, state.cost))
+        # The first ones are the most promising; all of them would be compared with all.
+        if len(others) < COMPARED_MAX:
+            others.append((state.covered, state.cost))
         return False
 
     def _periods_of(self, state: State) -> tuple[int, ...]:
