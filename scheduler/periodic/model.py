@@ -73,9 +73,9 @@ class SubGroup:
     slide: int
     longest: int
     answers: int = 1
+    at_most: bool = True
     windows: int = 0
     """The sum of its queries' windows."""
-    at_most: bool = True
 
 
 def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
@@ -84,6 +84,6 @@ def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
     for query in queries:
         found.setdefault((query.slide, query.at_most), []).append(query.window)
     return tuple(
-        SubGroup(slide, max(windows), len(windows), sum(windows), at_most)
+        SubGroup(slide, max(windows), len(windows), at_most, sum(windows))
         for (slide, at_most), windows in sorted(found.items())
     )

@@ -17,19 +17,25 @@ due by it. The engine calls `updated` when a synopsis has got a new interval, ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from configs.periodic import PeriodicSettings
+from configs.periodic import PeriodicKind, PeriodicSettings
 from configs.problems import InvalidInput, UnknownName, nearest
 from scheduler.periodic.model import COMPARISONS, PeriodicQuery, ScanCosts, SubGroup
 from scheduler.periodic.order import NOWHERE, TaskOrder, build_order
 from scheduler.periodic.periods import Periods, cheapest_periods, own_periods, shortest_periods
 
+PERIODS: Mapping[PeriodicKind, Callable[[Sequence[SubGroup], ScanCosts], Periods]] = {
+    "none": own_periods,
+    "aggressive": shortest_periods,
+    "conservative": own_periods,
+    "hybrid": cheapest_periods,
+}
 # Costs that have changed by less than this part do not change the periods.
 REPLAN_AT = 0.1
 
@@ -113,7 +119,7 @@ class Sub:
 
     @property
     def described(self) -> SubGroup:
-        return SubGroup(self.slide, self.longest, len(self.windows), sum(self.windows.values()), self.at_most)
+        return SubGroup(self.slide, self.longest, len(self.windows), self.at_most, sum(self.windows.values()))
 
 
 @dataclass(slots=True, eq=False)
@@ -433,12 +439,9 @@ class PeriodicScheduler:
 
 
 def periods_of(settings: PeriodicSettings, sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
-    match settings.kind:
-        case "aggressive":
-            return shortest_periods(sub_groups, costs)
-        case "hybrid":
-            return cheapest_periods(sub_groups, costs, settings.meetings)
-    return own_periods(sub_groups, costs)
+    if settings.kind == "hybrid":
+        return cheapest_periods(sub_groups, costs, settings.meetings)
+    return PERIODS[settings.kind](sub_groups, costs)
 
 
 def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:

@@ -42,7 +42,7 @@ def groups(draw: st.DrawFn, size_max: int = 5) -> list[SubGroup]:
             slide,
             draw(st.integers(1, 40)),
             draw(st.integers(1, 4)),
-            draw(st.integers(1, 90)),
+            windows=draw(st.integers(1, 90)),
             at_most=draw(st.integers(0, 4)) > 0,
         )
         for slide in slides
