@@ -18,6 +18,8 @@ from configs.periodic import Late, Order, periodic_of
 from scheduler.periodic import PeriodicQuery, PeriodicScheduler, ScanCosts, Task, build_periodic
 from scheduler.periodic.model import SubGroup
 from scheduler.periodic.periods import (
+    Periods,
+    Search,
     cheapest_periods,
     cost_rate,
     own_periods,
@@ -85,6 +87,16 @@ class TestPeriods:
         assert chosen.periods in assignments(group)
         assert isclose(chosen.cost, least, rel_tol=1e-9, abs_tol=1e-9)
         assert isclose(counted_rate(group, chosen.periods, costs), least, rel_tol=1e-9, abs_tol=1e-9)
+
+    @given(groups(), costs, st.booleans())
+    def test_search_finds_it_from_any_beginning(
+        self, group: list[SubGroup], costs: ScanCosts, meetings: bool
+    ) -> None:
+        own = own_periods(group, costs).periods
+        known = Periods(own, cost_rate(group, own, costs, meetings))
+        found = Search(group, costs, meetings, narrow=1).run(known, states_max=10**6)
+        least = min(cost_rate(group, periods, costs, meetings) for periods in assignments(group))
+        assert isclose(found.cost, least, rel_tol=1e-9, abs_tol=1e-9)
 
     @given(groups(), costs)
     def test_without_meetings_only_one_period_is_shared(
