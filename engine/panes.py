@@ -6,6 +6,7 @@ are those from which the aggregates of all readers can be had:
 
     rows, count(x), sum(x), min(x), max(x), moments(x) (mean and squared deviations), and values(x): everything, for
     medians, distinct counts, first and last
+    distinct(x), quantile(x), frequent(x): sketches (`engine.sketches`), in place of everything
     scaled rows, count(x), sum(x): each tuple as often as it stands for, having been kept; and error rows, count(x),
     sum(x): their standard errors. A tuple kept with the chance k stands for e = 1/k, and adds x²·e·(e − 1) to the
     variance of an estimated sum (Horvitz and Thompson), 1·e·(e − 1) to that of a count.
@@ -24,6 +25,7 @@ import numpy.typing as npt
 from engine.keys import Codes, KeyIndex
 from engine.limits import FEW_KEYS, Holding
 from engine.schema import DataType, Kind
+from engine.sketches import SKETCHES, Sketches, growth_max
 from engine.train import Places, Train, Values
 
 Array = npt.NDArray[Any]
@@ -44,6 +46,7 @@ class Pane:
 
     measures: dict[Measure, Array] = field(default_factory=dict)
     values: dict[Measure, list[tuple[Codes, Any, Array]]] = field(default_factory=dict)
+    sketches: dict[Measure, Sketches] = field(default_factory=dict)
     tuples: int = 0
     offered: float = 0.0  # tuples before shedding, as the kept fraction of the trains tells
     bytes: int = PANE_BYTES
@@ -61,6 +64,13 @@ class Pane:
             self.bytes += self.measures[measure].nbytes - state.nbytes
         for chunks in self.values.values():
             chunks[:] = [(mapped[codes], data, times) for codes, data, times in chunks]
+        for sketches in self.sketches.values():
+            sketches.recoded(mapped)
+
+    @property
+    def sketched(self) -> int:
+        """What its sketches take."""
+        return sum([one.bytes for one in self.sketches.values()])
 
 
 class PaneStore:
@@ -176,7 +186,7 @@ class PaneStore:
             self._grown_by(PANE_BYTES)
         groups, sizes = len(self.index), self._sizes(columns)
         growth = sizes.growth(pane, groups, columns)
-        if growth > self.holding.room or self.index.refused:
+        if growth + sizes.sketched(columns) > self.holding.room or self.index.refused:
             pane.offered += len(codes) * stands_for(kept)
             groups, places = self._fitting(pane, sizes, codes, columns)
             codes, columns = codes.take(places), [column.take(places) for column in columns]
@@ -184,7 +194,9 @@ class PaneStore:
             growth = sizes.growth(pane, groups, columns)
         if not len(codes):
             return
+        before = pane.sketched
         accumulate(pane, self.measures, groups, codes, columns, self._time, stands_for(kept))
+        growth += pane.sketched - before
         if growth:
             pane.bytes += growth
             self._grown_by(growth)
@@ -200,7 +212,7 @@ class PaneStore:
         held = min(pane.groups(one) for one in sizes.widths)
         groups = min(len(self.index), held + holding.room // sizes.width)
         fitting = places[codes[places] < groups]
-        listed = sizes.listed(columns)
+        listed = sizes.listed(columns) + sizes.sketched(columns)
         if listed:
             room = holding.room - (groups - held) * sizes.width
             fitting = fitting[: max(0, room * len(codes) // listed)]
@@ -209,7 +221,7 @@ class PaneStore:
         return groups, fitting
 
     def _sizes(self, columns: Sequence[Values]) -> Sizes:
-        if len(self._known.widths) + len(self._known.places) < len(self.measures):
+        if self._known.measures < len(self.measures):
             self._known = sizes_of(self.measures, columns)
         return self._known
 
@@ -225,13 +237,19 @@ class Sizes:
     widths: dict[Measure, int] = field(default_factory=dict)
     places: tuple[int, ...] = ()
     width: int = 0
+    sketches: tuple[tuple[str, int], ...] = ()
+    measures: int = 0
 
     def listed(self, columns: Sequence[Values]) -> int:
         """What tuples take in the measures that keep every value, with its code and its time."""
         return sum([columns[one].data.nbytes + LISTED_BYTES * len(columns[one]) for one in self.places])
 
+    def sketched(self, columns: Sequence[Values]) -> int:
+        """The most that sketches of the tuples would take."""
+        return sum([growth_max(name, columns[one]) for name, one in self.sketches])
+
     def growth(self, pane: Pane, groups: int, columns: Sequence[Values]) -> int:
-        """What adding the tuples would take, if the pane is to have so many groups."""
+        """What adding the tuples would take, if the pane is to have so many groups; beside sketches."""
         growth = self.listed(columns) if self.places else 0
         for measure, width in self.widths.items():
             state = pane.measures.get(measure)
@@ -243,15 +261,19 @@ class Sizes:
 
 
 def sizes_of(measures: Iterable[Measure], columns: Sequence[Values]) -> Sizes:
-    widths, places = {}, []
+    widths, places, sketches = {}, [], []
     for measure in measures:
         name, place = measure
         if name == "values":
             assert place is not None
             places.append(place)
+        elif name in SKETCHES:
+            assert place is not None
+            sketches.append((name, place))
         else:
             widths[measure] = START[name](1, None if place is None else columns[place].type).nbytes
-    return Sizes(widths, tuple(places), sum(widths.values()))
+    every = len(widths) + len(places) + len(sketches)
+    return Sizes(widths, tuple(places), sum(widths.values()), tuple(sketches), every)
 
 
 def stands_for(kept: float) -> float:
@@ -282,6 +304,14 @@ def accumulate(
             times = np.zeros(len(codes), np.int64) if time is None else columns[time].data
             times = times if chosen is None else times.take(chosen)
             pane.values.setdefault(measure, []).append((where, data, times))
+            continue
+        if name in SKETCHES:
+            assert column is not None
+            if len(where):
+                sketches = pane.sketches.get(measure)
+                if sketches is None:
+                    sketches = pane.sketches[measure] = SKETCHES[name]()
+                sketches.add(where, column if chosen is None else column.take(chosen))
             continue
         state = pane.measures.get(measure)
         kind = None if column is None else column.type

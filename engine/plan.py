@@ -99,6 +99,9 @@ class Aggregation(StrEnum):
     FIRST = "first"  # by event time, then arrival
     LAST = "last"
     TOP = "top"  # the `parameter` most frequent values, as text "value:count, …"
+    APPROX_COUNT_DISTINCT = "approx_count_distinct"  # these by sketches: engine.sketches
+    APPROX_QUANTILE = "approx_quantile"
+    APPROX_TOP = "approx_top_k"
 
 
 @dataclass(frozen=True, slots=True)
