@@ -1,0 +1,84 @@
+"""Periodic queries over shared synopses, and what a run of some of them costs (Golab §2, §4.3).
+
+A *synopsis* holds pre-aggregated intervals of length s and is updated every s. A query reads its `window` youngest
+intervals and is to be run after at most `slide` updates. Queries that can be answered by one scan are a *group*; those of
+a group with the same slide (and the same right to run early) a *sub-group*.
+
+A scan reads from the youngest interval on and answers every shorter window on its way, so a run of several queries costs
+
+    call + interval·(longest window − 1) + answer·queries
+
+w intervals are combined in w − 1 steps. With interval = 1 and the others 0 this is the paper's count of comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from configs.problems import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicQuery:
+    """A window result that is wanted again and again."""
+
+    name: str
+    synopsis: str
+    group: str
+    """Queries with the same group can be answered by one scan; a group has one synopsis."""
+    window: int
+    """Intervals it reads."""
+    slide: int
+    """Updates of the synopsis from one run to the next."""
+    at_most: bool = True
+    """SLIDE AT MOST: it may run earlier. Otherwise it runs when the synopsis' number is a multiple of `slide`, and then only."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("window", self.window), ("slide", self.slide)):
+            if value < 1:
+                raise InvalidInput(
+                    f"{name} must cover at least one interval of the synopsis",
+                    f"{self.name}.{name}",
+                    value,
+                    "choose a multiple of the synopsis' interval",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class ScanCosts:
+    """What a run costs, in any unit: comparisons as in the paper, or measured seconds."""
+
+    interval: float = 1.0
+    call: float = 0.0
+    answer: float = 0.0
+
+    def scan(self, longest: int) -> float:
+        return self.call + self.interval * (longest - 1)
+
+    def run(self, longest: int, answers: int) -> float:
+        return self.scan(longest) + self.answer * answers
+
+
+COMPARISONS = ScanCosts()
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroup:
+    """What choosing periods has to know of a sub-group."""
+
+    slide: int
+    longest: int
+    answers: int = 1
+    at_most: bool = True
+
+
+def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
+    """The sub-groups of one group, by slide; exact ones first where both have it."""
+    found: dict[tuple[int, bool], list[int]] = {}
+    for query in queries:
+        found.setdefault((query.slide, query.at_most), []).append(query.window)
+    return tuple(
+        SubGroup(slide, max(windows), len(windows), at_most)
+        for (slide, at_most), windows in sorted(found.items())
+    )
