@@ -25,11 +25,12 @@ from configs.policies import PolicySettings
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
 from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, StreamsFile
+from configs.windows import WindowSettings
 
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "policy")
+AS_IT_LIKES = ("victim", "policy", "windows")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -40,6 +41,9 @@ class PriorityClassDeclaration(PriorityClass):
     """Never shed: when its queue is full its producers are held back."""
 
     limits: ClassLimits = ClassLimits()
+
+    windows: WindowSettings = WindowSettings()
+    """When windows with SLIDE AT MOST are answered."""
 
 
 class Overrides(Settings):
@@ -54,6 +58,7 @@ class Overrides(Settings):
     victim: Victim | None = None
     policy: PolicySettings | None = None
     lossless: bool | None = None
+    windows: WindowSettings | None = None
 
 
 class LimitOverrides(Settings):

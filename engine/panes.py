@@ -51,6 +51,11 @@ class Pane:
     offered: float = 0.0  # tuples before shedding, as the kept fraction of the trains tells
     bytes: int = PANE_BYTES
 
+    @property
+    def held(self) -> int:
+        """What its arrays and sketches take, the values of others left out."""
+        return PANE_BYTES + self.sketched + sum([state.nbytes for state in self.measures.values()])
+
     def groups(self, measure: Measure) -> int:
         """For how many groups there is room in a measure."""
         state = self.measures.get(measure)
@@ -86,6 +91,7 @@ class PaneStore:
         self.holding = Holding()
         self.holding.compact = self.compact
         self._bytes = 0  # of all panes
+        self._beside = 0  # of what has been put together of them
         self._known = Sizes()
         self._compact_at = FEW_KEYS
         self._settled = 0  # keys when they were last looked through, if no pane has gone since
@@ -121,6 +127,16 @@ class PaneStore:
         """The panes within [start, end) that have tuples."""
         panes = (self.panes.get(number) for number in range(start // self.pane, end // self.pane))
         return [pane for pane in panes if pane is not None]
+
+    def youngest(self, start: int, end: int) -> list[Pane]:
+        """The panes with tuples of which the numbers lie in [start, end), the youngest first."""
+        panes = (self.panes.get(number) for number in range(end - 1, start - 1, -1))
+        return [pane for pane in panes if pane is not None]
+
+    def keep_beside(self, size: int) -> None:
+        """So much is held for the store's readers, beside the panes."""
+        self._beside = size
+        self._tell()
 
     def fresh_from(self) -> int | None:
         """The time after all panes so far; None if there are none."""
@@ -166,7 +182,7 @@ class PaneStore:
         """What is held now; without keys there is one group, which is not worth a word."""
         if self._keys:
             self.holding.set_keys(len(self.index), self.index.bytes)
-        self.holding.set_state(self._bytes)
+        self.holding.set_state(self._bytes + self._beside)
 
     def _codes(self, columns: Sequence[Values]) -> Codes:
         """The group codes of tuples; NO_CODE for those of new groups for which there is no room."""
@@ -227,7 +243,7 @@ class PaneStore:
 
     def _grown_by(self, size: int) -> None:
         self._bytes += size
-        self.holding.set_state(self._bytes)
+        self.holding.set_state(self._bytes + self._beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +338,36 @@ def accumulate(
         else:
             theirs = each if isinstance(each, float) or chosen is None else each.take(chosen)
             ESTIMATE[name](state, where, data, theirs)
+
+
+def merged_panes(panes: Iterable[Pane]) -> Pane:
+    """Several panes as one, combined in their order; those given stay as they are."""
+    whole, own = Pane(), set[Measure]()
+    for pane in panes:
+        whole.tuples += pane.tuples
+        whole.offered += pane.offered
+        for measure, state in pane.measures.items():
+            ours = whole.measures.get(measure)
+            whole.measures[measure] = state if ours is None else fold(measure[0], ours, state)
+        for measure, chunks in pane.values.items():
+            whole.values[measure] = [*whole.values.get(measure, ()), *chunks]
+        for measure, sketches in pane.sketches.items():
+            if measure not in own:
+                own.add(measure)
+                whole.sketches[measure] = SKETCHES[measure[0]]()
+            whole.sketches[measure].merge(sketches)
+    return whole
+
+
+def fold(name: str, ours: Array, theirs: Array) -> Array:
+    """One measure of two panes, of which one may not know the youngest groups yet."""
+    both = min(ours.shape[-1], theirs.shape[-1])
+    longer = ours if ours.shape[-1] > both else theirs
+    one, other = ours[..., :both], theirs[..., :both]
+    combine = FOLD.get(name, np.add)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Array = merged_moments([one, other]) if name == "moments" else combine(one, other)
+    return found if longer.shape[-1] == both else np.concatenate([found, longer[..., both:]], axis=-1)
 
 
 def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> Array:
@@ -497,4 +543,12 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
     "error rows": add_count_error,
     "error count": add_count_error,
     "error sum": add_error,
+}
+# How what two panes hold becomes one; what is not named is added.
+FOLD: dict[str, Callable[[Array, Array], Array]] = {
+    "min": np.fmin,
+    "max": np.maximum,
+    "error rows": root_of_squares,
+    "error count": root_of_squares,
+    "error sum": root_of_squares,
 }

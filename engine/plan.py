@@ -68,10 +68,14 @@ TRUE = Literal(True, BOOLEAN)
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """[end − range, end) for every end that is a multiple of slide from the epoch; microseconds."""
+    """[end − range, end) for every end that is a multiple of slide from the epoch; microseconds.
+
+    With `at_most` for ends of the engine's choice (`engine.schedule`), never further than slide from one to the next.
+    """
 
     range_us: int
     slide_us: int
+    at_most: bool = False
 
 
 @dataclass(frozen=True, slots=True)

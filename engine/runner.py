@@ -16,6 +16,7 @@ from typing import Any
 from configs.limits import ClassLimits
 from configs.policies import HighestRate, PolicySettings
 from configs.problems import InvalidInput
+from configs.windows import WindowSettings
 from engine.causes import Moment
 from engine.limits import Lot, beginning, train_bytes, tuple_bytes
 from engine.network import ClassNetwork, Node
@@ -76,11 +77,13 @@ class ClassRunner:
     train_max: int = TRAIN_MAX
     tables: Mapping[str, Train] = field(default_factory=dict)
     limits: ClassLimits = field(default_factory=ClassLimits)
+    windows: WindowSettings = field(default_factory=WindowSettings)  # to begin with
     settled: Callable[[], bool] = go_on  # told at settle points, after the answers; whether the slice goes on
     entered: Entered = nobody_asks  # told how many tuples a source operator has taken of its stream
 
     def __post_init__(self) -> None:
         self.network = ClassNetwork(self.tables, self.limits)
+        self.network.windows = self.windows
         self.responses: dict[str, ResponseStatistics] = {}
         self.answered: dict[str, int] = {}  # rows so far; for the sink, the sequence number of the first row
         self.steps = 0
