@@ -186,8 +186,8 @@ class ClassNetwork:
             for _, schedule, _ in stores:
                 schedule.settings = settings
 
-    def add(self, *queries: Query) -> None:
-        """Add queries; those added together choose pane lengths that serve them all."""
+    def add(self, *queries: Query) -> list[tuple[str, Node]]:
+        """Add queries; those added together choose pane lengths that serve them all. Who gives the answers of each."""
         for query in queries:
             if query.name in self.queries:
                 raise InvalidInput(
@@ -206,9 +206,10 @@ class ClassNetwork:
         # Nothing has been built so far: a query that is refused leaves no trace.
         self.queries = known
         self._common_panes = common_panes(plans.values())
-        for name, plan in plans.items():
-            for node in self._build(plan, name):
-                node.outputs.add(name)
+        found = [(name, node) for name, plan in plans.items() for node in self._build(plan, name)]
+        for name, node in found:
+            node.outputs.add(name)
+        return found
 
     def remove(self, name: str) -> None:
         """Remove a query and what only it needed."""

@@ -189,7 +189,12 @@ FAMILIES: tuple[Family, ...] = (
     *families(
         "Queries",
         QUERY,
-        (("weir_query_results_total", "counter", "answers", "Answers of the query; at most 1,000 queries of a class are told."),),
+        (
+            ("weir_query_results_total", "counter", "answers", "Answers of the query; at most 1,000 queries of a class are told."),
+            ("weir_query_utility_total", "counter", "answers", "What the query's answers were worth by its QoS graph, together: their number, if none came late."),
+            ("weir_query_missed_deadlines_total", "counter", "answers", "Answers of the query that came after the deadline of its QoS graph."),
+            ("weir_query_stale_seconds_total", "counter", "seconds", "Time for which the query's output was behind: input had arrived whose answer was not out yet; of several shards the sum."),
+        ),
     ),
     *families(
         "Operators",
