@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -427,6 +427,20 @@ class ClassNetwork:
             plan.schema,
         )
         return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
+
+
+def slack_of(node: Node) -> Callable[[], float] | None:
+    """What tells how many seconds an answer may take from falling due; None if no window of time leads to it."""
+    seen, stack = {id(node)}, [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one.operator, WindowOperator):
+            assert isinstance(one.key, WindowAggregate)
+            unit_s, operator = time_of(one.key.input).unit_us / 1e6, one.operator
+            return lambda: operator.slack * unit_s
+        stack += [above for above in one.upstream if id(above) not in seen]
+        seen.update(map(id, one.upstream))
+    return None
 
 
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:

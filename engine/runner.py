@@ -20,7 +20,7 @@ from configs.utility import UtilityGraph
 from configs.windows import WindowSettings
 from engine.causes import Moment
 from engine.limits import Lot, beginning, train_bytes, tuple_bytes
-from engine.network import ClassNetwork, Node
+from engine.network import ClassNetwork, Node, slack_of
 from engine.operators.source import SourceOperator
 from engine.plan import Query
 from engine.quality import QueryQuality
@@ -106,8 +106,9 @@ class ClassRunner:
         """`graphs` say what the answers of a query are worth, if anybody has said so."""
         outputs = self.network.add(*queries)
         self._graphs.update(graphs or {})
+        slacks = {name: slack_of(node) for name, node in outputs}
         for query in queries:
-            self.quality[query.name] = QueryQuality(self._graphs.get(query.name))
+            self.quality[query.name] = QueryQuality(self._graphs.get(query.name), slacks.get(query.name))
             self.answered[query.name] = 0
         for name, node in outputs:
             self._value(name, node)

@@ -114,6 +114,11 @@ class WindowOperator:
         """How many panes it slides by, at most."""
         return self._slide // self._store.pane
 
+    @property
+    def slack(self) -> int:
+        """How far event time may go past an end before its answer is late: as far as the next pane."""
+        return self._store.pane
+
     def is_due(self, end: int) -> bool:
         """Whether it is still to be closed at the end of this pane."""
         behind = end * self._store.pane - self._next_end
@@ -202,6 +207,11 @@ class PeriodicWindowOperator(WindowOperator):
     @property
     def at_most(self) -> bool:
         return True
+
+    @property
+    def slack(self) -> int:
+        """Promised is the bound: by as much as it slides less, it is answered early."""
+        return (self.slide - self._schedule.period(self._reader) + 1) * self._store.pane
 
     def is_due(self, end: int) -> bool:
         return self._schedule.is_due(self._reader, end)
