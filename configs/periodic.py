@@ -61,6 +61,12 @@ class Hybrid(SharingSchedule):
 
     kind: Literal["hybrid"] = "hybrid"
     late: Late = "late-pending"
+    meetings: bool = True
+    """Whether periods are chosen with those in view that meet now and then, as in the paper (2 and 3 at every sixth update).
+
+    In an overload they miss each other: without counting on it more sub-groups have one period, which costs some percent
+    when there is time and answers several times as much when there is not.
+    """
 
 
 PeriodicSettings = Annotated[NoSharing | Aggressive | Conservative | Hybrid, Field(discriminator="kind")]

@@ -6,9 +6,10 @@ a group with the same slide (and the same right to run early) a *sub-group*.
 
 A scan reads from the youngest interval on and answers every shorter window on its way, so a run of several queries costs
 
-    call + interval·(longest window − 1) + answer·queries
+    call + interval·(longest window − 1) + Σ_queries (answer + answer_interval·window)
 
-w intervals are combined in w − 1 steps. With interval = 1 and the others 0 this is the paper's count of comparisons.
+where the last term is for what an answer needs after the scan, such as sorting counts of values, of which a longer window has
+more. w intervals are combined in w − 1 steps. With interval = 1 and the others 0 this is the paper's count of comparisons.
 """
 
 from __future__ import annotations
@@ -52,12 +53,14 @@ class ScanCosts:
     interval: float = 1.0
     call: float = 0.0
     answer: float = 0.0
+    answer_interval: float = 0.0
 
     def scan(self, longest: int) -> float:
         return self.call + self.interval * (longest - 1)
 
-    def run(self, longest: int, answers: int) -> float:
-        return self.scan(longest) + self.answer * answers
+    def answering(self, answers: int, windows: int) -> float:
+        """Of so many answers whose windows are so long together."""
+        return self.answer * answers + self.answer_interval * windows
 
 
 COMPARISONS = ScanCosts()
@@ -71,6 +74,8 @@ class SubGroup:
     longest: int
     answers: int = 1
     at_most: bool = True
+    windows: int = 0
+    """The sum of its queries' windows."""
 
 
 def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
@@ -79,6 +84,6 @@ def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
     for query in queries:
         found.setdefault((query.slide, query.at_most), []).append(query.window)
     return tuple(
-        SubGroup(slide, max(windows), len(windows), at_most)
+        SubGroup(slide, max(windows), len(windows), at_most, sum(windows))
         for (slide, at_most), windows in sorted(found.items())
     )

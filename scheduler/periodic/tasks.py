@@ -119,7 +119,7 @@ class Sub:
 
     @property
     def described(self) -> SubGroup:
-        return SubGroup(self.slide, self.longest, len(self.windows), self.at_most)
+        return SubGroup(self.slide, self.longest, len(self.windows), self.at_most, sum(self.windows.values()))
 
 
 @dataclass(slots=True, eq=False)
@@ -308,7 +308,7 @@ class PeriodicScheduler:
 
     def _put(self, batch: Batch) -> None:
         batch.answers = sum(len(sub.windows) for sub in batch.subs)
-        batch.cost = batch.group.costs.run(max(sub.longest for sub in batch.subs), batch.answers)
+        batch.cost = cost_of(batch.subs, batch.group.costs)
         self._order.put(batch)
 
     def _forget(self, group: Group, sub: Sub) -> None:
@@ -367,14 +367,12 @@ class PeriodicScheduler:
             self._waiting -= sub.stage is Stage.DUE
             sub.stage, sub.ran = Stage.RUNNING, number
         group.running += len(subs)
-        longest = max(sub.longest for sub in subs)
-        answers = sum(len(sub.windows) for sub in subs)
         return Task(
             group.synopsis.name,
             group.name,
             number,
-            longest,
-            group.costs.run(longest, answers),
+            max(sub.longest for sub in subs),
+            cost_of(subs, group.costs),
             tuple(parts),
         )
 
@@ -413,7 +411,7 @@ class PeriodicScheduler:
         subs = list(group.subs.values())
         described = [sub.described for sub in subs]
         group.planned_with = group.costs
-        chosen = PERIODS[self.settings.kind](described, group.costs)
+        chosen = periods_of(self.settings, described, group.costs)
         for sub, period in zip(subs, chosen.periods, strict=True):
             sub.period = period
         if self.settings.kind != "none":
@@ -438,6 +436,19 @@ class PeriodicScheduler:
         if name not in self._synopses:
             raise UnknownName("no such synopsis", "synopsis", name, nearest(name, self._synopses))
         return self._synopses[name]
+
+
+def periods_of(settings: PeriodicSettings, sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
+    if settings.kind == "hybrid":
+        return cheapest_periods(sub_groups, costs, settings.meetings)
+    return PERIODS[settings.kind](sub_groups, costs)
+
+
+def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:
+    """Of one run."""
+    described = [sub.described for sub in subs]
+    answers, windows = sum(one.answers for one in described), sum(one.windows for one in described)
+    return costs.scan(max(one.longest for one in described)) + costs.answering(answers, windows)
 
 
 def next_multiple(number: int, period: int) -> int:
@@ -481,9 +492,9 @@ def may_run_early(sub: Sub, synopsis: Synopsis) -> bool:
 def differs(one: ScanCosts, other: ScanCosts) -> bool:
     """Clearly: only the proportions of costs matter for periods."""
 
-    def proportions(costs: ScanCosts) -> tuple[float, float, float]:
-        whole = costs.interval + costs.call + costs.answer
-        return (costs.interval / whole, costs.call / whole, costs.answer / whole) if whole > 0 else (0, 0, 0)
+    def proportions(costs: ScanCosts) -> list[float]:
+        parts = (costs.interval, costs.call, costs.answer, costs.answer_interval)
+        return [part / sum(parts) if any(parts) else 0.0 for part in parts]
 
     pairs = zip(proportions(one), proportions(other), strict=True)
     return any(abs(a - b) > REPLAN_AT * max(a, b) for a, b in pairs)

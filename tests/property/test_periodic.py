@@ -30,6 +30,7 @@ costs = st.builds(
     interval=st.sampled_from([1.0, 0.5, 3.0]),
     call=st.sampled_from([0.0, 1.0, 10.0]),
     answer=st.sampled_from([0.0, 0.5, 4.0]),
+    answer_interval=st.sampled_from([0.0, 0.1, 1.0]),
 )
 
 
@@ -37,7 +38,13 @@ costs = st.builds(
 def groups(draw: st.DrawFn, size_max: int = 5) -> list[SubGroup]:
     slides = draw(st.lists(st.integers(1, 9), min_size=1, max_size=size_max, unique=True))
     return [
-        SubGroup(slide, draw(st.integers(1, 40)), draw(st.integers(1, 4)), draw(st.integers(0, 4)) > 0)
+        SubGroup(
+            slide,
+            draw(st.integers(1, 40)),
+            draw(st.integers(1, 4)),
+            windows=draw(st.integers(1, 90)),
+            at_most=draw(st.integers(0, 4)) > 0,
+        )
         for slide in slides
     ]
 
@@ -48,7 +55,7 @@ def counted_rate(group: list[SubGroup], periods: tuple[int, ...], costs: ScanCos
         due = [one for one, period in zip(group, periods, strict=True) if update % period == 0]
         if due:
             total += costs.call + costs.interval * (max(one.longest for one in due) - 1)
-            total += costs.answer * sum(one.answers for one in due)
+            total += sum(costs.answer * one.answers + costs.answer_interval * one.windows for one in due)
     return total / hyperperiod
 
 
@@ -79,11 +86,30 @@ class TestPeriods:
         assert isclose(chosen.cost, least, rel_tol=1e-9, abs_tol=1e-9)
         assert isclose(counted_rate(group, chosen.periods, costs), least, rel_tol=1e-9, abs_tol=1e-9)
 
+    @given(groups(), costs)
+    def test_without_meetings_only_one_period_is_shared(
+        self, group: list[SubGroup], costs: ScanCosts
+    ) -> None:
+        def apart(periods: tuple[int, ...]) -> float:
+            alike = [
+                [one for one, period in zip(group, periods, strict=True) if period == shared]
+                for shared in sorted(set(periods))
+            ]
+            return sum(
+                counted_rate(ones, (period,) * len(ones), costs)
+                for ones, period in zip(alike, sorted(set(periods)), strict=True)
+            )
+
+        chosen = cheapest_periods(group, costs, meetings=False)
+        least = min(apart(periods) for periods in assignments(group))
+        assert isclose(apart(chosen.periods), least, rel_tol=1e-9, abs_tol=1e-9)
+        assert chosen.cost >= cheapest_periods(group, costs).cost - 1e-9
+
     @given(groups(8), costs, st.integers(0, 20))
     def test_sharing_never_costs_more_however_short_the_search(
         self, group: list[SubGroup], costs: ScanCosts, states: int
     ) -> None:
-        hybrid, conservative = cheapest_periods(group, costs, states), own_periods(group, costs)
+        hybrid, conservative = cheapest_periods(group, costs, states_max=states), own_periods(group, costs)
         assert hybrid.cost <= min(conservative.cost, shortest_periods(group, costs).cost) + 1e-9
         assert conservative.cost <= unshared_rate(group, costs) + 1e-9
 
