@@ -123,7 +123,7 @@ WORTH = Row(
             "Utility by query",
             "Mean worth of an answer by how long it took, on the query's QoS graph: 100% where none is late, 0% where all come too late for anything.",
             "percentunit",
-            (Query(f"clamp_max({part_of_answers('weir_query_utility_total')}, 1)", "{{query}}"),),
+            (Query(f"clamp_min(1 - {part_of_answers('weir_query_lost_utility_total')}, 0)", "{{query}}"),),
             max=1, empty_unless=ANSWERS_GIVEN,
         ),
         Panel(

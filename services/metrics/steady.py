@@ -212,14 +212,14 @@ RESULTS, TUPLES, OFFERED = (
     "weir_class_offered_tuples_total",
 )
 DECISIONS = "weir_class_decisions_total"
-UTILITY, MISSED, STALE, TARDY, TARDINESS = (
-    "weir_query_utility_total",
+LOST, MISSED, STALE, TARDY, TARDINESS = (
+    "weir_query_lost_utility_total",
     "weir_query_missed_deadlines_total",
     "weir_query_stale_seconds_total",
     "weir_query_tardy_answers_total",
     "weir_query_tardiness_seconds_total",
 )
-OF_QUERIES = (RESULTS, UTILITY, MISSED, STALE, TARDY, TARDINESS)
+OF_QUERIES = (RESULTS, LOST, MISSED, STALE, TARDY, TARDINESS)
 
 
 def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
@@ -237,7 +237,7 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
     for branch, count in zip(BRANCHES, counted.branches, strict=True):
         yield (DECISIONS, branch), count
     for one in counted.quality:
-        yield (UTILITY, one.query), one.utility
+        yield (LOST, one.query), max(0.0, one.answers - one.utility)
         yield (MISSED, one.query), one.missed
         yield (STALE, one.query), one.stale_s
         yield (TARDY, one.query), one.tardy
