@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from configs.base import Fraction, Name, Positive, Settings
 from configs.objectives import Objective, check_can_tune, policy_for
 from configs.policies import Automatic, ClassPolicy, PolicySettings
+from configs.utility import Utility, UtilityGraph
 
 MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
 TrainMax = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -51,6 +52,10 @@ class PriorityClass(Settings):
     """Most tuples one call of its operators takes: fewer let urgent ones go between, more spare calls. Left out, as the system says;
     live never more than that, so that an overrun stays small."""
 
+    utility: Utility | None = None
+    """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
+    and nothing from twice of it on."""
+
     @model_validator(mode="after")
     def objective_is_served(self) -> Self:
         if self.policy is None or isinstance(self.policy, Automatic):
@@ -70,3 +75,12 @@ class PriorityClass(Settings):
     def policy_name(self) -> str:
         """The kind of what runs it, or `auto`."""
         return "auto" if isinstance(self.policy, Automatic) else self.first_policy.kind
+
+    @property
+    def graph(self) -> UtilityGraph:
+        """Of a query without a graph of its own."""
+        return (
+            UtilityGraph.step(self.delay_target_ms)
+            if self.utility is None
+            else UtilityGraph(points=self.utility)
+        )

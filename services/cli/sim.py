@@ -243,7 +243,8 @@ def result_of(job: Job) -> dict[str, Any]:
 
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     """The class's last decisions in words."""
-    manager = run.ring.manager_of(name)
+    manager, tuned = run.ring.manager_of(name), run.tunings.get(name)
+    policies = [] if tuned is None else [one.sentence() for one in list(tuned.core.explanations)[-last:]]
     if manager is None:
-        return ["this manager makes no decisions"]
-    return [one.sentence() for one in list(manager.explanations)[-last:]]
+        return policies or ["this manager makes no decisions"]
+    return [*(one.sentence() for one in list(manager.explanations)[-last:]), *policies]
