@@ -77,9 +77,7 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
 
     def excess(log_worth: float) -> float:
         """By how much it is more than there is, as a logarithm."""
-        used = float(
-            np.sum(needs[chosen] / odds(price[chosen] + log_worth))
-        )
+        used = float(np.sum(needs[chosen] / odds(price[chosen] + log_worth)))
         return float(np.log(max(used, LEAST**3)) - np.log(bandwidth))
 
     # 1/x ≤ 1/√(2y) bounds what is used from above, and with it the μ at which it is all the bandwidth.
@@ -114,7 +112,8 @@ def odds(log_y: Floats) -> Floats:
     # y may be too small for a number where its root is not.
     z = np.where(log_y[small] > TINY, z[small], np.exp(0.5 * (np.log(2.0) + log_y[small])))
     x[small] = z * (1 + z * (1 / 3 + z * (1 / 36 - z * (1 / 270 - z / 4320))))
-    return x
+    found: Floats = x
+    return found
 
 
 def bracketed(
