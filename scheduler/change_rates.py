@@ -115,8 +115,9 @@ class Interests:
     def weights(self, now: float) -> Floats:
         """Of all objects."""
         self._age(now)
-        known: Floats = PROFILE_USES * self._profile + self._uses
-        return known / known.sum()
+        known = PROFILE_USES * self._profile + self._uses
+        weights: Floats = known / known.sum()
+        return weights
 
     def _age(self, now: float) -> None:
         passed = now - self._as_of

@@ -63,6 +63,8 @@ class MirrorStatistics:
     """Of the bandwidth's unit, in all."""
     solved: int
     """How often frequencies have been solved for."""
+    uses: float
+    """Of objects, in all."""
     perceived_expected: float
     """Perceived freshness that the frequencies would give, if rates and interests are as estimated."""
     perceived_measured: float | None
@@ -96,7 +98,7 @@ class MirrorCore:
         self._measured_at = -math.inf
         self._size_known = False
         self.polls = self.changes = self.failures = self.solved = 0
-        self.spent = 0.0
+        self.spent = self.uses = 0.0
 
     # -- decide ------------------------------------------------------------------------------------------
 
@@ -154,6 +156,7 @@ class MirrorCore:
         """Somebody has looked the object up."""
         self._is_used = True
         self._uses[one] += times
+        self.uses += times
         self._interests.used(one, times, now)
 
     # -- what is known -----------------------------------------------------------------------------------
@@ -170,6 +173,7 @@ class MirrorCore:
             failing=int((self._failed > 0).sum()),
             spent=self.spent,
             solved=self.solved,
+            uses=self.uses,
             perceived_expected=expected,
             perceived_measured=self._fresh / self._seen if self._seen > 0 else None,
         )

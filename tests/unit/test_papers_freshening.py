@@ -5,7 +5,10 @@ from __future__ import annotations
 from sim.papers.freshening import EXPERIMENTS
 
 # Where a claim does not hold, its finding says why.
-DO_NOT_HOLD = {"PF partitions are the clear winner", "hundreds of thousands of objects cannot be solved exactly"}
+DO_NOT_HOLD = {
+    "PF partitions are the clear winner",
+    "hundreds of thousands of objects cannot be solved exactly",
+}
 
 
 def test_claims_hold_but_for_those_that_say_why() -> None:
