@@ -28,6 +28,7 @@ FIRST_RATE = 1 / 60  # a second, of objects of which nothing is known at all
 PACE_ALPHA = 0.175  # as for costs and selectivities
 # What is known beforehand of interests weighs like so many uses.
 PROFILE_USES = 20.0
+HALF_LIVES_MAX = 64.0
 
 
 class ChangeRates:
@@ -105,23 +106,24 @@ class Interests:
         weights = np.asarray(profile, np.float64)
         self._profile = weights / weights.sum()
         self._half_life_s = half_life_s
+        # In units that grow with time, so that aging all of them costs nothing.
         self._uses = np.zeros(len(weights))
-        self._as_of = 0.0
+        self._since = 0.0
+        """When the unit was a use."""
 
     def used(self, one: int, times: float, now: float) -> None:
-        self._age(now)
-        self._uses[one] += times
+        self._uses[one] += times * self._grown(now)
 
     def weights(self, now: float) -> Floats:
         """Of all objects."""
-        self._age(now)
-        known = PROFILE_USES * self._profile + self._uses
+        known = PROFILE_USES * self._profile + self._uses / self._grown(now)
         weights: Floats = known / known.sum()
         return weights
 
-    def _age(self, now: float) -> None:
-        passed = now - self._as_of
-        if passed > 0:
-            if self._uses.any():
-                self._uses *= 0.5 ** (passed / self._half_life_s)
-            self._as_of = now
+    def _grown(self, now: float) -> float:
+        """What a use of now counts in the unit."""
+        lives = (now - self._since) / self._half_life_s
+        if lives > HALF_LIVES_MAX:
+            self._uses *= 0.5 ** min(lives, 1000.0)
+            self._since, lives = now, 0.0
+        return float(2.0**lives)

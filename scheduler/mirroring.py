@@ -91,7 +91,8 @@ class MirrorCore:
         """Since the last poll."""
         self._is_used = False
         # The most wanted first, while nothing else is known.
-        self._due[np.argsort(-interests.weights(0.0), kind="stable")] = np.arange(count) - 1e15
+        self._weights = interests.weights(0.0)
+        self._due[np.argsort(-self._weights, kind="stable")] = np.arange(count) - 1e15
         self._room, self._room_at = 0.0, -math.inf
         self._solved_at = -math.inf
         self._fresh = self._seen = 0.0
@@ -209,9 +210,8 @@ class MirrorCore:
             self._sizes[one] += SIZE_ALPHA * (size - self._sizes[one])
 
     def _solve(self, now: float) -> None:
-        best = refreshes(
-            self._interests.weights(now), self._rates.rates(), (1 - EXPLORING) * self._bandwidth, self._sizes
-        )
+        self._weights = self._interests.weights(now)
+        best = refreshes(self._weights, self._rates.rates(), (1 - EXPLORING) * self._bandwidth, self._sizes)
         explored = EXPLORING * self._bandwidth / float(self._sizes.sum())
         self._frequencies = best.frequencies + explored
         waiting = np.flatnonzero((self._last > -math.inf) & ~self._in_flight)
@@ -226,7 +226,7 @@ class MirrorCore:
 
     def _measure(self, one: int, interval_s: float, outcome: Outcome, now: float) -> None:
         uses = float(self._uses[one])
-        weight = uses if self._is_used else float(self._interests.weights(now)[one]) * interval_s
+        weight = uses if self._is_used else float(self._weights[one]) * interval_s
         fresh = 1.0 if outcome is Outcome.UNCHANGED else fresh_part(self._rates.rate(one) * interval_s)
         if self._measured_at > -math.inf:
             kept = 0.5 ** (max(0.0, now - self._measured_at) / MEASURED_HALF_LIFE_S)

@@ -11,6 +11,7 @@ Numbered properties:
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def objects_of(mirror: Mirror, connections: int) -> Objects:
     """InvalidInput if there cannot be any."""
     match mirror.origin:
         case HttpOrigin():
-            return HttpObjects(mirror, mirror.origin.url, connections)
+            return HttpObjects(mirror, mirror.origin.url)
         case DatabaseOrigin():
             return DatabaseObjects(mirror, mirror.origin, connections)
 
@@ -92,17 +93,13 @@ def objects_of(mirror: Mirror, connections: int) -> Objects:
 class HttpObjects:
     """JSON objects; asked for only if they differ, where the server knows of that."""
 
-    def __init__(self, mirror: Mirror, url: str, connections: int) -> None:
+    def __init__(self, mirror: Mirror, url: str) -> None:
         self._mirror, self._url = mirror, url
         self._columns = mirror.columns
         self._marks: dict[str, tuple[str, str, bytes]] = {}
-        self._client = httpx.Client(
-            timeout=TIMEOUT_S,
-            follow_redirects=True,
-            max_redirects=REDIRECTS_MAX,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-            headers={"User-Agent": "weir-mirror", "Accept": "application/json"},
-        )
+        # A pool that threads share may close a connection that one of them has just been given.
+        self._own = threading.local()
+        self._clients: list[httpx.Client] = []
 
     def keys(self) -> Sequence[str]:
         if self._mirror.keys_url is None:
@@ -142,7 +139,24 @@ class HttpObjects:
         self._marks[key] = fetched.mark
 
     def close(self) -> None:
-        self._client.close()
+        """Who is still looking is cut off."""
+        for one in self._clients:
+            one.close()
+
+    @property
+    def _client(self) -> httpx.Client:
+        """This thread's."""
+        found: httpx.Client | None = getattr(self._own, "client", None)
+        if found is None:
+            found = self._own.client = httpx.Client(
+                timeout=TIMEOUT_S,
+                follow_redirects=True,
+                max_redirects=REDIRECTS_MAX,
+                limits=httpx.Limits(max_keepalive_connections=1),
+                headers={"User-Agent": "weir-mirror", "Accept": "application/json"},
+            )
+            self._clients.append(found)
+        return found
 
     def _row(self, key: str, body: bytes, size: int) -> dict[str, Any]:
         try:

@@ -38,6 +38,7 @@ ROWS_WAITING_MAX = 10_000
 BATCH_ROWS = 5_000
 LOOK_S = 0.2
 LAST_S = 5.0
+TELL_S = 0.5  # statistics look at every object
 # Uses of an object count half after an hour.
 HALF_LIFE_S = 3600.0
 PROBLEMS_MAX = 20
@@ -104,7 +105,7 @@ class Polling:
     def run(self, stop: threading.Event) -> None:
         publisher = threading.Thread(target=self._publish_all, args=(stop,), daemon=True)
         publisher.start()
-        began, flying = time.monotonic(), 0
+        began, flying, told = time.monotonic(), 0, 0.0
         workers = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"mirror-{self.mirror.name}")
         try:
             while not stop.is_set():
@@ -115,9 +116,11 @@ class Polling:
                     flying += 1
                 wait_s = LOOK_S if flying >= WORKERS else min(LOOK_S, self._core.wait_s(now))
                 flying -= self._take_looked(began, max(wait_s, 1e-3))
-                self._statistics = self._core.statistics(time.monotonic() - began)
+                if now >= told + TELL_S:
+                    self._statistics, told = self._core.statistics(now), now
         finally:
             stop.set()
+            self._statistics = self._core.statistics(time.monotonic() - began)
             workers.shutdown(wait=False, cancel_futures=True)
             self._rows_there.set()
             publisher.join(LAST_S)

@@ -71,7 +71,7 @@ def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path:
 
                 def learned() -> bool:
                     weir.put_rows("orders", [{"ts": "2026-01-01T00:00:00Z", "item": "a"}])
-                    return mirrored()["uses"] > 0
+                    return bool(mirrored()["uses"] > 0)
 
                 eventually(learned, "a lookup")
                 told = mirrored()

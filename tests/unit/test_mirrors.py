@@ -75,7 +75,7 @@ def polling(mirror: Mirror, published: Published) -> Iterator[Polling]:
 
 def test_an_object_is_fetched_once_and_then_only_asked_whether_it_differs() -> None:
     with object_store(a={"price": 1.5, "colour": "red"}) as store:
-        objects = HttpObjects(prices(store), store.url + "{key}", 1)
+        objects = HttpObjects(prices(store), store.url + "{key}")
         first = objects.fetch("a")
         assert first.row == {"item": "a", "price": 1.5}
         assert first.changed_at == datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,7 +92,7 @@ def test_an_object_is_fetched_once_and_then_only_asked_whether_it_differs() -> N
 def test_without_etags_the_body_says_whether_it_differs() -> None:
     with object_store(a={"price": 1}) as store:
         store.etags = False
-        objects = HttpObjects(prices(store), store.url + "{key}", 1)
+        objects = HttpObjects(prices(store), store.url + "{key}")
         first = objects.fetch("a")
         assert first.changed_at is None
         objects.took("a", first)
@@ -114,7 +114,7 @@ def test_without_etags_the_body_says_whether_it_differs() -> None:
 )
 def test_what_goes_wrong_is_told(key: str, told: str) -> None:
     with object_store(a={"price": 1}) as store:
-        objects = HttpObjects(prices(store), store.url + "{key}", 1)
+        objects = HttpObjects(prices(store), store.url + "{key}")
         with pytest.raises(ObjectProblem, match=told):
             objects.fetch(key)
         assert objects.fetch("moved").row == {"item": "moved", "price": 1}
@@ -138,6 +138,8 @@ def test_changes_are_published_and_the_others_go_on_whatever_goes_wrong() -> Non
             published.until(lambda: published.latest() == {"a": 1.0, "b": 2.0})
             store.objects["a"] = {"price": 7}
             published.until(lambda: published.latest() == {"a": 7.0, "b": 2.0})
+            while found.progress().statistics.failing < len(BAD):
+                threading.Event().wait(0.01)
         told = found.progress()
     assert len(published.rows) == 3
     assert told.published == 3
