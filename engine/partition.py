@@ -89,6 +89,8 @@ class KeyTrace:
         if not any(one in left and other in right for one, other in pairs):
             hint = f"add left.{self._key} = right.{self._key} to the join's condition"
             raise self._refused("joins tuples of different keys", hint)
+        if isinstance(plan, LastJoin) and plan.outer:
+            return left  # the other side's may be NULL
         return left | frozenset(place + len(plan.left.schema) for place in right)
 
     def _refused(self, what: str, remedy: str) -> InvalidInput:

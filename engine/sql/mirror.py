@@ -5,6 +5,7 @@
       KEYS ('apple', 'pear')                                  -- or KEYS FROM URL 'http://shop.example/items'
       BANDWIDTH 50 PER SECOND                                 -- or 100000 BYTES PER SECOND
       PROFILE ('apple' 5, 'p*' 1)                             -- how much each is wanted, before it is known
+      REPEAT EVERY 60 SECONDS                                 -- also what has not changed, for queries that come later
       LOOKUPS FROM acme/lookups                               -- a query whose answers name the objects that are used
     CREATE MIRROR stock (item string, count int64) FROM DATABASE 'sqlite:///stock.db' TABLE 'stock' BANDWIDTH 10 PER SECOND
 
@@ -67,6 +68,8 @@ class Mirror:
     """Patterns of keys with weights."""
     lookups: str | None
     """TENANT/QUERY."""
+    repeat_s: float | None = None
+    """An object that has not changed for so long is brought again."""
 
     @property
     def stream(self) -> StreamSchema:
@@ -135,6 +138,10 @@ class MirrorParser(StreamParser):
             self._must(TokenType.L_PAREN, "patterns and weights are missing here", "PROFILE ('a' 5, 'b*' 1)")
             name, value = "PROFILE", tuple(self._parse_csv(self._weighed))
             self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
+        elif self._match_text_seq("REPEAT", "EVERY"):
+            name, value = "REPEAT", self._number("REPEAT EVERY 60 SECONDS")
+            if not (self._match_text_seq("SECONDS") or self._match_text_seq("SECOND")):
+                self._refuse("SECONDS is missing here", self._seen, "REPEAT EVERY 60 SECONDS")
         elif self._match_text_seq("LOOKUPS", "FROM"):
             name, value = "LOOKUPS", self._query()
         else:
@@ -229,4 +236,5 @@ def parse_create_mirror(sql: str) -> Mirror:
         by_bytes,
         told.get("PROFILE", ()),
         told.get("LOOKUPS"),
+        told.get("REPEAT"),
     )  # fmt: skip

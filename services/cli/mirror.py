@@ -16,7 +16,7 @@ from services.cli.ingest import ended_by_signal, watch
 from services.cli.tables import compact, plain_table
 from services.mirror.objects import objects_of
 from services.mirror.polling import MirrorProgress, checked_keys, profile_of
-from services.mirror.running import Running, declare, mirrors_in
+from services.mirror.running import Running, mirrors_in
 
 PROBLEMS_SHOWN = 5
 
@@ -34,15 +34,19 @@ def mirror(
         Console().print(check_table(str(file), mirrors))
         return
     with ended_by_signal(), service() as weir:
-        for one in mirrors:
-            declare(one, weir)
-        with Running(mirrors, weir) as running:
+        running = Running(mirrors, weir)
+        running.declare()
+        with running:
             title = f"{file} to {weir.endpoint}"
             watch(
                 lambda: mirror_table(title, running.progress()),
-                lambda: {"mirrors": [one.as_json() for one in running.progress()]},
+                lambda: mirrors_told(running.progress()),
                 as_json,
             )
+
+
+def mirrors_told(mirrors: list[MirrorProgress]) -> dict[str, object]:
+    return {"mirrors": [one.as_json() for one in mirrors]}
 
 
 def mirror_table(title: str, mirrors: list[MirrorProgress]) -> Table:

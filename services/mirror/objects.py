@@ -1,6 +1,6 @@
 """Where a mirror's objects are: at addresses of HTTP, or in rows of a database; each looked at by its key.
 
-    fetched = objects.fetch(key)        what has changed, if anything has
+    fetched = objects.fetch(key)        what has changed, if anything has; with `whole` also what has not
     objects.took(key, fetched)          the change has been understood: what is the same from now on is unchanged
 
 Numbered properties:
@@ -60,6 +60,8 @@ class Fetched:
     row: Mapping[str, Any] | None = None
     """The object, by column; None: unchanged."""
     changed_at: datetime | None = None
+    is_new: bool = True
+    """Whether it has changed; only a whole look finds a row that has not."""
     mark: tuple[str, str, bytes] = ("", "", b"")
     """By which it is known again: its ETag, when it was modified, a digest."""
 
@@ -70,7 +72,7 @@ class Objects(Protocol):
     def keys(self) -> Sequence[str]:
         """Of all that are to be mirrored; InvalidInput if they cannot be had."""
 
-    def fetch(self, key: str) -> Fetched:
+    def fetch(self, key: str, whole: bool = False) -> Fetched:
         """Or ObjectProblem."""
 
     def took(self, key: str, fetched: Fetched) -> None: ...
@@ -116,11 +118,10 @@ class HttpObjects:
             raise InvalidInput(f"{where}: not a list of keys", value=found, hint='answer with ["key", …]')
         return [str(one) for one in found]
 
-    def fetch(self, key: str) -> Fetched:
+    def fetch(self, key: str, whole: bool = False) -> Fetched:
         etag, modified, digest = self._marks.get(key, ("", "", b""))
-        asked = {
-            name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value
-        }
+        compared = (("If-None-Match", etag), ("If-Modified-Since", modified))
+        asked = {name: value for name, value in compared if value and not whole}
         response, body, size = self._get(
             self._url.replace(PLACEHOLDER, quote(key, safe="")), asked, BODY_BYTES_MAX
         )
@@ -129,11 +130,11 @@ class HttpObjects:
                 raise ObjectProblem("304 Not Modified, though nothing was asked to be compared", size)
             return Fetched(size)
         found = blake2b(body, digest_size=16).digest()
-        if found == digest:  # a server without ETags, or one that takes them for new
+        if found == digest and not whole:  # a server without ETags, or one that takes them for new
             return Fetched(size)
         modified = response.headers.get("Last-Modified", "")
         mark = (response.headers.get("ETag", ""), modified, found)
-        return Fetched(size, self._row(key, body, size), moment_of(modified), mark)
+        return Fetched(size, self._row(key, body, size), moment_of(modified), found != digest, mark)
 
     def took(self, key: str, fetched: Fetched) -> None:
         self._marks[key] = fetched.mark
@@ -244,7 +245,7 @@ class DatabaseObjects:
             found = connection.execute(sa.select(key).where(key.is_not(None)).distinct().limit(KEYS_MAX + 1))
             return [str(one) for (one,) in found]
 
-    def fetch(self, key: str) -> Fetched:
+    def fetch(self, key: str, whole: bool = False) -> Fetched:
         wanted = self._columns[0] == next(iter(keyed(self._schema, key).values()))
         try:
             with self._engine.connect() as connection:
@@ -256,9 +257,10 @@ class DatabaseObjects:
         row = {field.name: plain(value) for field, value in zip(self._schema.fields, found, strict=True)}
         body = repr(row).encode()
         digest = blake2b(body, digest_size=16).digest()
-        if self._digests.get(key) == digest:
+        is_new = self._digests.get(key) != digest
+        if not is_new and not whole:
             return Fetched(len(body))
-        return Fetched(len(body), row | keyed(self._schema, key), None, ("", "", digest))
+        return Fetched(len(body), row | keyed(self._schema, key), None, is_new, ("", "", digest))
 
     def took(self, key: str, fetched: Fetched) -> None:
         self._digests[key] = fetched.mark[2]

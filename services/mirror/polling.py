@@ -12,6 +12,7 @@ Numbered properties:
 from __future__ import annotations
 
 import fnmatch
+import math
 import queue
 import re
 import threading
@@ -77,6 +78,7 @@ class Polling:
         self._lock = threading.Lock()
         self._rows_there = threading.Event()
         self._problems: Counter[str] = Counter()
+        self._brought_at = [math.inf] * len(self.keys)  # never yet: it will be
         self._published = 0
         self._unknown_uses = 0
         self._publishing = ""
@@ -167,13 +169,15 @@ class Polling:
     def _look(self, one: int, began: float) -> None:
         key, asked_at = self.keys[one], time.monotonic() - began
         try:
-            fetched = self._objects.fetch(key)
+            fetched = self._objects.fetch(key, self._is_to_repeat(one, asked_at))
             if fetched.row is None:
                 self._looked.put(Looked(one, asked_at, Outcome.UNCHANGED, fetched.size))
                 return
             batch = self._batch(fetched)
             self._objects.took(key, fetched)
-            self._looked.put(Looked(one, asked_at, Outcome.CHANGED, fetched.size, batch))
+            self._brought_at[one] = asked_at
+            outcome = Outcome.CHANGED if fetched.is_new else Outcome.UNCHANGED
+            self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
         except ObjectProblem as problem:
             self._looked.put(Looked(one, asked_at, Outcome.FAILED, problem.size, None, str(problem)))
         except (
@@ -181,6 +185,10 @@ class Polling:
         ) as problem:  # a thread that ends without a word would leave the object in flight for ever
             told = f"{type(problem).__name__}: {problem}"[:200]
             self._looked.put(Looked(one, asked_at, Outcome.FAILED, 0, None, told))
+
+    def _is_to_repeat(self, one: int, now: float) -> bool:
+        every_s = self.mirror.repeat_s
+        return every_s is not None and now - self._brought_at[one] >= every_s
 
     def _batch(self, fetched: Fetched) -> pa.RecordBatch:
         """As a row of the stream."""

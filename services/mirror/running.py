@@ -101,6 +101,11 @@ class Running:
                 thread.join(max(0.0, until - time.monotonic()))
         self._open.close()
 
+    def declare(self) -> None:
+        """The streams of their changes, where they are not there."""
+        for one in self.pollings:
+            declare(one.mirror, self._weir)
+
     def progress(self) -> list[MirrorProgress]:
         found = []
         for one in self.pollings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -24,26 +25,44 @@ DOCUMENTS = """
 ---
 {kind: Stream, name: orders, columns: {ts: timestamp, item: string}, time: ts}
 ---
+{kind: Stream, name: stock, columns: {item: string, count: int64, changed_at: timestamp, seen_at: timestamp}, time: seen_at}
+---
+{kind: Query, tenant: acme, name: left, sql: SELECT count FROM stock}
+---
 {kind: Tenant, name: acme, priority_class: gold}
 ---
 {kind: Query, tenant: acme, name: dear, sql: "SELECT item, price FROM prices WHERE price > 1"}
 ---
 {kind: Query, tenant: acme, name: looked, sql: SELECT item FROM orders}
+---
+kind: Query
+tenant: acme
+name: valued
+sql: SELECT o.item, p.price FROM orders o JOIN prices [LAST BY item] p ON o.item = p.item
 """
+STOCK = (
+    "CREATE MIRROR stock (item string, count int64) FROM DATABASE 'sqlite:///stock.db' TABLE 'stock'"
+    " BANDWIDTH 5 PER SECOND REPEAT EVERY 1 SECOND"
+)
 
 
 def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path: Path) -> None:
     (tmp_path / "documents.yaml").write_text(DOCUMENTS, encoding="utf-8")
+    (tmp_path / "stock.sql").write_text(STOCK, encoding="utf-8")
+    with sqlite3.connect(tmp_path / "stock.db") as database:
+        database.execute("CREATE TABLE stock (item TEXT PRIMARY KEY, count INTEGER)")
+        database.execute("INSERT INTO stock VALUES ('a', 5)")
+    database.close()
     with (
         object_store(a={"price": 1}, b={"price": 2}) as store,
-        up(tmp_path, "-f", "documents.yaml") as running,
+        up(tmp_path, "-f", "documents.yaml", "--mirror", "stock.sql") as running,
     ):
         told = running.runs("acme")
-        told = running.until(lambda told: "api" in told)
+        told = running.until(lambda told: "api" in told and told["mirrors"][0]["held"] == 1)
         key = Path(told["admin_key"]).read_text(encoding="utf-8").strip()
         (tmp_path / "prices.sql").write_text(
             f"CREATE MIRROR prices (item string, price float64) FROM HTTP '{store.url}{{key}}' "
-            f"KEYS FROM URL '{store.url}' BANDWIDTH 20 PER SECOND LOOKUPS FROM acme/looked",
+            f"KEYS FROM URL '{store.url}' BANDWIDTH 20 PER SECOND LOOKUPS FROM acme/looked REPEAT EVERY 2 SECONDS",
             encoding="utf-8",
         )
         environ = {**os.environ, "WEIR_ENDPOINT": told["api"], "WEIR_API_KEY": key}
@@ -74,9 +93,15 @@ def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path:
                     return bool(mirrored()["uses"] > 0)
 
                 eventually(learned, "a lookup")
+                valued = {(row["item"], row["price"]) for row in weir.results("valued", "acme")}
+                assert valued == {("a", 7.0)}
                 told = mirrored()
-                assert (told["objects"], told["held"], told["published"], told["problems"]) == (2, 2, 3, {})
+                assert (told["objects"], told["held"], told["changes"], told["problems"]) == (2, 2, 3, {})
                 assert told["perceived_measured"] is not None
+                eventually(
+                    lambda: {row["count"] for row in weir.results("left", "acme")} == {5},
+                    "the database's row",
+                )
                 mirror.send_signal(signal.SIGTERM)
                 assert mirror.wait(HUNG_S) == 128 + signal.SIGTERM
             finally:

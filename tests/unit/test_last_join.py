@@ -132,3 +132,23 @@ def test_such_a_query_is_not_let_in_either() -> None:
     )
     with pytest.raises(InvalidInput, match=r"queries\.r: a stream cannot look itself up"):
         checked(declared)
+
+
+def test_a_class_may_be_split_by_the_key_of_the_lookup_and_by_no_other() -> None:
+    streams = (
+        "CREATE STREAM s (ts int64, k int32, g int32, WATERMARK FOR ts AS ts)",
+        "CREATE STREAM t (ts int64, k int32, g int32, WATERMARK FOR ts AS ts)",
+    )
+    sql = "SELECT s.k, t.g FROM s LEFT JOIN t [LAST BY k] ON s.k = t.k"
+    declared = LiveClass(
+        name="c",
+        priority=1,
+        delay_target_ms=300,
+        streams=streams,
+        queries={"q": sql},
+        key="k",
+        shards=2,
+    )
+    assert checked(declared).keys == {"q": frozenset({0})}
+    with pytest.raises(InvalidInput, match="joins tuples of different keys"):
+        checked(declared.model_copy(update={"key": "g"}))

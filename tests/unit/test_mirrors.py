@@ -174,6 +174,16 @@ def test_what_nobody_takes_waits_and_is_published_once() -> None:
     assert published.batches == ["test-0"]
 
 
+def test_what_has_not_changed_is_brought_again_after_so_long_and_is_no_change() -> None:
+    with object_store(a={"price": 1}) as store:
+        published = Published()
+        with polling(prices(store, "KEYS ('a')", "REPEAT EVERY 0.05 SECONDS"), published) as found:
+            published.until(lambda: len(published.rows) == 3)
+        told = found.progress().statistics
+    assert published.latest() == {"a": 1.0}
+    assert told.changes == 1
+
+
 def test_lookups_are_counted_by_object() -> None:
     with object_store(a={"price": 0}) as store, polling(prices(store), published := Published()) as found:
         for key in ("a", "b", "b", "nobody"):

@@ -29,9 +29,9 @@ def test_a_mirror_over_http_is_read() -> None:
 
 
 def test_a_mirror_of_rows_is_read_with_its_clauses_in_any_order() -> None:
-    sql = "create mirror m (id int64) bandwidth 1e5 bytes per second from database 'sqlite:///x.db' table 'rows'"
+    sql = "create mirror m (id int64) repeat every 9 seconds bandwidth 1e5 bytes per second from database 'sqlite:///x.db' table 'rows'"
     expected = Mirror(
-        "m", Schema((Field("id", INT64),)), DatabaseOrigin("sqlite:///x.db", "rows"), (), None, 1e5, True, (), None
+        "m", Schema((Field("id", INT64),)), DatabaseOrigin("sqlite:///x.db", "rows"), (), None, 1e5, True, (), None, 9.0
     )  # fmt: skip
     assert parse_create_mirror(sql) == expected
 
