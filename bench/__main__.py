@@ -22,6 +22,7 @@ from bench import (
     live,
     logs,
     metrics,
+    periodic,
     service,
     simulator,
     spark,
@@ -31,6 +32,7 @@ from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,
+    "periodic": periodic.figures,
     "control": control.figures,
     "simulator": simulator.figures,
     "engine": engine.figures,

@@ -21,12 +21,14 @@ from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
+from loadshed.utility import UtilityStatistics
 from scheduler.network import NetworkEstimates
 from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE
 from sim.arrivals import arrival_chunks
 from sim.boxes import Effect, build_effect, join_sides
 from sim.chance import array_generator, generator
+from sim.memory import QueueMemory
 from sim.networks import Plan, build_plan
 
 # Consumed tuples at the front of a queue are cut off when there are this many.
@@ -83,15 +85,25 @@ class SimulatedHost:
         self.settings = settings
         self.target_s = settings.delay_target_ms / 1e3
         self.plan, scale = scaled_plan(scenario, settings, seed)
-        self.network = self.plan.network()
+        self.network = self.plan.network(settings.graph)
         self.rates = {name: one.arrivals.mean_rate() * scale for name, one in settings.streams.items()}
         initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
-        self.scheduler = OperatorScheduler(self.network, settings.policy, initial, scenario.adaptive)
+        self.scheduler = OperatorScheduler(
+            self.network, settings.policy, initial, scenario.adaptive, settings.sources == "last"
+        )
         self.entries = [
             self._entry(scenario, stream, operators, scale, seed)
             for stream, operators in self.plan.entries.items()
         ]
         self.responses = ResponseStatistics(self.target_s)
+        self.utilities = {
+            self.plan.boxes[root].query: UtilityStatistics(
+                self.network.operators[root].utility or settings.graph
+            )
+            for root in self.network.roots
+        }
+        self._utility = {root: self.utilities[self.plan.boxes[root].query] for root in self.network.roots}
+        self.memory = QueueMemory()
         self.clock_offset = 0.0
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
@@ -105,6 +117,10 @@ class SimulatedHost:
         self._taken = [0] * size
         self._call_s = [box.call_s for box in self.plan.boxes]
         self._tuple_s = [box.tuple_s for box in self.plan.boxes]
+        self._size_in = [1.0] * size  # of a tuple in the operator's queue
+        for above, below in enumerate(self.plan.downstream):
+            for number in below:
+                self._size_in[number] = self.plan.boxes[above].size_out
         self._downstream = [tuple(below) for below in self.plan.downstream]
         self._entry_of = {op: entry for entry in self.entries for op in entry.operators}
         self._effects = build_effects(self.plan, self.name, seed, scenario.selection == "even")
@@ -135,7 +151,7 @@ class SimulatedHost:
                 end = bisect_right(entry.chunk, now, entry.place)
                 batch = entry.chunk[entry.place : end]
                 entry.place = end
-                self._admit(entry, batch)
+                self._admit(entry, batch, now)
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
 
     def start(self, now: float) -> float:
@@ -169,14 +185,17 @@ class SimulatedHost:
             return
         self._call = None
         operator, out, scheduler = call.operator, call.out, self.scheduler
+        growth = -len(call.train) * self._size_in[operator]
         if out:
             below = self._downstream[operator]
             if below:
                 for number in below:
                     self._feed(number, out)
+                    growth += len(out) * self._size_in[number]
             else:
                 self._answer(operator, out, now)
         self._announce(operator)
+        self.memory.change(growth, now)
         if operator in self._entry_of:
             self._inside = (operator, len(call.train))
         scheduler.statistics.observe(operator, len(call.train), len(out), call.cost_s)
@@ -194,6 +213,7 @@ class SimulatedHost:
         """What the load manager is shown, and a new cycle begun."""
         believed = self.scheduler.refresh()
         stamp = now + self.clock_offset
+        self.memory.until(now)
         waiting = {entry.stream: self._waiting(entry, stamp) for entry in self.entries}
         cycle = CycleEnded(
             cycle_s=cycle_s,
@@ -276,6 +296,20 @@ class SimulatedHost:
     def queued_tuples(self) -> int:
         return sum(self._pending(number) for number in range(len(self._queues)))
 
+    def utility(self) -> dict[str, float]:
+        """Of all answers, and as the mean over queries, as Aurora tells it."""
+        whole = UtilityStatistics(self.settings.graph)
+        for one in self.utilities.values():
+            whole.include(one)
+        queries = [one.mean for one in self.utilities.values()]
+        return {
+            "mean": whole.mean,
+            "lost": 1.0 - whole.mean,
+            "of_queries": sum(queries) / len(queries),
+            "missed": whole.missed,
+            "missed_pct": whole.missed_pct,
+        }
+
     def ledger(self) -> TupleLedger:
         self._count_delivered()
         return sum((entry.ledger for entry in self.entries), TupleLedger())
@@ -295,7 +329,7 @@ class SimulatedHost:
 
     # --- inside --------------------------------------------------------------------------------------
 
-    def _admit(self, entry: Entry, batch: list[float]) -> None:
+    def _admit(self, entry: Entry, batch: list[float], now: float) -> None:
         ledger, shedder, settings = entry.ledger, entry.shedder, entry.settings
         ledger.offered += len(batch)
         entry.cycle_offered += len(batch)
@@ -319,6 +353,8 @@ class SimulatedHost:
             batch = batch[:room]
         for number in entry.operators:
             self._queues[number].extend(batch)
+        copies, stamp = len(entry.operators), now + self.clock_offset
+        self.memory.has_come(copies * len(batch), copies * (len(batch) * stamp - sum(batch)), now)
         if evict:
             ledger.shed += self._evict(entry, evict)
         for number in entry.operators:
@@ -335,6 +371,7 @@ class SimulatedHost:
                 self._heads[number] += gone
             else:
                 del queue[place : place + gone]
+            self.memory.held -= gone * self._size_in[number]
         return gone
 
     def _pending(self, operator: int) -> int:
@@ -356,14 +393,19 @@ class SimulatedHost:
 
     def _feed(self, number: int, out: list[float]) -> None:
         queue = self._queues[number]
-        if not queue:
-            self.scheduler.ready(number, out[0])
+        is_new = not queue
         queue.extend(out)
+        if self.scheduler.counts:
+            self.scheduler.pending(number, len(queue) - self._heads[number])
+        if is_new:
+            self.scheduler.ready(number, out[0])
 
     def _announce(self, number: int) -> None:
         """Tell the scheduler whether the operator has input, and since when its oldest tuple waits."""
         queue, head = self._queues[number], self._heads[number]
         if head < len(queue):
+            if self.scheduler.counts:
+                self.scheduler.pending(number, len(queue) - head)
             self.scheduler.ready(number, queue[head])
         else:
             self.scheduler.idle(number)
@@ -374,6 +416,7 @@ class SimulatedHost:
         self._cycle_sum[root] += sum(times)
         self._cycle_results[root] += len(times)
         self.responses.add(times, self._ideal_s[root])
+        self._utility[root].add(times)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
         results = self._cycle_results[root]
@@ -404,6 +447,7 @@ class SimulatedHost:
         self._queues = [[] for _ in self._queues]
         self._heads = [0] * len(self._heads)
         self._call = None
+        self.memory.held = 0.0
 
     def _inner_pending(self) -> bool:
         return any(

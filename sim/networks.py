@@ -22,6 +22,7 @@ from configs.scenario import (
     Select,
     SharafNetwork,
 )
+from configs.utility import UtilityGraph
 from scheduler.network import Estimate, Network, Operator
 
 
@@ -46,6 +47,7 @@ class Plan:
     downstream: list[list[int]] = field(default_factory=list)
     entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
+    utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -55,11 +57,19 @@ class Plan:
             self.downstream[feeder].append(number)
         return number
 
-    def network(self) -> Network:
+    def network(self, graph: UtilityGraph | None = None) -> Network:
+        """`graph` is that of roots without one of their own."""
         sources = {number for entry in self.entries.values() for number in entry}
         return Network(
             tuple(
-                Operator(box.name, tuple(below), number in sources, box.size_out, box.partner)
+                Operator(
+                    box.name,
+                    tuple(below),
+                    number in sources,
+                    box.size_out,
+                    box.partner,
+                    utility=None if below else self.utilities.get(number, graph),
+                )
                 for number, (box, below) in enumerate(zip(self.boxes, self.downstream, strict=True))
             )
         )
@@ -127,6 +137,8 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
                 numbers = [plan.add(box_of(name, query.name, operator, costs), numbers)]
         for number in numbers:
             plan.readers[number] = query.reads
+            if query.utility is not None:
+                plan.utilities[number] = UtilityGraph(points=query.utility)
     return plan
 
 

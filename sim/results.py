@@ -54,6 +54,12 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
         results=host.responses.count,
         response_ms=host.responses.response_ms(),
         slowdown=host.responses.slowdown(),
+        utility=host.utility(),
+        memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
+        queries={
+            query: {"results": one.count, "utility": one.mean, "missed": one.missed}
+            for query, one in host.utilities.items()
+        },
         share={"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
         headroom=manager.control.headroom if manager else None,
         target_met_pct=host.responses.target_met_pct(),
@@ -68,9 +74,13 @@ def class_results(
     results: int,
     response_ms: Mapping[str, float],
     slowdown: Mapping[str, float] | None,
+    staleness: Mapping[str, float] | None = None,
     share: Mapping[str, float],
     headroom: float | None,
     target_met_pct: float,
+    utility: Mapping[str, float] | None = None,
+    memory: Mapping[str, float] | None = None,
+    queries: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
     """What is told of a class, simulated or live."""
     return {
@@ -88,9 +98,13 @@ def class_results(
         "results": results,
         "response_ms": dict(response_ms),
         "slowdown": None if slowdown is None else dict(slowdown),
+        "staleness": None if staleness is None else dict(staleness),
         "share": dict(share),
         "headroom_last": headroom,
         "target_met_pct": target_met_pct,
+        "utility": None if utility is None else dict(utility),
+        "memory": None if memory is None else dict(memory),
+        "queries": None if queries is None else dict(queries),
     }
 
 

@@ -7,6 +7,7 @@ from configs.problems import UnknownName, nearest
 from scheduler.network import NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.policies.chain import steepest_release
+from scheduler.policies.paths import fastest_release, highest_path_capacity
 from scheduler.policies.protocol import Policy
 from scheduler.policies.static import (
     Priorities,
@@ -33,6 +34,12 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
             return StaticPolicy(highest_normalized_rate, believed)
         case "chain":
             return StaticPolicy(steepest_release, believed)
+        case "path":
+            return StaticPolicy(highest_path_capacity, believed)
+        case "segment":
+            return StaticPolicy(fastest_release(), believed)
+        case "simplified-segment":
+            return StaticPolicy(fastest_release(settings.gamma), believed)
         case "lsf":
             return waiting(shortest_ideal, settings.clusters, believed)
         case "brt":

@@ -10,6 +10,9 @@ of a change when it happens, so that a decision does not have to look at every o
     ready(operator, head)  the operator has input and its oldest tuple arrived at `head`; also when only the
                            head has changed
     idle(operator)         it has none left
+    pending(operator, tuples)
+                           so many tuples wait at the operator, told before ready() whenever the number has changed;
+                           only to policies that count (`CountingPolicy`), so that the others do not pay for it
     pick(now)              the operator to run, NONE if none is ready; the caller runs it and reports with
                            ready() or idle()
 
@@ -23,7 +26,7 @@ Properties every policy has (`tests/property/test_policies.py`):
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from scheduler.network import NetworkEstimates
 
@@ -42,3 +45,10 @@ class Policy(Protocol):
     def idle(self, operator: int) -> None: ...
 
     def pick(self, now: float) -> int: ...
+
+
+@runtime_checkable
+class CountingPolicy(Policy, Protocol):
+    """A policy that goes by how many tuples wait."""
+
+    def pending(self, operator: int, tuples: int) -> None: ...

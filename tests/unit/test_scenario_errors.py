@@ -238,7 +238,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "classes[1].policy",
         "fast",
         "classes[1].policy: must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
-        "needs; one of brt, bsd, chain, fcfs, hnr, hr, lsf, rr, srpt, or leave it out",
+        "needs; one of brt, bsd, chain, fcfs, hnr, hr, lsf, path, rr, segment, simplified-segment, srpt, or leave it out",
     ),
     (
         "faults[0].kind",

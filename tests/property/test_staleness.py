@@ -1,0 +1,54 @@
+"""Properties 1 to 3 of `loadshed.staleness`: against counting the seconds at which an output was stale, one by one."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadshed.staleness import KEPT, Staleness
+
+seconds = st.integers(0, 60)
+answers = st.lists(st.tuples(st.lists(seconds, max_size=3), seconds), max_size=40)
+
+
+def stale_seconds(told: list[tuple[list[int], int]], since: int) -> int:
+    return len(
+        {second for arrivals, left in told if arrivals for second in range(max(min(arrivals), since), left)}
+    )
+
+
+@given(answers, seconds)
+def test_an_output_was_stale_while_an_input_that_led_to_an_answer_waited(
+    told: list[tuple[list[int], int]], since: int
+) -> None:
+    staleness = Staleness(since)
+    for arrivals, left in told:
+        staleness.served(arrivals, left)
+    assert staleness.stale_s == stale_seconds(told, since)
+    assert staleness.share(since + 100) == stale_seconds(told, since) / 100
+
+
+@given(answers, st.randoms())
+def test_neither_the_order_of_answers_nor_telling_them_again_matters(
+    told: list[tuple[list[int], int]], rng: random.Random
+) -> None:
+    one, other = Staleness(0), Staleness(0)
+    for arrivals, left in told:
+        one.served(arrivals, left)
+    for arrivals, left in rng.sample(told, len(told)) + told:
+        other.served(arrivals, left)
+    assert one.stale_s == other.stale_s
+
+
+def test_what_waited_through_more_fresh_times_than_are_kept_counts_from_the_oldest_of_them() -> None:
+    staleness, rounds = Staleness(0.0), 3 * KEPT
+    for second in range(rounds):
+        staleness.served([float(second)], second + 0.5)
+    assert staleness.share(rounds) == pytest.approx(0.5)
+    staleness.served([0.0], float(rounds))
+    assert staleness.stale_s == pytest.approx((rounds - KEPT) * 0.5 + KEPT, abs=1)
+
+
+def test_nothing_is_stale_before_any_time_has_passed() -> None:
+    assert Staleness(5.0).share(5.0) == Staleness(5.0).share(4.0) == 0.0
