@@ -216,6 +216,7 @@ class Search:
     sub_groups: Sequence[SubGroup]
     costs: ScanCosts
     meetings: bool = True
+    narrow: int = NARROW
     _best: dict[int, list[tuple[int, float]]] = field(init=False, default_factory=dict)
     _terms: dict[int, tuple[dict[int, int], float]] = field(init=False, default_factory=dict)
 
@@ -287,7 +288,7 @@ class Search:
             first: dict[int, State] = {}
             for after in sorted((one for state in states for one in self._next(state)), key=self._estimate):
                 first.setdefault(after.covered, after)
-            states = list(first.values())[:NARROW]
+            states = list(first.values())[: self.narrow]
         best = min(states, key=self._estimate)
         return Periods(self._periods_of(best), best.cost) if best.cost < known.cost else known
 

@@ -341,8 +341,8 @@ class PeriodicScheduler:
             return [batch]
         if settings.late == "late":
             return [one for one in group.batches if one is batch or one.due < number > batch.due]
-        overloaded = any(one.due < number for one in group.batches)
-        return list(group.batches) if overloaded else [batch]
+        # Those of the group that are due and not late are one batch: where there are several, there is an overload.
+        return list(group.batches)
 
     def _task(self, group: Group, batches: list[Batch]) -> Task:
         number = group.synopsis.number

@@ -18,6 +18,8 @@ from configs.periodic import Late, Order, periodic_of
 from scheduler.periodic import PeriodicQuery, PeriodicScheduler, ScanCosts, Task, build_periodic
 from scheduler.periodic.model import SubGroup
 from scheduler.periodic.periods import (
+    Periods,
+    Search,
     cheapest_periods,
     cost_rate,
     own_periods,
@@ -85,6 +87,16 @@ class TestPeriods:
         assert chosen.periods in assignments(group)
         assert isclose(chosen.cost, least, rel_tol=1e-9, abs_tol=1e-9)
         assert isclose(counted_rate(group, chosen.periods, costs), least, rel_tol=1e-9, abs_tol=1e-9)
+
+    @given(groups(), costs, st.booleans())
+    def test_search_finds_it_from_any_beginning(
+        self, group: list[SubGroup], costs: ScanCosts, meetings: bool
+    ) -> None:
+        own = own_periods(group, costs).periods
+        known = Periods(own, cost_rate(group, own, costs, meetings))
+        found = Search(group, costs, meetings, narrow=1).run(known, states_max=10**6)
+        least = min(cost_rate(group, periods, costs, meetings) for periods in assignments(group))
+        assert isclose(found.cost, least, rel_tol=1e-9, abs_tol=1e-9)
 
     @given(groups(), costs)
     def test_without_meetings_only_one_period_is_shared(
@@ -160,10 +172,17 @@ class Written:
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> list[PeriodicQuery]:
+def workloads(draw: st.DrawFn, exact_too: bool = False) -> list[PeriodicQuery]:
     wanted = draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6)), min_size=1, max_size=8))
     return [
-        PeriodicQuery(f"{group}/{slide}/{place}", "synopsis", group, draw(st.integers(1, 30)), slide)
+        PeriodicQuery(
+            f"{group}/{slide}/{place}",
+            "synopsis",
+            group,
+            draw(st.integers(1, 30)),
+            slide,
+            at_most=not (exact_too and draw(st.booleans())),
+        )
         for place, (group, slide) in enumerate(wanted)
     ]
 
@@ -235,13 +254,14 @@ class TestTasks:
             off, late_too, all_due = (set(task.queries) if task else set() for task in tasks)
             assert off <= late_too <= all_due
 
-    @given(workloads(), schedules, st.integers(1, 40))
+    @given(workloads(exact_too=True), schedules, st.integers(1, 40))
     def test_nobody_is_late_when_all_that_is_due_fits_between_two_updates(
         self, queries: list[PeriodicQuery], schedule: tuple[str, Late], updates: int
     ) -> None:
         kind, late = schedule
         scheduler = scheduler_of(queries, kind, **({} if kind == "none" else {"late": late}))
         slide = {query.name: query.slide for query in queries}
+        exact = {query.name for query in queries if not query.at_most}
         ran = dict.fromkeys(slide, 0)
         for number in range(1, updates + 1):
             scheduler.updated("synopsis", float(number))
@@ -251,6 +271,7 @@ class TestTasks:
                 )
                 for name in task.queries:
                     assert 0 < number - ran[name] <= slide[name]
+                    assert name not in exact or number % slide[name] == 0
                     ran[name] = number
         assert all(updates - at < slide[name] for name, at in ran.items())
 
