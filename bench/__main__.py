@@ -17,6 +17,7 @@ from bench import (
     engine,
     fanout,
     faults,
+    freshening,
     idle,
     live,
     logs,
@@ -46,6 +47,7 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "service": service.figures,
     "fanout": fanout.figures,
     "metrics": metrics.figures,
+    "freshening": freshening.figures,
 }
 
 

@@ -24,6 +24,7 @@ from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
     from actors.system import System
+    from services.client import Client
 
 Feeds = Callable[[], Sequence[FeedProgress]]
 """How far Spark has come with each."""
@@ -72,6 +73,14 @@ class Served:
     def __init__(self, service: Service, serving: Serving, home: Home | None) -> None:
         """The home is where the administrator's key is, if it was made."""
         self._service, self._serving, self._home = service, serving, home
+
+    def client(self, given: Mapping[str, str]) -> Client:
+        """An administrator's; the key is the one that was given, or made."""
+        from services.client import Client
+
+        if self._home is None:
+            return Client(self._serving.url, given[ADMIN])
+        return Client(self._serving.url, self._home.admin_key.read_text(encoding="utf-8").strip())
 
     def told(self) -> dict[str, object]:
         """Where it is; never the key itself."""
