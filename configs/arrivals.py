@@ -26,6 +26,8 @@ class PoissonArrivals(Settings):
 
     kind: Literal["poisson"]
     rate: Positive
+    together: Annotated[int, Field(ge=1, le=100_000)] = 1
+    """So many in a row come at once, when the first of them would (Sharaf §4.4.2)."""
 
     def mean_rate(self) -> float:
         return self.rate

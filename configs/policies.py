@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from configs.base import Settings
-from configs.problems import UnknownName, nearest
+from configs.base import Fraction, Settings
+from configs.problems import InvalidInput, UnknownName, nearest
+
+Parts = Annotated[int, Field(ge=1, le=500)]
+PushThrough = bool
+"""Whether all that follows an operator runs as soon as it has, without further decisions."""
 
 Clusters = Annotated[int, Field(ge=0, le=1000)]
 
@@ -74,6 +78,43 @@ class SimplifiedSegment(Settings):
     thesis only asks for less than 1, which it would be for `segment`."""
 
 
+class FixedPriority(Settings):
+    """Least static slack, deadline less downstream cost, first: utility under steady load (Carney)."""
+
+    kind: Literal["fixed"] = "fixed"
+    push_through: PushThrough = False
+
+
+class SlopeSlack(Settings):
+    """Highest loss of utility a second at the expected latency, then least slack: utility under bursty load (Carney)."""
+
+    kind: Literal["slope-slack"] = "slope-slack"
+    push_through: PushThrough = False
+
+
+class Bucketed(Settings):
+    """Slope-slack by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
+
+    kind: Literal["bucket"] = "bucket"
+    gradients: Parts = 20
+    slacks: Parts = 20
+    """Parts of each range; in the thesis 20 do best in a network of 1,000 operators, 50 in one of 10,000."""
+
+    push_through: PushThrough = False
+
+
+class Superbox(Settings):
+    """One decision runs a whole query: fewer decisions and fewer calls (Carney)."""
+
+    kind: Literal["superbox"] = "superbox"
+    order: Literal["rr", "fcfs", "hr", "fixed"] = "rr"
+    """Which query: that of the operator this policy picks."""
+
+    traversal: Literal["min-cost", "min-latency", "min-memory"] = "min-cost"
+    """In which order the query's operators run: each once, after all that feed it; those nearest to an answer first, each with all
+    that follow it; or those that release most memory first."""
+
+
 class LongestStretchFirst(Settings):
     """W/T: least maximum slowdown."""
 
@@ -99,6 +140,16 @@ class BalanceSlowdown(Settings):
     clusters: Clusters = 0
 
 
+class FreshnessAware(Settings):
+    """(1 − (1−S)^(N^β))/(N^β·C̄), N tuples waiting: least staleness of the outputs, by weight of the query.
+
+    `beta` 1 is for freshness alone; 0 is for answers by processor time, as `hr`.
+    """
+
+    kind: Literal["fas"] = "fas"
+    beta: Fraction = 1.0
+
+
 PolicySettings = Annotated[
     RoundRobin
     | FirstComeFirstServed
@@ -109,22 +160,103 @@ PolicySettings = Annotated[
     | PathCapacity
     | Segment
     | SimplifiedSegment
+    | FixedPriority
+    | SlopeSlack
+    | Bucketed
+    | Superbox
     | LongestStretchFirst
     | BalanceResponse
-    | BalanceSlowdown,
+    | BalanceSlowdown
+    | FreshnessAware,
     Field(discriminator="kind"),
 ]
 
+
+class Automatic(Settings):
+    """Whichever of the policies the simulator finds best for the class's objective, as the class is now.
+
+    It begins with the objective's own (`configs.objectives`); `scheduler.tuning` says when it is left for another.
+    """
+
+    kind: Literal["auto"] = "auto"
+    gain: Annotated[float, Field(ge=0.01, le=0.9)] = 0.1
+    """By which part another policy has to do better, to be worth a switch: forecasts of one run differ by some percent."""
+
+    steady: Annotated[int, Field(ge=1, le=50)] = 3
+    """How many times in a row it has to."""
+
+    every_s: Annotated[float, Field(ge=1, le=3600)] = 10.0
+    """Time from one comparison to the next, at least: a comparison takes a second of another processor or so."""
+
+
+ClassPolicy = Annotated[PolicySettings | Automatic, Field(discriminator="kind")]
+"""What a class may say."""
+
 PolicyKind = Literal[
-    "rr", "fcfs", "srpt", "hr", "hnr", "chain", "path", "segment", "simplified-segment", "lsf", "brt", "bsd"
+    "rr",
+    "fcfs",
+    "srpt",
+    "hr",
+    "hnr",
+    "chain",
+    "path",
+    "segment",
+    "simplified-segment",
+    "fixed",
+    "slope-slack",
+    "bucket",
+    "superbox",
+    "lsf",
+    "brt",
+    "bsd",
+    "fas",
 ]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
 
 
-def policy_of(kind: str, clusters: int = 0) -> PolicySettings:
-    """The settings of a policy by its name, as an option on a command line gives it."""
+POLICY: TypeAdapter[PolicySettings] = TypeAdapter(PolicySettings)
+
+
+def policy_of(name: str, clusters: int = 0) -> PolicySettings:
+    """The settings of a policy by its name, as an option on a command line gives it: `hr`, `fas:beta=0.25`."""
+    kind, _, rest = name.partition(":")
     if kind not in POLICY_KINDS:
         raise UnknownName("no such policy", "--policy", kind, nearest(kind, POLICY_KINDS))
-    given = {"kind": kind} | ({"clusters": clusters} if clusters else {})
-    settings: PolicySettings = TypeAdapter(PolicySettings).validate_python(given)
-    return settings
+    given: dict[str, object] = {"kind": kind}
+    if clusters:
+        given["clusters"] = clusters
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InvalidInput("no setting of a policy", "--policy", part, "write fas:beta=0.25")
+        given[key] = value
+    try:
+        return POLICY.validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(one) for one in first["loc"][1:])
+        hint = f"{kind} has the settings {known_settings(kind)}"
+        why = first["msg"][0].lower() + first["msg"][1:]
+        raise InvalidInput(why, f"--policy {kind}:{field}", given.get(field), hint) from None
+
+
+def known_settings(kind: str) -> str:
+    fields = type(POLICY.validate_python({"kind": kind})).model_fields
+    return ", ".join(name for name in fields if name != "kind") or "none"
+
+
+def checked_policy_name(name: str) -> str:
+    policy_of(name)
+    return name
+
+
+PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy_name)]
+"""A policy by its name, with settings that are not the usual ones: `fas:beta=0.25`."""
+
+
+def policy_text(settings: PolicySettings) -> str:
+    """A policy by its name, with the settings that are not the usual ones: what `policy_of` reads."""
+    given = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
+    return (
+        settings.kind + (":" if given else "") + ",".join(f"{name}={value}" for name, value in given.items())
+    )

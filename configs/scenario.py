@@ -18,7 +18,7 @@ from configs.arrivals import Arrivals
 from configs.base import Fraction, Name, NonNegative, Positive, Settings
 from configs.classes import PriorityClass
 from configs.load import LoadSettings
-from configs.policies import PolicyKind
+from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import parse_model, read_data
 from configs.utility import Utility
@@ -123,6 +123,8 @@ class QueryModel(Settings):
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
     utility: Utility | None = None
     """What its answers are worth by their latency; the class's without it."""
+    weight: Positive = 1.0
+    """How much the freshness of its output counts beside others'."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -186,6 +188,9 @@ class SharafNetwork(Settings):
     tuple_us: Positive = 10.0
     """K before it is scaled to the offered load."""
 
+    inputs: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Streams that the queries are uniformly assigned to: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
+
     @model_validator(mode="after")
     def selectivities_in_order(self) -> Self:
         if self.selectivity_min > self.selectivity_max:
@@ -198,10 +203,67 @@ class SharafNetwork(Settings):
         return self
 
     def streams(self) -> tuple[str, ...]:
-        return ("tuples",)
+        return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
 
 
-NetworkModel = Annotated[QueryNetwork | SharafNetwork, Field(discriminator="kind")]
+class OperatorBox(Settings):
+    """One operator as it was measured, with those that it feeds by their places in the list."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1000)]
+    feeds: tuple[int, ...] = ()
+    stream: Name | None = None
+    """Whose tuples it takes in; it has a queue of its own of them."""
+
+    query: str = ""
+    selectivity: NonNegative = 1.0
+    tuple_us: NonNegative
+    call_us: NonNegative | None = None
+    partner: int | None = None
+    """The other side of a join."""
+
+
+class OperatorNetwork(Settings):
+    """Operators one by one, shared ones once: a network as it runs, each with its measured cost and selectivity."""
+
+    kind: Literal["operators"]
+    operators: tuple[OperatorBox, ...] = Field(min_length=1, max_length=100_000)
+
+    @model_validator(mode="after")
+    def in_order(self) -> Self:
+        size = len(self.operators)
+        for place, one in enumerate(self.operators):
+            if any(not place < below < size for below in one.feeds):
+                raise Contradiction(
+                    "an operator feeds such as come after it",
+                    f"operators[{place}].feeds",
+                    list(one.feeds),
+                    "list operators so that each comes after those that feed it",
+                )
+            if one.partner is not None and (
+                not 0 <= one.partner < size or self.operators[one.partner].partner != place
+            ):
+                raise Contradiction(
+                    "the two sides of a join name each other",
+                    f"operators[{place}].partner",
+                    one.partner,
+                    "give each the place of the other",
+                )
+        fed = {below for one in self.operators for below in one.feeds}
+        for place, one in enumerate(self.operators):
+            if (one.stream is None) != (place in fed):
+                raise Contradiction(
+                    "an operator takes tuples either of a stream or from others",
+                    f"operators[{place}].stream",
+                    one.stream,
+                    "name a stream, or let another operator feed it",
+                )
+        return self
+
+    def streams(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.stream for one in self.operators if one.stream is not None))
+
+
+NetworkModel = Annotated[QueryNetwork | SharafNetwork | OperatorNetwork, Field(discriminator="kind")]
 
 
 class StreamInput(Settings):
@@ -222,9 +284,6 @@ class SimulatedClass(PriorityClass):
     streams: Mapping[Name, StreamInput]
     offered_load: Positive | None = None
     """Processors the input asks for at trains of `load_at_train`; scales the arrival rates (Sharaf: the costs)."""
-
-    train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Most tuples one call of its operators takes; the scenario's without it."""
 
     sources: Literal["last", "ranked"] = "last"
     """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
@@ -286,6 +345,7 @@ PolicyMetric = Literal[
     "utility.missed_pct",
     "memory.mean",
     "memory.max",
+    "staleness.mean",
 ]
 """By which level-2 policies are compared; of all of them less is better."""
 
@@ -294,8 +354,8 @@ class Claim(Settings):
     """What a paper found: under `policy` the metric is `by_pct` percent below what it is under the other."""
 
     metric: PolicyMetric
-    policy: PolicyKind
-    below: PolicyKind
+    policy: PolicyName
+    below: PolicyName
     by_pct: Annotated[float, Field(gt=0, le=100)]
     source: str = ""
 
@@ -328,6 +388,9 @@ class Scenario(Settings):
 
     selection: Literal["random", "even"] = "random"
     """How operators choose: by a coin for every tuple, or evenly spread (every k-th)."""
+
+    settles: bool = False
+    """Whether answers are handed out when nothing is queued behind the sources, as live, or as they come."""
 
     costs: Costs = Costs()
     load: LoadSettings = LoadSettings()

@@ -27,7 +27,7 @@ def arrival_chunks(
         case ConstantArrivals():
             times = constant(settings.rate * scale, rng)
         case PoissonArrivals():
-            times = poisson(settings.rate * scale, rng)
+            times = grouped(poisson(settings.rate * scale, rng), settings.together)
         case BurstArrivals():
             times = bursts(settings, scale, rng)
         case StepArrivals():
@@ -54,6 +54,13 @@ def poisson(rate: float, rng: random.Random, start_s: float = 0.0) -> Iterator[f
     while True:
         now += rng.expovariate(rate)
         yield now
+
+
+def grouped(times: Iterator[float], together: int) -> Iterator[float]:
+    """So many in a row at the time of the first of them."""
+    if together == 1:
+        return times
+    return (group[0] for group in iter(lambda: list(itertools.islice(times, together)), []) for _ in group)
 
 
 def bursts(settings: BurstArrivals, scale: float, rng: random.Random) -> Iterator[float]:

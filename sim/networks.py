@@ -17,6 +17,7 @@ from configs.scenario import (
     Lookup,
     NetworkModel,
     OperatorModel,
+    OperatorNetwork,
     Project,
     QueryNetwork,
     Select,
@@ -48,6 +49,7 @@ class Plan:
     entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
     utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
+    weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -69,6 +71,7 @@ class Plan:
                     box.size_out,
                     box.partner,
                     utility=None if below else self.utilities.get(number, graph),
+                    weight=self.weights.get(number, 1.0),
                 )
                 for number, (box, below) in enumerate(zip(self.boxes, self.downstream, strict=True))
             )
@@ -120,6 +123,27 @@ def build_plan(model: NetworkModel, costs: Costs, rng: random.Random, cost_scale
             return query_plan(model, costs)
         case SharafNetwork():
             return sharaf_plan(model, costs, rng, cost_scale)
+        case OperatorNetwork():
+            return operator_plan(model, costs)
+
+
+def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
+    plan = Plan()
+    streams: list[set[str]] = [set() for _ in model.operators]
+    for number, one in enumerate(model.operators):
+        lookup = Lookup(
+            kind="lookup", selectivity=one.selectivity, tuple_us=one.tuple_us, call_us=one.call_us
+        )
+        plan.add(replace(box_of(one.name, one.query, lookup, costs), partner=one.partner))
+        plan.downstream[number] = list(one.feeds)
+        if one.stream is not None:
+            plan.entries.setdefault(one.stream, []).append(number)
+            streams[number].add(one.stream)
+        for below in one.feeds:
+            streams[below] |= streams[number]
+        if not one.feeds:
+            plan.readers[number] = tuple(sorted(streams[number]))
+    return plan
 
 
 def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
@@ -139,6 +163,7 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
             plan.readers[number] = query.reads
             if query.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=query.utility)
+            plan.weights[number] = query.weight
     return plan
 
 
@@ -153,9 +178,11 @@ def add_join(
 
 
 def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> Plan:
-    plan = Plan(entries={"tuples": []})
+    streams = model.streams()
+    plan = Plan(entries={stream: [] for stream in streams})
     for place in range(model.queries):
         name = f"Q{place + 1}"
+        stream = streams[rng.randrange(len(streams))] if len(streams) > 1 else streams[0]
         tuple_us = model.tuple_us * cost_scale * 2 ** rng.randrange(model.cost_classes)
         # In percent steps, as the thesis draws them from attributes in [1, 100].
         selectivity = (
@@ -167,10 +194,10 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
             Project(kind="project", tuple_us=tuple_us),
         )
         number = plan.add(box_of(f"{name}.select", name, chain[0], costs))
-        plan.entries["tuples"].append(number)
+        plan.entries[stream].append(number)
         for operator in chain[1:]:
             number = plan.add(box_of(f"{name}.{operator.kind}", name, operator, costs), [number])
-        plan.readers[number] = ("tuples",)
+        plan.readers[number] = (stream,)
     return plan
 
 

@@ -54,6 +54,7 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
         results=host.responses.count,
         response_ms=host.responses.response_ms(),
         slowdown=host.responses.slowdown(),
+        staleness=host.staleness(run.now),
         utility=host.utility(),
         memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
         queries={

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from configs.policies import POLICY_KINDS, PolicySettings
+from configs.policies import POLICY_KINDS, PolicySettings, policy_of
 from configs.problems import UnknownName, nearest
 from scheduler.network import NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
+from scheduler.policies.bucket import BucketPolicy
 from scheduler.policies.chain import steepest_release
+from scheduler.policies.freshness import FreshnessPolicy
+from scheduler.policies.outlook import least_slack
 from scheduler.policies.paths import fastest_release, highest_path_capacity
 from scheduler.policies.protocol import Policy
+from scheduler.policies.slope import SlopeSlackPolicy
 from scheduler.policies.static import (
     Priorities,
     StaticPolicy,
@@ -40,12 +44,22 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
             return StaticPolicy(fastest_release(), believed)
         case "simplified-segment":
             return StaticPolicy(fastest_release(settings.gamma), believed)
+        case "fixed":
+            return StaticPolicy(least_slack, believed)
+        case "slope-slack":
+            return SlopeSlackPolicy(believed)
+        case "bucket":
+            return BucketPolicy(settings.gradients, settings.slacks, believed)
+        case "superbox":
+            return build_policy(policy_of(settings.order), believed)
         case "lsf":
             return waiting(shortest_ideal, settings.clusters, believed)
         case "brt":
             return waiting(highest_rate, settings.clusters, believed)
         case "bsd":
             return waiting(balance_slowdown, settings.clusters, believed)
+        case "fas":
+            return FreshnessPolicy(settings.beta, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
 
 

@@ -21,7 +21,7 @@ from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario, load_scenario, preset_names
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
-from services.cli.tables import claim_table, compare_table, policy_table, promise_table, result_table
+from services.cli.tables import claim_table, compare_table, policy_tables, promise_table, result_table
 from sim.promises import check_promises
 from sim.report import write_report
 from sim.results import outcome_of, results
@@ -118,7 +118,7 @@ def sim(
         if as_json:
             typer.echo(json.dumps(list(rows.values()), indent=2))
         elif policies:
-            out.print(policy_table(f"{chosen.name}, every level-2 policy", rows))
+            out.print(policy_tables(f"{chosen.name}, every level-2 policy", rows))
             if chosen.claims:
                 out.print(claim_table(chosen.claims, rows))
         else:
@@ -174,7 +174,7 @@ def checked_seed(seed: int) -> int:
 
 
 def policy_name(scenario: Scenario) -> str:
-    return ",".join(dict.fromkeys(one.policy.kind for one in scenario.classes))
+    return ",".join(dict.fromkeys(one.policy_name for one in scenario.classes))
 
 
 def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int) -> list[Job]:
@@ -183,21 +183,27 @@ def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: 
         chosen = "none" if manager == DEFAULT_MANAGER else manager
         return [
             Job(
-                kind,
+                name,
                 scenario.model_copy(
                     update={
                         "classes": tuple(
-                            one.model_copy(update={"policy": policy_of(kind)}) for one in scenario.classes
+                            one.model_copy(update={"policy": policy_of(name)}) for one in scenario.classes
                         )
                     }
                 ),
                 chosen,
-                kind,
+                name,
                 seed,
             )
-            for kind in POLICY_KINDS
+            for name in compared_policies(scenario)
         ]
     return [Job(name, scenario, name, policy or policy_name(scenario), seed) for name in MANAGERS]
+
+
+def compared_policies(scenario: Scenario) -> list[str]:
+    """Every policy, and those with settings of their own that a claim names."""
+    named = [name for claim in scenario.claims for name in (claim.policy, claim.below)]
+    return list(dict.fromkeys([*POLICY_KINDS, *named]))
 
 
 def run_one(job: Job, record: Path | None = None) -> Simulation:
@@ -237,7 +243,8 @@ def result_of(job: Job) -> dict[str, Any]:
 
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     """The class's last decisions in words."""
-    manager = run.ring.manager_of(name)
+    manager, tuned = run.ring.manager_of(name), run.tunings.get(name)
+    policies = [] if tuned is None else [one.sentence() for one in list(tuned.core.explanations)[-last:]]
     if manager is None:
-        return ["this manager makes no decisions"]
-    return [one.sentence() for one in list(manager.explanations)[-last:]]
+        return policies or ["this manager makes no decisions"]
+    return [*(one.sentence() for one in list(manager.explanations)[-last:]), *policies]

@@ -108,6 +108,7 @@ class Served:
         from services.plan.planner import Planner
         from services.plan.running import RunningMeasured
         from services.results.rows import Rows
+        from services.tuning.tuner import Tuner
         from services.watch.source import RunningSystem
         from services.watch.watch import Watch
 
@@ -119,6 +120,11 @@ class Served:
         measured = running.enter_context(RunningMeasured(watch, settings.live))
         service.watch, service.results = watch, results
         service.rows = Rows(watch.endpoint_of, lambda: own_key)
+        # Forecasts are made one after another and may take seconds: no plan waits for them.
+        forecasting = Aside()
+        running.enter_context(Tuner(source, watch, forecasting.forecasts))
+        # It ends first: who waits for a forecast is told that there will be none.
+        running.enter_context(forecasting)
         aside = running.enter_context(Aside())
         service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
         with_operators = service.settings.metrics_operators

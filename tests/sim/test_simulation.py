@@ -85,6 +85,28 @@ def test_tuples_from_one_source_are_worked_on_one_after_the_other(policy: str, r
     assert example_1(policy, network, [0, 0, 0])["mean response"] == pytest.approx(response)
 
 
+def test_an_output_is_stale_while_what_will_lead_to_an_answer_waits() -> None:
+    # Both tuples come at 0. Q1 answers at 5 and 15 ms, Q2 at 10: the other it drops, which makes nothing stale.
+    class_ = tenant("c", {"s": at(0, 0)}, policy={"kind": "hr"})
+    network = queries(Q1=[project(5)], Q2=[select(0.5, 5)])
+    network["queries"][1]["weight"] = 3
+    settings = scenario(
+        class_,
+        networks={"n": network},
+        seconds=0.02,
+        drain=True,
+        train_max=1,
+        adaptive=False,
+        selection="even",
+    )
+    run = ran(settings)
+    ended = run.now
+    weighted = (0.015 + 3 * 0.010) / 4
+    assert only_class(run)["staleness"] == pytest.approx(
+        {"mean": weighted / ended, "max": 0.015 / ended}, rel=1e-3
+    )
+
+
 # -- turns and lanes -------------------------------------------------------------------------------------------
 
 
@@ -473,6 +495,7 @@ CLASS_KEYS = {
     "results": int,
     "response_ms": {"mean": float, "p50": float, "p95": float, "p99": float, "max": float, "l2": float},
     "slowdown": {"mean": float, "max": float, "l2": float},
+    "staleness": {"mean": float, "max": float},
     "share": {"original": float, "mean": float, "last": float},
     "headroom_last": float,
     "target_met_pct": float,

@@ -35,6 +35,13 @@ def times(settings: Arrivals, end_s: float, scale: float = 1.0, seed: int = 1) -
     return list(itertools.chain(*arrival_chunks(settings, random.Random(seed), scale, end_s)))
 
 
+def test_tuples_that_come_together_come_when_the_first_of_them_would() -> None:
+    alone = times(POISSON, 1.0)
+    together = times(POISSON.model_copy(update={"together": 3}), 1.0)
+    assert together[: len(alone)] == [alone[place - place % 3] for place in range(len(alone))]
+    assert len(alone) <= len(together) < len(alone) + 3
+
+
 def gaps(arrivals: Sequence[float]) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(arrivals)]
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from configs.policies import POLICY_KINDS, Chain, PolicyKind, policy_of
-from configs.problems import UnknownName
+from configs.policies import POLICY_KINDS, BalanceSlowdown, Chain, FreshnessAware, PolicyKind, policy_of
+from configs.problems import InvalidInput, UnknownName
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE, Policy, build_policy
+from scheduler.policies.freshness import FreshnessPolicy
 
 WAITING_KINDS: tuple[PolicyKind, ...] = ("lsf", "brt", "bsd")
 
@@ -168,6 +169,8 @@ def test_first_come_first_served_follows_the_heads() -> None:
 # -- every policy --------------------------------------------------------------------------------------
 
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in WAITING_KINDS]
+# By what comes first, or by when an answer is due.
+BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 MIXED = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
 
@@ -217,7 +220,7 @@ def test_ranking_anew_keeps_exactly_the_ready_operators(kind: str, clusters: int
     assert sorted(drain(chosen)) == [0, 2, 3]
 
 
-@pytest.mark.parametrize(("kind", "clusters"), [one for one in EVERY_POLICY if one[0] not in ("rr", "fcfs")])
+@pytest.mark.parametrize(("kind", "clusters"), [one for one in EVERY_POLICY if one[0] not in BY_TIME])
 def test_ranking_anew_decides_by_the_new_statistics(kind: str, clusters: int) -> None:
     chosen = policy(kind, queries((1, 0.5), (9, 0.5)), clusters, ready="0:0 1:0")
     before = chosen.pick(1.0)
@@ -228,6 +231,48 @@ def test_ranking_anew_decides_by_the_new_statistics(kind: str, clusters: int) ->
 def test_an_unknown_policy_is_refused_with_the_nearest_ones() -> None:
     with pytest.raises(UnknownName, match="did you mean fcfs"):
         policy_of("fcf")
+
+
+def test_a_policy_is_named_with_its_settings() -> None:
+    assert policy_of("fas:beta=0.25") == FreshnessAware(beta=0.25)
+    assert policy_of("bsd:clusters=12") == BalanceSlowdown(clusters=12)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fas:beta=2", "--policy fas:beta: input should be less than or equal to 1 .*got '2'.*"),
+        ("fas:alpha=1", "fas has the settings beta"),
+        ("hr:beta", "write fas:beta=0.25"),
+    ],
+)
+def test_settings_that_a_policy_cannot_have_are_refused_with_those_that_it_has(name: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        policy_of(name)
+
+
+# -- freshness ------------------------------------------------------------------------------------------
+
+
+def test_the_fresher_output_is_the_one_with_less_to_do_and_beta_zero_does_not_count() -> None:
+    # Priorities (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33; by rates 0.5 and 0.33.
+    picked = []
+    for beta in (1.0, 0.0):
+        chosen = FreshnessPolicy(beta, queries((1, 0.5), (1.5, 0.5)))
+        for operator, tuples in ((0, 3), (1, 1)):
+            chosen.pending(operator, tuples)
+            chosen.ready(operator, 0.0)
+        picked.append(chosen.pick(0.0))
+    assert picked == [1, 0]
+
+
+def test_a_query_of_more_weight_is_fresh_first() -> None:
+    network = Network((Operator("q0", source=True), Operator("q1", source=True, weight=3.0)))
+    believed = NetworkEstimates(network, (Estimate(1, 0.5), Estimate(2, 0.5)))
+    chosen = FreshnessPolicy(1.0, believed)
+    for operator in (0, 1):
+        chosen.ready(operator, 0.0)
+    assert chosen.pick(0.0) == 1
 
 
 # -- the scheduler of a class --------------------------------------------------------------------------
