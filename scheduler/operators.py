@@ -47,6 +47,7 @@ class OperatorScheduler:
         self._sources = build_policy(settings, believed) if sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self._plans = build_plans(settings, believed, sources_last)
+        self.decisions = 0  # so far; a step of a plan is none
         # With plans: whether one is under way, its operator that runs until it has no input, and those that follow; who has
         # input that the policies know of; and who has got some since, which they are told of at the plan's end if it is left.
         self._is_planned = False
@@ -117,7 +118,10 @@ class OperatorScheduler:
         operator = self._inner.pick(now)
         if operator == NONE:
             operator = self._sources.pick(now)
-        if self._plans is not None and operator != NONE:
+        if operator == NONE:
+            return NONE
+        self.decisions += 1
+        if self._plans is not None:
             return self._begin_plan(self._plans.plan_of(operator), operator)
         return operator
 
