@@ -89,20 +89,18 @@ class OperatorScheduler:
         self._counting[operator].pending(operator, tuples)
 
     def ready(self, operator: int, head: float) -> None:
+        if self._is_planned and not self._told[operator]:
+            self._waiting[operator] = head
+            return
         if self._plans is not None:
-            if self._is_planned and not self._told[operator]:
-                self._waiting[operator] = head
-                return
             self._told[operator] = True
         self._group[operator].ready(operator, head)
 
     def idle(self, operator: int) -> None:
-        if self._plans is not None:
-            if not self._told[operator]:
-                self._waiting.pop(operator, None)
-                return
+        # Who is waiting to be told of is not told of, and nobody else waits.
+        if self._waiting.pop(operator, None) is None:
             self._told[operator] = False
-        self._group[operator].idle(operator)
+            self._group[operator].idle(operator)
 
     def pick(self, now: float) -> int:
         """The operator to run now, NONE if nothing has input."""
@@ -130,8 +128,10 @@ class OperatorScheduler:
         self._is_planned = len(plan) > 1
         if not self._is_planned:
             return picked
-        self._rest = iter(plan)
-        operator = next(one for one in self._rest if self._told[one])
+        self._rest, told = iter(plan), self._told
+        for operator in self._rest:
+            if told[operator]:
+                break
         self._current = NONE if self._is_source[operator] else operator
         return operator
 
