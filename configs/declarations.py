@@ -25,11 +25,12 @@ from configs.policies import PolicySettings
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
 from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, StreamsFile
+from configs.utility import Utility
 
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "policy", "train_max")
+AS_IT_LIKES = ("victim", "policy", "train_max", "utility")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -54,6 +55,7 @@ class Overrides(Settings):
     victim: Victim | None = None
     policy: PolicySettings | None = None
     train_max: TrainMax | None = None
+    utility: Utility | None = None
     lossless: bool | None = None
 
 
@@ -88,6 +90,8 @@ class QueryDeclaration(Settings):
     tenant: Name
     name: Name
     sql: Sql
+    utility: Utility | None = None
+    """What its answers are worth by their latency; left out, as its class says."""
 
 
 class StreamDeclaration(StreamDefinition):
@@ -258,7 +262,7 @@ def live_class(
     tenant: TenantDeclaration,
     priority_class: PriorityClassDeclaration,
     streams: Iterable[StreamDeclaration],
-    queries: Iterable[QueryDeclaration],
+    queries: Sequence[QueryDeclaration],
 ) -> LiveClass:
     """The class that runs for a tenant. The streams are those that its queries read; queries come after what they read."""
     asked = tenant.overrides.model_dump(exclude_none=True)
@@ -276,6 +280,7 @@ def live_class(
             "shards": tenant.shards,
             "streams": tuple(one.declaration(one.name) for one in streams),
             "queries": {one.name: one.sql for one in queries},
+            "utilities": {one.name: one.utility for one in queries if one.utility is not None},
         },
         str(ref_of(tenant)),
     )

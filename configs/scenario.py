@@ -21,7 +21,7 @@ from configs.load import LoadSettings
 from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import parse_model, read_data
-from configs.utility import Utility, UtilityGraph
+from configs.utility import Utility
 
 PRESETS = Path(__file__).parent / "presets"
 EXTENDS_MAX = 5
@@ -228,20 +228,9 @@ class SimulatedClass(PriorityClass):
     offered_load: Positive | None = None
     """Processors the input asks for at trains of `load_at_train`; scales the arrival rates (Sharaf: the costs)."""
 
-    utility: Utility | None = None
-    """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
-    and nothing from twice of it on."""
-
     sources: Literal["last", "ranked"] = "last"
     """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
     Aurora and MavStream."""
-
-    @property
-    def graph(self) -> UtilityGraph:
-        """Of a query without a graph of its own."""
-        if self.utility is None:
-            return UtilityGraph.step(self.delay_target_ms)
-        return UtilityGraph(points=self.utility)
 
 
 class HostDies(Settings):

@@ -24,6 +24,7 @@ from dataclasses import replace
 
 from configs.live import LiveClass
 from configs.problems import InvalidInput
+from configs.utility import UtilityGraph
 from engine.door import Piece, unpacked
 from engine.entrances import FROM_NOW, Entrance, Following
 from engine.limits import train_bytes
@@ -79,6 +80,7 @@ class HostedClass:
         self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
+        self._worth(settings)
         self._entrances: dict[str, Entrance] = {}
         self._cycle = LoadCycle()
         self._steps: list[Step] = []  # since the last settle point
@@ -150,6 +152,18 @@ class HostedClass:
 
         self._change(change)
 
+    def value(self, settings: LiveClass) -> None:
+        """What answers are worth from now on, by the class's graph and its queries' own."""
+        self._worth(settings)
+        self.runner.value({name: self._graph(name) for name in self._queries})
+
+    def _worth(self, settings: LiveClass) -> None:
+        self._class_graph = settings.graph
+        self._graphs = {name: UtilityGraph(points=points) for name, points in settings.utilities.items()}
+
+    def _graph(self, name: str) -> UtilityGraph:
+        return self._graphs.get(name, self._class_graph)
+
     def _empty_unread(self, name: str) -> None:
         """What is queued for the query alone is dropped by decision."""
         for stream, entrance in self._entrances.items():
@@ -179,7 +193,7 @@ class HostedClass:
         self._add(*planned)
 
     def _add(self, *queries: Query) -> None:
-        self.runner.add(*queries)
+        self.runner.add(*queries, graphs={query.name: self._graph(query.name) for query in queries})
         for query in queries:
             self._queries[query.name] = query
             self._catalog = self._catalog.with_query(query)
@@ -232,6 +246,7 @@ class HostedClass:
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """A slice; the processor time used."""
         used = self._repeating.run(quota_s, now, cpu) if self._repeating else 0.0
+        self.runner.measures = not self._repeating
         while self._held and not self._repeating:
             self._queue(*self._held.popleft())
         if used < quota_s and not self._repeating:
@@ -346,6 +361,7 @@ class HostedClass:
                     self._reopen(entrance, position.opened, position.done)
                     entrance.begun = bool(entrance.queued)
         self._repeating = Repetition(self._repeat, self._check, commits)
+        self.runner.measures = not self._repeating
         opened = (step for commit in commits for step in commit.steps if isinstance(step, Opened))
         self._following = {step.stream: Following(step.batch + 1, step.upto) for step in opened}
 

@@ -171,8 +171,8 @@ class ClassNetwork:
         """Windows that are added from now on have these panes, as they had in another network."""
         self._pane_lengths.update(pane_lengths)
 
-    def add(self, *queries: Query) -> None:
-        """Add queries; those added together choose pane lengths that serve them all."""
+    def add(self, *queries: Query) -> list[tuple[str, Node]]:
+        """Add queries; those added together choose pane lengths that serve them all. Who gives the answers of each."""
         for query in queries:
             if query.name in self.queries:
                 raise InvalidInput(
@@ -191,9 +191,10 @@ class ClassNetwork:
         # Nothing has been built so far: a query that is refused leaves no trace.
         self.queries = known
         self._common_panes = common_panes(plans.values())
-        for name, plan in plans.items():
-            for node in self._build(plan, name):
-                node.outputs.add(name)
+        found = [(name, node) for name, plan in plans.items() for node in self._build(plan, name)]
+        for name, node in found:
+            node.outputs.add(name)
+        return found
 
     def remove(self, name: str) -> None:
         """Remove a query and what only it needed."""

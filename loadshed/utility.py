@@ -46,6 +46,12 @@ class UtilityStatistics:
         self._sum += self.graph.utility_at(response) * count
         self._missed += count if response > self._deadline_s else 0
 
+    def add_counted(self, responses: Array, counts: npt.NDArray[np.int64]) -> None:
+        """As `add_same` of each of them, at once."""
+        self._count += int(counts.sum())
+        self._sum += float((np.interp(responses, self._latencies, self._utilities) * counts).sum())
+        self._missed += int(counts[responses > self._deadline_s].sum())
+
     def add_array(self, responses: Array) -> None:
         """As `add`, of many at once."""
         if len(responses) < FEW:

@@ -75,7 +75,7 @@ def class_results(
     results: int,
     response_ms: Mapping[str, float],
     slowdown: Mapping[str, float] | None,
-    staleness: Mapping[str, float] | None,
+    staleness: Mapping[str, float] | None = None,
     share: Mapping[str, float],
     headroom: float | None,
     target_met_pct: float,

@@ -368,7 +368,7 @@ def explain_table(runner: ClassRunner) -> Table:
 def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Table:
     table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
-        response = runner.responses[query.name].response_ms()
+        response = runner.quality[query.name].responses.response_ms()
         table.add_row(
             query.name,
             f"{len(answers.table(query.name)):,}",

@@ -196,6 +196,61 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Table:
     return table
 
 
+def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
+    """How good the answers of classes are: of the last seconds, and missed deadlines from the beginning."""
+    heads = ("class", "utility", "missed", "stale", "all missed", "mean/target", "queue", "q bytes", "res/s")
+    table = plain_table(title, heads, wrapped=0)
+    for one in views:
+        figures, target = one.figures, one.settings.delay_target_ms
+        if not one.units:
+            table.add_row(f"[dim]{escape(one.name)}[/]", *["–"] * (len(heads) - 1))
+            continue
+        table.add_row(
+            f"[dim]{escape(one.name)}[/]" if one.asleep else escape(one.name),
+            worth(figures.utility_now),
+            parts(figures.missed_now),
+            parts(figures.staleness_now),
+            compact(figures.utility.get("missed", 0)),
+            f"{against(figures.mean_ms, target)}/{target:g}",
+            compact(figures.queued),
+            compact(figures.queue_bytes),
+            compact(figures.results_per_s),
+        )
+    return table
+
+
+def quality_table(told: Mapping[str, Any]) -> Table:
+    """The queries of a tenant as the service tells of them."""
+    heads = ("query", "answers", "mean ms", "deadline", "utility", "missed", "stale")
+    table = plain_table("", heads, wrapped=0)
+    table.title = None
+    for one in told["items"]:
+        answers, missed = one["answers"], one["utility"]["missed"]
+        table.add_row(
+            escape(one["query"]),
+            compact(answers),
+            against(one["mean_ms"], one["deadline_ms"]),
+            f"{one['deadline_ms']:g}",
+            worth(one["utility"]["mean"]) if answers else "–",
+            compact(missed) + (f" ({parts(missed / answers)})" if missed else ""),
+            parts(one["staleness"]),
+        )
+    if not told["items"]:
+        table.caption, table.caption_justify = f"nothing of {told['tenant']} has reported", "left"
+    return table
+
+
+def worth(utility: float) -> str:
+    """Green while all of it is had, red from half of it down."""
+    mark = "[green]" if utility > 0.995 else "[red]" if utility < 0.5 else ""
+    return f"{mark}{utility:.2f}{'[/]' if mark else ''}"
+
+
+def parts(ratio: float) -> str:
+    """In percent; what is not nothing is not shown as nothing."""
+    return "<1%" if 0 < ratio < 0.005 else f"{ratio:.0%}"
+
+
 def share_of(one: ClassView) -> str:
     """Green where more than the class's own share, yellow where less."""
     beyond = one.share - one.original
