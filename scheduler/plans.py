@@ -25,7 +25,7 @@ from functools import partial
 
 from configs.policies import PolicySettings
 from scheduler.network import NetworkEstimates
-from scheduler.policies.outlook import outlooks
+from scheduler.policies.outlook import outlooks_of
 from scheduler.policies.paths import best_paths, best_segments
 from scheduler.policies.protocol import NONE
 from scheduler.policies.static import ratio
@@ -119,8 +119,14 @@ class SuperboxPlans(Plans):
         super().__init__(believed)
         self._owner = owners(believed)
 
+    def rank(self, believed: NetworkEstimates) -> None:
+        if self._traversal == "min-cost":
+            self._believed = believed  # depends on the network alone
+        else:
+            super().rank(believed)
+
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
-        super().extend(believed, changed)
+        super().rank(believed)
         self._owner = owners(believed)
 
     def _made(self, operator: int) -> Plan:
@@ -164,7 +170,7 @@ def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
         case "min-cost":
             return tuple(post_order(believed, boxes))
         case "min-latency":
-            costs = outlooks(believed)
+            costs = outlooks_of(believed, boxes)
             rising = sorted(boxes, key=lambda one: (costs[one].output_cost_s, one))
             return tuple(one for box in rising for one in (box, *below(believed, box)))
     falling = sorted(boxes, key=lambda one: (-release_rate(believed, one), one))
