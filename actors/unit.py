@@ -173,6 +173,7 @@ class HostedUnit:
                 None if snapshot is None else bytes(snapshot.state), found.commits, self.fetch
             )
             self.hosted.set_queries(declared.queries)
+            self.hosted.set_windows(declared.windows)
         self._log.describe(self.hosted.queries)
         self._set_manager()
         self.figures = Figures()
@@ -195,7 +196,7 @@ class HostedUnit:
     def can_become(self, unit: Unit) -> bool:
         """Whether it can be changed as it runs; if not, it has to be made again over its log."""
         left = {"queries", "utility", "utilities", "priority", "delay_target_ms", "max_drop"}
-        left |= {"min_share", "lendable", "borrow_limit"}
+        left |= {"min_share", "lendable", "borrow_limit", "windows"}
         return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
 
     def become(self, unit: Unit) -> None:
@@ -208,6 +209,7 @@ class HostedUnit:
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
             self._commit()
+        self.hosted.set_windows(unit.declared.windows)
         limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
         if limits[0] != limits[1]:
             self.hosted.target_s = unit.declared.delay_target_ms / 1e3

@@ -125,6 +125,12 @@ class Quality:
     stale_s: float
     staleness: float
     """The same as a part of the time."""
+    due: int = 0
+    """Answers of windows, which have deadlines of their own."""
+    tardy: int = 0
+    """Of these, the ones after their deadlines."""
+    tardiness_s: float = 0.0
+    """How long after, of all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,9 @@ class Qualities:
     response_s: tuple[float, ...] = ()
     stale_s: tuple[float, ...] = ()
     staleness: tuple[float, ...] = ()
+    due: tuple[int, ...] = ()
+    tardy: tuple[int, ...] = ()
+    tardiness_s: tuple[float, ...] = ()
 
     def __iter__(self) -> Iterator[Quality]:
         columns = (getattr(self, one.name) for one in fields(self))

@@ -16,6 +16,7 @@ from operator import is_not
 from actors.recent import PIECE_S, RECENT_S
 from actors.units import QUERIES_MAX, Qualities
 from engine.quality import QueryQuality
+from loadshed.tardiness import Tardiness
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
         for name, one in islice(queries.items(), QUERIES_MAX)
         if one.utility is not None
     ]
+    tardiness = [one.tardiness or Tardiness() for _, one, _ in told]
     return Qualities(
         tuple([name for name, _, _ in told]),
         tuple([utility.count for _, _, utility in told]),
@@ -122,4 +124,7 @@ def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
         tuple([one.responses.sum_s for _, one, _ in told]),
         tuple([one.stale_s for _, one, _ in told]),
         tuple([one.stale_share(now) for _, one, _ in told]),
+        tuple([one.answers for one in tardiness]),
+        tuple([one.tardy for one in tardiness]),
+        tuple([one.sum_s for one in tardiness]),
     )

@@ -22,6 +22,7 @@ from bench import (
     logs,
     metrics,
     overhead,
+    periodic,
     service,
     simulator,
     spark,
@@ -32,6 +33,7 @@ from bench.measure import Figure
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,
     "overhead": overhead.figures,
+    "periodic": periodic.figures,
     "control": control.figures,
     "simulator": simulator.figures,
     "engine": engine.figures,

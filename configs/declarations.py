@@ -26,11 +26,12 @@ from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
 from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, StreamsFile
 from configs.utility import Utility
+from configs.windows import WindowSettings
 
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "policy", "train_max", "utility")
+AS_IT_LIKES = ("victim", "policy", "train_max", "utility", "windows")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -41,6 +42,9 @@ class PriorityClassDeclaration(PriorityClass):
     """Never shed: when its queue is full its producers are held back."""
 
     limits: ClassLimits = ClassLimits()
+
+    windows: WindowSettings = WindowSettings()
+    """When windows with SLIDE AT MOST are answered."""
 
 
 class Overrides(Settings):
@@ -57,6 +61,7 @@ class Overrides(Settings):
     train_max: TrainMax | None = None
     utility: Utility | None = None
     lossless: bool | None = None
+    windows: WindowSettings | None = None
 
 
 class LimitOverrides(Settings):

@@ -14,6 +14,7 @@ from configs.load import LoadSettings
 from configs.managers import Manager
 from configs.problems import Contradiction
 from configs.utility import Utility, UtilityGraph
+from configs.windows import WindowSettings
 
 Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
 Shards = Annotated[int, Field(ge=1, le=256)]
@@ -41,6 +42,9 @@ class LiveClass(PriorityClass):
     """Parts by key, each with a host and turns of its own."""
 
     limits: ClassLimits = ClassLimits()
+
+    windows: WindowSettings = WindowSettings()
+    """When windows with SLIDE AT MOST are answered."""
 
     @model_validator(mode="after")
     def utilities_are_of_queries(self) -> Self:

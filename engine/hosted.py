@@ -25,6 +25,7 @@ from dataclasses import replace
 from configs.live import LiveClass
 from configs.problems import InvalidInput
 from configs.utility import UtilityGraph
+from configs.windows import WindowSettings
 from engine.door import Piece, unpacked
 from engine.entrances import FROM_NOW, Entrance, Following
 from engine.limits import train_bytes
@@ -46,13 +47,14 @@ from engine.steps import (
     QueryRemoved,
     Step,
     Took,
+    WindowsSet,
 )
 from engine.train import Train, is_same
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
 
@@ -72,6 +74,7 @@ class HostedClass:
             settings.policy,
             train_max,
             limits=settings.limits,
+            windows=settings.windows,
             settled=self._settle,
             entered=self._took,
         )
@@ -149,6 +152,16 @@ class HostedClass:
             added = {name: sql for name, sql in queries.items() if name not in self._queries}
             self._add_all(added)
             self._settled_steps += [QueryAdded(name, sql) for name, sql in added.items()]
+
+        self._change(change)
+
+    def set_windows(self, windows: WindowSettings) -> None:
+        """Answer windows with SLIDE AT MOST so from the next settle point on."""
+
+        def change() -> None:
+            if windows != self.runner.network.windows:
+                self.runner.network.windows = windows
+                self._settled_steps.append(WindowsSet(windows))
 
         self._change(change)
 
@@ -337,19 +350,23 @@ class HostedClass:
             stream: (entrance.begun_ledger, entrance.position) for stream, entrance in self._entrances.items()
         }
         queries = {name: query.sql for name, query in self._queries.items()}
-        return pickle.dumps((STATE_VERSION, queries, self.runner.settled_state(), streams), protocol=5)
+        windows = self.runner.network.windows.model_dump()
+        state = STATE_VERSION, queries, windows, self.runner.settled_state(), streams
+        return pickle.dumps(state, protocol=5)
 
     def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
         """Go on from a state by repeating what was committed after it, within the slices to come."""
         self._fetch = fetch
         if state is not None:
-            version, queries, runner_state, streams = pickle.loads(state)
+            version, *held = pickle.loads(state)
             if version != STATE_VERSION:
                 raise InvalidInput(
                     "the state is of another version", "state", version, "let its host finish first"
                 )
+            queries, windows, runner_state, streams = held
             for name in dependents(self._queries, set(self._queries)):
                 self._remove(name)
+            self.runner.network.windows = WindowSettings.model_validate(windows)
             self.runner.network.expect(runner_state.pane_lengths)
             self._add_all(queries)
             self.runner.restore(runner_state)
@@ -415,6 +432,8 @@ class HostedClass:
             case QueryRemoved(name):
                 if name in self._queries:
                     self._remove(name)
+            case WindowsSet(windows):
+                self.runner.network.windows = windows
 
     def _check(self, commit: Commit) -> None:
         """Whether the answers are as many as the first time; theirs are the numbers that readers know."""

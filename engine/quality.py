@@ -1,4 +1,5 @@
-"""How good the answers of one query have been: their response times, what they were worth by them, and their staleness.
+"""How good the answers of one query have been: their response times, what they were worth by them, and their staleness;
+of windows, also their tardiness.
 
 Answers are measured when they are handed out, at settle points, around the operators that made them. Of a train whose
 tuples arrived at one moment only that moment is looked at, whatever its length, and some of these are measured together.
@@ -12,6 +13,7 @@ tuples arrived at one moment only that moment is looked at, whatever its length,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ from configs.utility import UtilityGraph
 from engine.train import is_same
 from loadshed.responses import ResponseStatistics
 from loadshed.staleness import Staleness
+from loadshed.tardiness import Tardiness
 from loadshed.utility import UtilityStatistics
 
 # Trains that are measured together: for each alone, numpy would take several times as long.
@@ -31,9 +34,22 @@ FEW = 12
 class QueryQuality:
     """From the moment on when the query was added, in this process."""
 
-    __slots__ = ("_arrivals", "_counts", "_departures", "_responses", "_since", "_staleness", "_utility")
+    __slots__ = (
+        "_arrivals",
+        "_counts",
+        "_departures",
+        "_responses",
+        "_since",
+        "_slack_s",
+        "_staleness",
+        "_utility",
+        "tardiness",
+    )
 
-    def __init__(self, graph: UtilityGraph | None = None) -> None:
+    def __init__(self, graph: UtilityGraph | None = None, slack_s: Callable[[], float] | None = None) -> None:
+        """`slack_s` tells how long an answer of a window may take from falling due; None without a window."""
+        self._slack_s = slack_s
+        self.tardiness = None if slack_s is None else Tardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
         # Who answers first may not be who came first, so there is no beginning before which nothing counts.
@@ -46,6 +62,11 @@ class QueryQuality:
 
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:
         """Answers are handed out; when what caused each of them arrived."""
+        if self.tardiness is not None and self._slack_s is not None:
+            if is_same(arrival):
+                self.tardiness.add_same(now - float(arrival[0]), self._slack_s(), len(arrival))
+            else:
+                self.tardiness.add_array(now - arrival, self._slack_s())
         if is_same(arrival):
             self._arrivals.append(float(arrival[0]))
             self._departures.append(now)

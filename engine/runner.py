@@ -17,9 +17,10 @@ from configs.limits import ClassLimits
 from configs.policies import HighestRate, PolicySettings
 from configs.problems import InvalidInput
 from configs.utility import UtilityGraph
+from configs.windows import WindowSettings
 from engine.causes import Moment
 from engine.limits import Lot, beginning, train_bytes, tuple_bytes
-from engine.network import ClassNetwork, Node
+from engine.network import ClassNetwork, Node, slack_of
 from engine.operators.source import SourceOperator
 from engine.plan import Query
 from engine.quality import QueryQuality
@@ -77,11 +78,13 @@ class ClassRunner:
     train_max: int = TRAIN_MAX
     tables: Mapping[str, Train] = field(default_factory=dict)
     limits: ClassLimits = field(default_factory=ClassLimits)
+    windows: WindowSettings = field(default_factory=WindowSettings)  # to begin with
     settled: Callable[[], bool] = go_on  # told at settle points, after the answers; whether the slice goes on
     entered: Entered = nobody_asks  # told how many tuples a source operator has taken of its stream
 
     def __post_init__(self) -> None:
         self.network = ClassNetwork(self.tables, self.limits)
+        self.network.windows = self.windows
         self.quality: dict[str, QueryQuality] = {}
         self.measures = True  # not while what was done before is done again: its answers have been handed out
         self.answered: dict[str, int] = {}  # rows so far; for the sink, the sequence number of the first row
@@ -103,8 +106,9 @@ class ClassRunner:
         """`graphs` say what the answers of a query are worth, if anybody has said so."""
         outputs = self.network.add(*queries)
         self._graphs.update(graphs or {})
+        slacks = {name: slack_of(node) for name, node in outputs}
         for query in queries:
-            self.quality[query.name] = QueryQuality(self._graphs.get(query.name))
+            self.quality[query.name] = QueryQuality(self._graphs.get(query.name), slacks.get(query.name))
             self.answered[query.name] = 0
         for name, node in outputs:
             self._value(name, node)

@@ -41,6 +41,7 @@ from services.api.live_models import (
     Operators,
     QueryQuality,
     SystemView,
+    Tardiness,
     TenantLedger,
     TenantQuality,
     UnitPlace,
@@ -236,6 +237,7 @@ def quality_line(one: QueryWorth) -> QueryQuality:
         mean_ms=one.mean_ms,
         utility=Worth(mean=one.utility, missed=one.missed),
         staleness=one.staleness,
+        tardiness=Tardiness(answers=one.due, tardy=one.tardy, mean_ms=one.tardiness_ms) if one.due else None,
     )
 
 

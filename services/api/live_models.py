@@ -132,6 +132,14 @@ class UtilityCorner(BaseModel):
     utility: Ratio
 
 
+class Tardiness(BaseModel):
+    """Of the answers of a window: a pane after its end they are late, with SLIDE AT MOST a pane after the end that was promised."""
+
+    answers: int
+    tardy: int = Field(description="Answers after their deadlines.")
+    mean_ms: Milliseconds = Field(description="How long after, those in time counted as 0.")
+
+
 class QueryQuality(BaseModel):
     """How good the answers of one query have been."""
 
@@ -142,6 +150,7 @@ class QueryQuality(BaseModel):
     mean_ms: Milliseconds = Field(description="Response time.")
     utility: Worth
     staleness: Ratio
+    tardiness: Tardiness | None = Field(description="null where no window of time has answered.")
 
 
 class TenantQuality(Seen):

@@ -221,8 +221,9 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
 
 def quality_table(told: Mapping[str, Any]) -> Table:
     """The queries of a tenant as the service tells of them."""
-    heads = ("query", "answers", "mean ms", "deadline", "utility", "missed", "stale")
-    table = plain_table("", heads, wrapped=0)
+    heads = ["query", "answers", "mean ms", "deadline", "utility", "missed", "stale"]
+    windows = any(one["tardiness"] for one in told["items"])
+    table = plain_table("", [*heads, "tardy"] if windows else heads, wrapped=0)
     table.title = None
     for one in told["items"]:
         answers, missed = one["answers"], one["utility"]["missed"]
@@ -234,10 +235,16 @@ def quality_table(told: Mapping[str, Any]) -> Table:
             worth(one["utility"]["mean"]) if answers else "–",
             compact(missed) + (f" ({parts(missed / answers)})" if missed else ""),
             parts(one["staleness"]),
+            *([tardy(one["tardiness"])] if windows else []),
         )
     if not told["items"]:
         table.caption, table.caption_justify = f"nothing of {told['tenant']} has reported", "left"
     return table
+
+
+def tardy(told: Mapping[str, Any] | None) -> str:
+    """The part of a window's answers that came late."""
+    return parts(told["tardy"] / told["answers"]) if told else "–"
 
 
 def worth(utility: float) -> str:

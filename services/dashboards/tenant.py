@@ -146,6 +146,20 @@ WORTH = Row(
             ),
             empty_unless=ANSWERS_GIVEN,
         ),
+        Panel(
+            "Tardy results by query",
+            "Part of the answers of windows that came more than a pane after they fell due; 0 for queries without windows. With SLIDE AT MOST what counts is the end that was promised.",
+            "percentunit",
+            (Query(part_of_answers("weir_query_tardy_answers_total"), "{{query}}"),),
+            width=12, empty_unless=ANSWERS_GIVEN,
+        ),
+        Panel(
+            "Tardiness by query",
+            "How long after that an answer came, in the mean over all answers of the query.",
+            "s",
+            (Query(part_of_answers("weir_query_tardiness_seconds_total"), "{{query}}"),),
+            width=12, empty_unless=ANSWERS_GIVEN,
+        ),
     ),
 )  # fmt: skip
 

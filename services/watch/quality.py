@@ -23,6 +23,11 @@ class QueryWorth:
     missed: int
     staleness: float
     """Mean of the units."""
+    due: int = 0
+    """Answers of windows, which have deadlines of their own."""
+    tardy: int = 0
+    tardiness_ms: float = 0.0
+    """Mean of all of these, the ones in time among them."""
 
 
 def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
@@ -36,7 +41,7 @@ def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
 
 
 def together(query: str, graph: UtilityGraph, parts: Sequence[Quality]) -> QueryWorth:
-    answers = sum(part.answers for part in parts)
+    answers, due = sum(part.answers for part in parts), sum(part.due for part in parts)
     return QueryWorth(
         query,
         graph,
@@ -45,4 +50,7 @@ def together(query: str, graph: UtilityGraph, parts: Sequence[Quality]) -> Query
         sum(part.utility for part in parts) / answers if answers else 1.0,
         sum(part.missed for part in parts),
         sum(part.staleness for part in parts) / len(parts),
+        due,
+        sum(part.tardy for part in parts),
+        1e3 * sum(part.tardiness_s for part in parts) / due if due else 0.0,
     )

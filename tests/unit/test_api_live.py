@@ -178,7 +178,7 @@ def test_a_tenant_of_which_nothing_runs_is_told_why(running: Running, name: str,
 
 
 def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Running) -> None:
-    told = Qualities(("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,))
+    told = Qualities(("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,), (4,), (1,), (0.1,))
     counted = Counted(1, 1.0, False, quality=told)
     utility = {"mean": 0.875, "lost": 0.125, "of_queries": 0.875, "missed": 1, "missed_pct": 25.0}
     staleness = {"mean": 0.125, "max": 0.125}
@@ -197,6 +197,7 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
             "mean_ms": pytest.approx(100.0),
             "utility": {"mean": 0.875, "missed": 1},
             "staleness": 0.125,
+            "tardiness": {"answers": 4, "tardy": 1, "mean_ms": pytest.approx(25.0)},
         }
     ]
     status = running.get("/v1/tenants/gold/status")

@@ -139,9 +139,16 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
 def test_quality_of_queries_fits_eighty_columns() -> None:
     query = {"query": "alerts_within_a_minute", "deadline_ms": 12_345.5, "answers": 98_765_432}
     worth = {"mean": 0.4, "missed": 7_654_321}
-    fresh = {"query": "new", "deadline_ms": 300.0, "answers": 0, "mean_ms": 0.0, "staleness": 0.0}
+    fresh = {
+        "query": "new",
+        "deadline_ms": 300.0,
+        "answers": 0,
+        "mean_ms": 0.0,
+        "staleness": 0.0,
+        "tardiness": None,
+    }
     items = [
-        query | {"mean_ms": 1234.5, "utility": worth, "staleness": 0.001},
+        query | {"mean_ms": 1234.5, "utility": worth, "staleness": 0.001, "tardiness": None},
         fresh | {"utility": {"mean": 1.0, "missed": 0}},
     ]
     head, _, *rows = printed(quality_table({"tenant": "acme", "items": items}), 80)
@@ -151,6 +158,9 @@ def test_quality_of_queries_fits_eighty_columns() -> None:
         "new 0 0.00 300 – 0 0%",
     ]
     assert max(map(len, (head, *rows))) <= 80
+    items[1] |= {"tardiness": {"answers": 98_765_432, "tardy": 9_876_543, "mean_ms": 0.5}}
+    head, _, *rows = printed(quality_table({"tenant": "acme", "items": items}), 90)
+    assert [row.split()[-1] for row in (head, *rows)] == ["tardy", "–", "10%"]
     assert "nothing of acme has reported" in printed(quality_table({"tenant": "acme", "items": []}), 80)[-1]
 
 

@@ -15,10 +15,14 @@ from configs.live import LiveClass
 from configs.problems import InvalidInput
 from configs.reading import parse_model
 from configs.utility import UtilityGraph, points_in
+from configs.windows import WindowSettings
 from engine.door import Piece
 from engine.hosted import HostedClass
 from engine.quality import TOGETHER, QueryQuality
-from engine.train import Train, same_arrival, train_from_arrow
+from engine.runner import ClassRunner
+from engine.schema import INT64
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.train import Train, Values, same_arrival, train_from_arrow
 from loadshed.responses import ResponseStatistics
 
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
@@ -179,3 +183,35 @@ def test_what_is_measured_is_that_of_all_answers_however_they_come(
     assert quality.utility.missed == missed
     assert quality.responses.response_ms() == pytest.approx(responses.response_ms())
     assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
+
+
+# -- windows ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slide", "slack_s"),
+    # A pane of 2 s; a bound of 6 s, of which 4 s are not used.
+    [("SLIDE 2 SECONDS", 2.0), ("SLIDE AT MOST 6 SECONDS", 6.0)],
+)
+def test_answers_of_a_window_are_tardy_a_pane_after_the_end_that_was_promised(
+    slide: str, slack_s: float
+) -> None:
+    catalog = Catalog.of([parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")])
+    texts = {
+        "short": "SELECT COUNT(*) AS n FROM s [RANGE 300 SECONDS SLIDE 2 SECONDS]",
+        "asked": f"SELECT COUNT(*) AS n FROM s [RANGE 300 SECONDS {slide}]",
+        "plain": "SELECT x FROM s",
+    }
+    runner = ClassRunner(lambda query, train: None, windows=WindowSettings(schedule="aggressive"))
+    runner.add(*(plan_query(name, text, catalog) for name, text in texts.items()))
+    times = np.array([0, 1000, 12_000], np.int64)
+    runner.offer("s", Train((Values(INT64, times), Values(INT64, times)), same_arrival(100.0, 3)))
+    took_s = slack_s + 0.25
+    runner.run(1e9, lambda: 100.0 + took_s, lambda: 0.0)
+    asked = runner.quality["asked"].tardiness
+    assert asked is not None
+    assert asked.answers == runner.answered["asked"] == 6
+    assert (asked.tardy, asked.sum_s, asked.max_s, asked.mean_s) == pytest.approx((6, 1.5, 0.25, 0.25))
+    assert runner.quality["plain"].tardiness is None
+    runner.quality["asked"].answered(np.array([100.0, 101.0]), 100.5 + slack_s)
+    assert (asked.answers, asked.tardy, asked.sum_s, asked.max_s) == pytest.approx((8, 7, 2.0, 0.5))
