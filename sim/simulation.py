@@ -34,6 +34,7 @@ class Lane:
     quota_s: float = 0.0
     used_s: float = 0.0
     call_s: float = -1.0  # −1: the slice has just begun
+    decision_s: float = 0.0  # part of it, for choosing the operator
 
 
 # --- what can happen ------------------------------------------------------------------------------------
@@ -216,14 +217,15 @@ class Simulation:
             if lane.call_s >= 0:
                 host.finish(now)
                 lane.used_s += lane.call_s
-                self.busy_s += lane.call_s - self._decision_s
+                self.busy_s += lane.call_s - lane.decision_s
             host.ingest(now)
             cost_s = host.start(now) if lane.used_s < lane.quota_s else -1.0
             if cost_s < 0:
                 self.now = now
                 return [self._end_slice(lane, host)]
-            self.overhead_s += self._decision_s
-            lane.call_s = cost_s + self._decision_s
+            lane.decision_s = self._decision_s if host.decided else 0.0
+            self.overhead_s += lane.decision_s
+            lane.call_s = cost_s + lane.decision_s
             now += lane.call_s
             if now > self._heap[0][0] or now > self._end:
                 self._push(now, CallEnds(lane))
