@@ -55,7 +55,7 @@ _COUNTED = Struct("=Iq")  # bytes of the name, a number
 _ANSWER = Struct(
     "=IqQQ"
 )  # bytes of the query, first number, where its train begins after the head, its bytes
-_OPEN, _TOOK, _EVICTED, _ADVANCED, _ADDED, _REMOVED, _WINDOWS = range(7)
+_OPEN, _TOOK, _EVICTED, _ADVANCED, _ADDED, _REMOVED, _WINDOWS, _ADDED_WITH_NEXT = range(8)
 NO_MASK = -1
 
 
@@ -139,9 +139,9 @@ def step_bytes(step: Step) -> bytes:
             return named_bytes(_EVICTED, stream, tuples)
         case Advanced(stream, time, now):
             return named_bytes(_ADVANCED, stream, time) + _NOW.pack(now)
-        case QueryAdded(query, sql):
+        case QueryAdded(query, sql, with_next):
             text = sql.encode()
-            return named_bytes(_ADDED, query, len(text)) + text
+            return named_bytes(_ADDED_WITH_NEXT if with_next else _ADDED, query, len(text)) + text
         case QueryRemoved(query):
             return named_bytes(_REMOVED, query, 0)
         case WindowsSet(windows):
@@ -196,8 +196,8 @@ class Head:
             return Evicted(name, number)
         if kind == _ADVANCED:
             return Advanced(name, number, *self.take(_NOW))
-        if kind == _ADDED:
-            return QueryAdded(name, self.text(number))
+        if kind in (_ADDED, _ADDED_WITH_NEXT):
+            return QueryAdded(name, self.text(number), kind == _ADDED_WITH_NEXT)
         if kind == _WINDOWS:
             return WindowsSet(WindowSettings.model_validate_json(name))
         return QueryRemoved(name)

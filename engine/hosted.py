@@ -98,6 +98,7 @@ class HostedClass:
         ] = {}  # response times since the last settle point, where trains had one for all
         self._changes: deque[Callable[[], None]] = deque()
         self._repeating = Repetition(self._repeat, self._check)
+        self._to_add: dict[str, str] = {}  # of queries that are added together, those that have been repeated
         self._fetch: Fetch | None = None  # for what is repeated
         self._held: deque[tuple[Piece, int]] = deque()  # until everything is repeated
         self._following: dict[str, Following] = {}  # by stream, where to read on after that
@@ -154,7 +155,8 @@ class HostedClass:
                 self._settled_steps.append(QueryRemoved(name))
             added = {name: sql for name, sql in queries.items() if name not in self._queries}
             self._add_all(added)
-            self._settled_steps += [QueryAdded(name, sql) for name, sql in added.items()]
+            last = next(reversed(added), None)
+            self._settled_steps += [QueryAdded(name, sql, name != last) for name, sql in added.items()]
 
         self._change(change)
 
@@ -438,9 +440,11 @@ class HostedClass:
             case Advanced(stream, time, at):
                 self.runner.advance(stream, time, at)
                 self.runner.drain(now)
-            case QueryAdded(name, sql):
-                if name not in self._queries:
-                    self._add(self._planned(name, sql))
+            case QueryAdded(name, sql, with_next):
+                self._to_add[name] = sql
+                if not with_next:
+                    self._add_all({one: sql for one, sql in self._to_add.items() if one not in self._queries})
+                    self._to_add = {}
             case QueryRemoved(name):
                 if name in self._queries:
                     self._remove(name)

@@ -82,7 +82,8 @@ class WindowSchedule:
 
     @settings.setter
     def settings(self, settings: WindowSettings) -> None:
-        self._settings, self._periods = settings, None
+        self._settings = settings
+        self._change()
 
     @property
     def is_active(self) -> bool:
@@ -91,14 +92,18 @@ class WindowSchedule:
 
     def join(self, name: str, reader: WindowReader) -> None:
         self._readers[name] = reader
-        self._periods = None
         if reader.at_most:
             self._flexible[name] = Progress(reader)
+        self._change()
 
     def leave(self, name: str) -> None:
         self._readers.pop(name, None)
         self._flexible.pop(name, None)
-        self._periods = None
+        self._change()
+
+    def _change(self) -> None:
+        """Periods are others, and ends are to be settled anew, also where event time has not gone on."""
+        self._periods = self._reached = None
 
     def period(self, name: str) -> int:
         """How many panes a window slides by."""
@@ -162,7 +167,7 @@ class WindowSchedule:
 
     def _settle(self, reached: int) -> None:
         """Which ends come of event time having come so far."""
-        if self._reached is not None and reached <= self._reached and self._periods is not None:
+        if self._reached is not None and reached <= self._reached:
             return
         self._reached = reached
         self._scans.clear()

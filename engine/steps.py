@@ -64,6 +64,8 @@ class Advanced:
 class QueryAdded:
     name: str
     sql: str
+    with_next: bool = False
+    """Together with the one after it: windows that come together share panes that suit them all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(Took, NAMES, NUMBERS),
     st.builds(Evicted, NAMES, NUMBERS),
     st.builds(Advanced, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
-    st.builds(QueryAdded, NAMES, st.text()),
+    st.builds(QueryAdded, NAMES, st.text(), st.booleans()),
     st.builds(QueryRemoved, NAMES),
     st.builds(WindowsSet, st.builds(WindowSettings)),
 )

@@ -139,8 +139,8 @@ def test_what_answers_of_a_query_were_worth_is_counted_over_all_lives_as_long_as
     again = Qualities(("q",), (2,), (1.5,), (1,), (0.1,), (0.25,), (0.1,), (2,), (1,), (0.125,))
     cycle(metered, replace(COUNTED, born=2.0, recovered=True, results={"q": 22}, quality=again))
     told = metered.told()
-    names = ("lost_utility_total", "missed_deadlines_total", "stale_seconds_total", "tardy_answers_total")
-    names += ("tardiness_seconds_total",)
+    names = ["lost_utility_total", "missed_deadlines_total", "stale_seconds_total", "tardy_answers_total"]
+    names += ["tardiness_seconds_total"]
     found = [told[series(f"weir_query_{name}", query="q", **GOLD)] for name in names]
     assert found == pytest.approx([2.5 + 0.5, 4 + 1, 1.5 + 0.25, 6 + 1, 0.9 + 0.125])
     assert not [name for name in told if 'query="r"' in name]
