@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test test-live test-spark test-helm test-browser test-all check format bench openapi metrics dashboards chart soak lock clean
+.PHONY: help setup tools demo papers test test-live test-spark test-helm test-browser test-all check format bench openapi metrics dashboards chart soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -25,6 +25,9 @@ tools: ## install Debian's packages that tests use: Prometheus, Chromium, Postgr
 
 demo: $(READY) ## run the demonstration
 	@$(BIN)/weir demo $(ARGS)
+
+papers: $(READY) ## repeat what the papers measured; which claims hold? (ARGS=--quick for shorter runs)
+	@$(BIN)/weir papers $(ARGS)
 
 test: $(READY) ## run the fast tests
 	@$(PYTEST) -n auto -m "$(FAST)" $(ARGS)

@@ -1,7 +1,7 @@
 """The `weir` command: its subcommands, and how it fails.
 
 Exit codes (docs/cli.md): 0 done, 1 done, and it does not hold: a promise was broken, a replay decided otherwise, `diff` found a
-difference, a target would be missed, an account is open, rows were rejected; 2 the input was wrong, 3 the service or the catalog
+difference, a target would be missed, an account is open, rows were rejected, a paper's claim does not hold and nobody knows why; 2 the input was wrong, 3 the service or the catalog
 does not answer, 4 the key may not, 130 interrupted.
 """
 
@@ -60,6 +60,7 @@ class Weir(LazyGroup):
         "dashboards": Place("services.cli.dashboards", RUNS),
         "run": Place("services.cli.run", FILES),
         "sim": Place("services.cli.sim", FILES),
+        "papers": Place("services.cli.papers", FILES),
         "bench": Place("services.cli.bench", FILES),
         "config": Place("services.cli.config", FILES),
     }

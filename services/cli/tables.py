@@ -13,6 +13,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from configs.scenario import Claim
     from services.cli.class_views import ClassView
+    from sim.papers.finding import Finding
     from sim.promises import Promise
     from sim.replay import ReplayReport
 
@@ -136,6 +137,20 @@ def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) 
             f"{100 * (got / other - 1):+.0f}%".replace("-", "−") if other else "–",
             "[green]yes[/]" if got < other else "[red]no[/]",
             claim.source,
+        )
+    return table
+
+
+def finding_table(title: str, findings: Sequence[Finding]) -> Table:
+    """What a paper claims beside what came out, as wide as the terminal; all but the mark may take several lines."""
+    table = plain_table(escape(title), ("", "claim", "claimed", "got"), left=4)
+    table.expand = True
+    for column, ratio in zip(table.columns, (None, 5, 2, 3), strict=True):
+        column.no_wrap, column.ratio = ratio is None, ratio
+    for one in findings:
+        mark = "[green]✓[/]" if one.holds else "[bold red]✗[/]"
+        table.add_row(
+            mark, f"{escape(one.claim)}\n[dim]{escape(one.where)}[/]", escape(one.claimed), escape(one.got)
         )
     return table
 

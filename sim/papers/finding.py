@@ -20,7 +20,9 @@ class Finding:
     got: str
     holds: bool
     why: str = ""
-    """Where it does not hold, or not as printed: why."""
+    """Where it does not hold, or not as printed: why. A claim that fails without one is a failure of `weir papers`."""
+    rule: str = ""
+    """By which `holds` was decided, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,10 @@ class Experiment:
     """A set-up of a paper. `run(quick)` is a function of its argument alone: seeded, no clock; quick ones take seconds."""
 
     paper: str
-    """dilos, sharaf, carney, golab or mavstream."""
+    """A key of `sim.papers.collection.PAPERS`."""
     name: str
     """Short, for the command line: sharaf-qos."""
     title: str
     run: Callable[[bool], Found]
+    setup: str = ""
+    """What is run, in words: machine, queries, input, and where that differs from the paper's."""

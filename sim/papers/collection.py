@@ -1,0 +1,64 @@
+"""Every paper's experiments, in the order in which they are told, and how they are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from configs.problems import UnknownName, nearest
+from sim.papers import carney, dilos, freshening, golab, mavstream
+from sim.papers.finding import Experiment, Found
+
+Results = Sequence[tuple[Experiment, Found]]
+"""What was run, in the collection's order, and what it came to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What is quoted."""
+
+    title: str
+    authors: str
+
+
+PAPERS: Mapping[str, Paper] = {
+    "dilos": Paper(
+        "DILoS: A Dynamic Integrated Load Manager and Scheduler for Continuous Queries",
+        "T. N. Pham, L. Al Moakar, P. K. Chrysanthis, A. Labrinidis",
+    ),
+    "sharaf": Paper(
+        "Metrics and Algorithms for Processing Multiple Continuous Queries",
+        "M. A. Sharaf, thesis, Pittsburgh 2007",
+    ),
+    "carney": Paper("Application-Aware Resource Scheduling", "D. P. Carney, thesis, Brown 2005"),
+    "golab": Paper(
+        "Multi-Query Optimization of Sliding Window Aggregates by Schedule Synchronization",
+        "L. Golab, K. G. Bijay, M. T. Özsu, Waterloo 2006",
+    ),
+    "mavstream": Paper(
+        "Design and Implementation of Scheduling Strategies and Their Evaluation in MavStream",
+        "V. K. Pajjuri, thesis, Arlington 2004",
+    ),
+}
+
+# In the order of the papers above.
+EXPERIMENTS: tuple[Experiment, ...] = tuple(
+    one
+    for paper in PAPERS
+    for module in (dilos, carney, freshening, golab, mavstream)
+    for one in module.EXPERIMENTS
+    if one.paper == paper
+)
+
+
+def chosen(names: Sequence[str]) -> tuple[Experiment, ...]:
+    """Those that the names mean, of a paper or of an experiment, in the collection's order; all without a name."""
+    known = {*(one.name for one in EXPERIMENTS), *(one.paper for one in EXPERIMENTS)}
+    for name in names:
+        if name not in known:
+            raise UnknownName("no such experiment or paper", "NAMES", name, nearest(name, known))
+    return tuple(one for one in EXPERIMENTS if not names or one.name in names or one.paper in names)
+
+
+def named(name: str) -> Experiment:
+    return next(one for one in EXPERIMENTS if one.name == name)

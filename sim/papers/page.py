@@ -1,0 +1,211 @@
+"""One self-contained HTML page of what was found of the papers: every claim with its rule, and the figures.
+
+It reads by itself, on paper as on a phone: nothing is loaded, and the same findings give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sim.papers.collection import PAPERS, Results
+from sim.papers.finding import Chart, Experiment, Finding, Found
+from sim.report import COLOURS, svg
+
+FILE = "papers.html"
+# Lines of a chart that are told apart by colour; further ones are dashed.
+DASHES = ("-", "--", ":")
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #57606a; --good: #1a7f37; --bad: #cf222e; --card: #fff }
+@media (prefers-color-scheme: dark) { :root { --dim: #9aa4ae; --good: #56d364; --bad: #ff7b72; --card: #16181c }
+  figure svg { filter: invert(.92) hue-rotate(180deg) } }
+* { box-sizing: border-box }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1120px; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.7rem; line-height: 1.2; margin-bottom: .2rem }
+h2 { font-size: 1.3rem; line-height: 1.25; margin: 3rem 0 0; border-top: 2px solid var(--line); padding-top: 1.2rem }
+h3 { font-size: 1.05rem; margin: 2rem 0 .2rem } h3 code { font-weight: 400; color: var(--dim); font-size: .85em }
+.dim, small { color: var(--dim) } small { font-size: .86rem; display: block; margin-top: .2rem }
+.good { color: var(--good); font-weight: 600 } .bad { color: var(--bad); font-weight: 600 }
+.big { font-size: 1.15rem; margin: .6rem 0 1rem }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; margin: .8rem 0 }
+th, td { padding: .45rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
+th { font-weight: 600; font-size: .86rem; color: var(--dim) }
+.claims { table-layout: fixed } .claims th:nth-child(1) { width: 2.2rem } .claims th:nth-child(2) { width: 46% }
+.why { border-left: 3px solid var(--bad); padding-left: .6rem; margin-top: .4rem; color: inherit }
+.number, .count th:not(:first-child) { text-align: right; white-space: nowrap }
+figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .5rem }
+figure svg { width: 100%; height: auto; display: block } figcaption { font-size: .9rem; padding: .1rem .4rem .4rem; font-weight: 600 }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 500px), 1fr)); gap: .8rem; margin: .8rem 0 }
+@media (max-width: 640px) {
+  .claims thead { display: none } .claims, .claims tbody, .claims tr, .claims td { display: block; width: 100% }
+  .claims td:first-child { float: left; width: 1.5rem }
+  .claims tr { border-bottom: 1px solid var(--line); padding: .6rem 0 } .claims td { border: 0; padding: .1rem 0 }
+  .claims td[data-is]::before { content: attr(data-is) ": "; color: var(--dim) }
+}
+@media print { h3, figure, tr { break-inside: avoid } }
+"""
+
+
+def write_page(results: Results, quick: bool, folder: Path) -> Path:
+    """Write the page into the folder; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    path.write_text(page(results, quick), encoding="utf-8")
+    return path
+
+
+def page(results: Results, quick: bool) -> str:
+    title = "What the papers claim, and what Weir finds"
+    papers = [key for key in PAPERS if any(one.paper == key for one, _ in results)]
+    parts = [
+        f"<h1>{title}</h1>",
+        '<p class="dim">Each set-up is repeated in virtual time, where a run is a function of its seed. A claim holds by the rule that '
+        "is printed under it; figures are relative, since the papers' machines are not this one."
+        f"{' <b>Quick form</b>: shorter runs of the same set-ups.' if quick else ''}</p>",
+        f'<p class="big">{tally([one for _, found in results for one in found.findings])}</p>',
+        count_table(papers, results),
+        failed_list(results),
+    ]
+    for key in papers:
+        paper = PAPERS[key]
+        parts += [f'<h2 id="{key}">{escape(paper.title)}</h2>', f'<p class="dim">{escape(paper.authors)}</p>']
+        for experiment, found in results:
+            if experiment.paper == key:
+                parts += section(experiment, found)
+    body = "\n".join(parts)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    hold = sum(one.holds for one in findings)
+    text = f'<span class="good">{hold} of {len(findings)} claims hold</span>'
+    fail = len(findings) - hold
+    return f'{text}, <span class="bad">{fail} {"does" if fail == 1 else "do"} not</span>' if fail else text
+
+
+def count_table(papers: Sequence[str], results: Results) -> str:
+    rows = []
+    for key in papers:
+        findings = [one for experiment, found in results if experiment.paper == key for one in found.findings]
+        hold = sum(one.holds for one in findings)
+        rows.append(
+            f'<tr><td><a href="#{key}">{escape(PAPERS[key].title)}</a></td><td class="number">{len(findings)}</td>'
+            f'<td class="number good">{hold}</td><td class="number{" bad" if hold < len(findings) else ""}">'
+            f"{len(findings) - hold}</td></tr>"
+        )
+    head = "<tr><th>paper</th><th>claims</th><th>hold</th><th>do not</th></tr>"
+    return f'<table class="count"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def failed_list(results: Results) -> str:
+    """What does not hold, first: it is what a reader looks for."""
+    lines = "".join(
+        f'<li>{escape(one.claim)} <a href="#{escape(experiment.name)}">{escape(experiment.name)}</a></li>'
+        for experiment, found in results
+        for one in found.findings
+        if not one.holds
+    )
+    return f"<h3>What does not hold</h3><ul>{lines}</ul>" if lines else ""
+
+
+def section(experiment: Experiment, found: Found) -> list[str]:
+    title = f"{escape(experiment.title)} <code>{escape(experiment.name)}</code>"
+    parts = [f'<h3 id="{escape(experiment.name)}">{title}</h3>']
+    if experiment.setup:
+        parts.append(f'<p class="dim">{escape(experiment.setup)}</p>')
+    parts.append(claim_table(found.findings))
+    if found.charts:
+        drawn = "\n".join(
+            figure(chart, f"{experiment.name} {place}") for place, chart in enumerate(found.charts)
+        )
+        parts.append(f'<div class="charts">{drawn}</div>')
+    return parts
+
+
+def claim_table(findings: Sequence[Finding]) -> str:
+    head = "<tr><th></th><th>claim</th><th>claimed</th><th>got</th></tr>"
+    return f'<table class="claims"><thead>{head}</thead><tbody>{"".join(map(claim_row, findings))}</tbody></table>'
+
+
+def claim_row(one: Finding) -> str:
+    mark = (
+        '<span class="good" title="holds">✓</span>'
+        if one.holds
+        else '<span class="bad" title="does not hold">✗</span>'
+    )
+    text = f"{escape(one.claim)}<small>{escape(one.where)}{'. Rule: ' + escape(one.rule) if one.rule else ''}</small>"
+    if one.why:
+        text += f'<small class="why">{"" if one.holds else "Why not: "}{escape(one.why)}</small>'
+    return (
+        f'<tr><td>{mark}</td><td>{text}</td><td data-is="claimed">{escape(one.claimed)}</td>'
+        f'<td data-is="got">{escape(one.got)}</td></tr>'
+    )
+
+
+# --- charts -----------------------------------------------------------------------------------------------
+
+
+def figure(chart: Chart, salt: str) -> str:
+    """With its title as text, so that it can be read aloud and found."""
+    height = 2.9 if chart.lines else 0.9 + 0.32 * len(chart.bars)
+    drawing = Figure(figsize=(5.6, height), layout="constrained")
+    # The page is white in the dark, too, but for what turns it over.
+    drawing.patch.set_alpha(0)
+    axes = drawing.subplots()
+    axes.patch.set_alpha(0)
+    if chart.lines:
+        draw_lines(axes, chart)
+    else:
+        draw_bars(axes, chart.bars, chart.y_label, chart.log_y)
+    axes.spines[["top", "right"]].set_visible(False)
+    return f"<figure><figcaption>{escape(chart.title)}</figcaption>{svg(drawing, salt)}</figure>"
+
+
+def draw_lines(axes: Axes, chart: Chart) -> None:
+    for place, (name, points) in enumerate(chart.lines.items()):
+        axes.plot(
+            [x for x, _ in points],
+            [y for _, y in points],
+            color=COLOURS[place % len(COLOURS)],
+            ls=DASHES[place // len(COLOURS) % len(DASHES)],
+            lw=1.2,
+            marker="o" if len(points) <= 20 else None,
+            ms=3.5,
+            label=name,
+        )
+    if chart.log_y:
+        axes.set_yscale("log")
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    axes.grid(alpha=0.25)
+    # Beside the lines and not on them; names may be long.
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize="small", borderaxespad=0
+    )
+
+
+def draw_bars(axes: Axes, bars: Mapping[str, float], label: str, log: bool) -> None:
+    """Lying, so that long names can be read; the first on top."""
+    colours = [COLOURS[place % len(COLOURS)] for place in range(len(bars))]
+    drawn = axes.barh(list(bars), list(bars.values()), color=colours, height=0.65)
+    axes.bar_label(
+        drawn,
+        [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in bars.values()],
+        padding=4,
+        fontsize="small",
+    )
+    axes.invert_yaxis()
+    if log:
+        axes.set_xscale("log")
+    axes.margins(x=0.12)
+    axes.set_xlabel(label)
+    axes.grid(axis="x", alpha=0.25)

@@ -1,0 +1,75 @@
+"""`weir papers`, on the experiment that takes least."""
+
+import gc
+import signal
+from multiprocessing import active_children
+from pathlib import Path
+
+from sim.papers.collection import EXPERIMENTS
+from tests.unit.test_cli import Command, refusal, weir
+
+__all__ = ["weir"]
+
+LEAST = "dilos-redistribution"
+
+
+def test_claims_are_printed_and_a_page_is_written(weir: Command, tmp_path: Path) -> None:
+    done = weir("papers", LEAST, "--quick")
+    assert (done.code, done.err) == (0, "")
+    assert "7 of 7 claims hold" in done.out
+    assert done.out.splitlines()[-1] == "page: weir-papers/papers.html"
+    source = (tmp_path / "weir-papers" / "papers.html").read_text(encoding="utf-8")
+    assert "7 of 7 claims hold" in source
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_json_is_one_object_with_every_claim(weir: Command) -> None:
+    done = weir("papers", LEAST, "--quick", "--json", "--out", "here")
+    assert (done.code, done.err) == (0, "page: here/papers.html\n")
+    (one,) = done.json["experiments"]
+    assert (done.json["quick"], done.json["claims"], done.json["hold"]) == (True, 7, 7)
+    assert (one["paper"], one["name"]) == ("dilos", LEAST)
+    assert {key for found in one["findings"] for key in found} == {
+        "where",
+        "claim",
+        "claimed",
+        "got",
+        "rule",
+        "holds",
+        "why",
+    }
+
+
+def test_experiments_are_listed_without_running(weir: Command, tmp_path: Path) -> None:
+    done = weir("papers", "--list")
+    assert [one.name for one in EXPERIMENTS if one.name not in done.out] == []
+    assert not (tmp_path / "weir-papers").exists()
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(weir: Command) -> None:
+    assert weir("papers", "dilos-redistributions") == refusal(
+        "NAMES: no such experiment or paper (got 'dilos-redistributions')",
+        "  hint: did you mean dilos-redistribution?",
+    )
+
+
+def test_two_forms_at_a_time_are_refused(weir: Command) -> None:
+    done = weir("papers", LEAST, "--json", "--markdown")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(weir: Command, tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # hypothesis has a callback in it, which nothing is raised out of
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1.5)
+        done = weir("papers", "dilos-sc", "dilos-steps")
+    finally:
+        gc.enable()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (done.code, done.out, active_children()) == (130, "", [])
+    assert "Traceback" not in done.err
