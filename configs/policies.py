@@ -14,6 +14,10 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from configs.base import Fraction, Settings
 from configs.problems import InvalidInput, UnknownName, nearest
 
+Sharing = Literal["pdt", "sum", "max"]
+"""What makes the priority of an operator that several queries share: its priority-defining tree (Sharaf §3.6.2), all
+segments behind it, or the best of them alone."""
+
 Clusters = Annotated[int, Field(ge=0, le=1000)]
 
 
@@ -39,12 +43,14 @@ class HighestRate(Settings):
     """S/C̄: least mean response. The default."""
 
     kind: Literal["hr"] = "hr"
+    sharing: Sharing = "pdt"
 
 
 class HighestNormalizedRate(Settings):
     """S/(C̄·T): least mean slowdown."""
 
     kind: Literal["hnr"] = "hnr"
+    sharing: Sharing = "pdt"
 
 
 class Chain(Settings):
@@ -64,6 +70,7 @@ class BalanceResponse(Settings):
     """(S/C̄)·W: least ℓ2 of response."""
 
     kind: Literal["brt"] = "brt"
+    sharing: Sharing = "pdt"
     clusters: Clusters = 0
 
 
@@ -75,6 +82,7 @@ class BalanceSlowdown(Settings):
     """
 
     kind: Literal["bsd"] = "bsd"
+    sharing: Sharing = "pdt"
     clusters: Clusters = 0
 
 

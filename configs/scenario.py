@@ -199,6 +199,9 @@ class SharafNetwork(Settings):
             )
         return self
 
+    shared: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """So many queries, in random groups, share their select (§3.8.4)."""
+
     def streams(self) -> tuple[str, ...]:
         return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
 

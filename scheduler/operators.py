@@ -22,7 +22,8 @@ from collections.abc import Iterable, Sequence
 
 from configs.policies import PolicySettings
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.policies import NONE, CountingPolicy, build_policy
+from scheduler.policies import NONE, CountingPolicy, build_policy, tree_gain
+from scheduler.sharing import whole_tree
 from scheduler.statistics import OperatorStatistics
 
 
@@ -78,3 +79,70 @@ class OperatorScheduler:
             self._inner.rank(self._believed)
             self._sources.rank(self._believed)
         return self._believed
+
+
+class QueryScheduler(OperatorScheduler):
+    """Decides for whole queries, as Sharaf's testbed does: what is picked runs with all that follows from it.
+
+    Not all if priority-defining trees are at work: a segment outside the tree of a shared operator waits there for its own
+    turn, beside the operators that let tuples in. One policy ranks them all; nothing comes between an operator and those that
+    run with it.
+    """
+
+    def __init__(
+        self, network: Network, settings: PolicySettings, initial: Sequence[Estimate], adaptive: bool = True
+    ) -> None:
+        super().__init__(network, settings, initial, adaptive)
+        self._settings = settings
+        self._inner = self._sources
+        self._group = [self._sources] * len(network.operators)
+        self._counting = [one for one in self._group if isinstance(one, CountingPolicy)]
+        self._is_ready = [False] * len(network.operators)
+        self._rest: list[
+            int
+        ] = []  # what runs with the operator that was picked last; the next one at the end
+        self._units: dict[int, list[int]] = {}
+
+    def extend(
+        self, more: Sequence[Operator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
+    ) -> None:
+        super().extend(more, edges, initial)
+        self._is_ready += [False for _ in more]
+        self._units = {}
+
+    def ready(self, operator: int, head: float) -> None:
+        self._is_ready[operator] = True
+        self._sources.ready(operator, head)
+
+    def idle(self, operator: int) -> None:
+        self._is_ready[operator] = False
+        self._sources.idle(operator)
+
+    def pick(self, now: float) -> int:
+        rest = self._rest
+        while rest:
+            operator = rest[-1]
+            if self._is_ready[operator]:
+                return operator
+            rest.pop()
+        operator = self._sources.pick(now)
+        if operator != NONE:
+            self._rest = self._unit(operator)[:]
+        return operator
+
+    def _unit(self, operator: int) -> list[int]:
+        """What runs with the operator, the last one first."""
+        unit = self._units.get(operator)
+        if unit is None:
+            gain = tree_gain(self._settings)
+            if gain is None:
+                members = self.network.fed_by(operator)
+            else:
+                members = set(whole_tree(operator, self._believed.trees(gain)))
+            unit = self._units[operator] = sorted(members - {operator}, reverse=True)
+        return unit
+
+    def refresh(self) -> NetworkEstimates:
+        if self.statistics.changed:
+            self._units = {}
+        return super().refresh()

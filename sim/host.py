@@ -23,7 +23,7 @@ from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from loadshed.staleness import Staleness
 from scheduler.network import NetworkEstimates
-from scheduler.operators import OperatorScheduler
+from scheduler.operators import OperatorScheduler, QueryScheduler
 from scheduler.policies import NONE
 from sim.arrivals import arrival_chunks
 from sim.boxes import Effect, build_effect, join_sides
@@ -87,7 +87,9 @@ class SimulatedHost:
         self.network = self.plan.network()
         self.rates = {name: one.arrivals.mean_rate() * scale for name, one in settings.streams.items()}
         initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
-        self.scheduler = OperatorScheduler(self.network, settings.policy, initial, scenario.adaptive)
+        of_queries = scenario.networks[settings.network].kind == "sharaf"
+        scheduler = QueryScheduler if of_queries else OperatorScheduler
+        self.scheduler = scheduler(self.network, settings.policy, initial, scenario.adaptive)
         self.entries = [
             self._entry(scenario, stream, operators, scale, seed)
             for stream, operators in self.plan.entries.items()
@@ -404,7 +406,10 @@ class SimulatedHost:
         return max(0.0, stamp - min(heads, default=stamp))
 
     def _fail_everything(self) -> None:
-        """All that is queued fails, and the train inside too: sources run last, so there is one at most."""
+        """All that is queued fails, and the train inside too: sources run last, so there is one at most.
+
+        In Sharaf's testbed a segment outside a tree may wait longer; what its source has taken in stays delivered.
+        """
         self._count_delivered()
         source, tuples = self._inside
         busy = self._call is not None and self._call.operator not in self._entry_of

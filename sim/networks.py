@@ -23,6 +23,7 @@ from configs.scenario import (
     SharafNetwork,
 )
 from scheduler.network import Estimate, Network, Operator
+from scheduler.policies import NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +153,13 @@ def add_join(
 def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> Plan:
     streams = model.streams()
     plan = Plan(entries={stream: [] for stream in streams})
+    select, stream = NONE, streams[0]
     for place in range(model.queries):
         name = f"Q{place + 1}"
-        stream = streams[rng.randrange(len(streams))] if len(streams) > 1 else streams[0]
+        # Queries are drawn at random: any that come in a row are a random group, and share their select.
+        is_first = place % model.shared == 0
+        if is_first and len(streams) > 1:
+            stream = streams[rng.randrange(len(streams))]
         tuple_us = model.tuple_us * cost_scale * 2 ** rng.randrange(model.cost_classes)
         # In percent steps, as the thesis draws them from attributes in [1, 100].
         selectivity = (
@@ -165,8 +170,10 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
             Lookup(kind="lookup", selectivity=selectivity, tuple_us=tuple_us),
             Project(kind="project", tuple_us=tuple_us),
         )
-        number = plan.add(box_of(f"{name}.select", name, chain[0], costs))
-        plan.entries[stream].append(number)
+        if is_first:
+            select = plan.add(box_of(f"{name}.select", name, chain[0], costs))
+            plan.entries[stream].append(select)
+        number = select
         for operator in chain[1:]:
             number = plan.add(box_of(f"{name}.{operator.kind}", name, operator, costs), [number])
         plan.readers[number] = (stream,)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from configs.policies import POLICY_KINDS, PolicySettings
 from configs.problems import UnknownName, nearest
-from scheduler.network import NetworkEstimates
+from scheduler.network import Gain, NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.policies.chain import steepest_release
 from scheduler.policies.freshness import FreshnessPolicy
@@ -12,11 +14,17 @@ from scheduler.policies.protocol import Policy
 from scheduler.policies.static import (
     Priorities,
     StaticPolicy,
-    highest_normalized_rate,
-    highest_rate,
+    gain_by_cost,
     shortest_ideal,
 )
-from scheduler.policies.waiting import ClusteredPolicy, WaitingPolicy, balance_slowdown
+from scheduler.policies.waiting import ClusteredPolicy, WaitingPolicy
+
+GAINS: Mapping[str, Gain] = {
+    "hr": "selectivity",
+    "hnr": "answers_per_ideal",
+    "brt": "selectivity",
+    "bsd": "answers_per_ideal_sq",
+}
 
 
 def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
@@ -29,20 +37,29 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
         case "srpt":
             return StaticPolicy(shortest_ideal, believed)
         case "hr":
-            return StaticPolicy(highest_rate, believed)
+            return StaticPolicy(gain_by_cost(GAINS["hr"], settings.sharing), believed)
         case "hnr":
-            return StaticPolicy(highest_normalized_rate, believed)
+            return StaticPolicy(gain_by_cost(GAINS["hnr"], settings.sharing), believed)
         case "chain":
             return StaticPolicy(steepest_release, believed)
         case "lsf":
             return waiting(shortest_ideal, settings.clusters, believed)
         case "brt":
-            return waiting(highest_rate, settings.clusters, believed)
+            return waiting(gain_by_cost(GAINS["brt"], settings.sharing), settings.clusters, believed)
         case "bsd":
-            return waiting(balance_slowdown, settings.clusters, believed)
+            phi = gain_by_cost(GAINS["bsd"], settings.sharing)
+            return waiting(phi, settings.clusters, believed)
         case "fas":
             return FreshnessPolicy(settings.beta, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
+
+
+def tree_gain(settings: PolicySettings) -> Gain | None:
+    """What the policy's priority-defining trees count an answer as; None if it has none."""
+    match settings.kind:
+        case "hr" | "hnr" | "brt" | "bsd":
+            return GAINS[settings.kind] if settings.sharing == "pdt" else None
+    return None
 
 
 def waiting(phi: Priorities, clusters: int, believed: NetworkEstimates) -> Policy:

@@ -21,7 +21,7 @@ import numpy as np
 
 from scheduler.network import NetworkEstimates
 from scheduler.policies.protocol import NONE
-from scheduler.policies.static import Priorities, ratio
+from scheduler.policies.static import Priorities
 
 # Added to every wait: among heads that have just arrived (W = 0) the static part still decides. To the wait, not
 # to the time: beside seconds since 1970 it would be rounded away.
@@ -138,8 +138,3 @@ class ClusteredPolicy:
                     break
                 heappop(queue)
         return chosen
-
-
-def balance_slowdown(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    segments = [believed.segments[one] for one in operators]
-    return [ratio(one.answers_per_ideal_sq, one.cost_s) for one in segments]

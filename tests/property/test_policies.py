@@ -18,6 +18,7 @@ from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
+EVERY_POLICY += [("hnr:sharing=sum", 0), ("hnr:sharing=max", 0)]
 
 
 # -- networks and scripts to draw ------------------------------------------------------------------------
@@ -190,19 +191,69 @@ def ideal(believed: NetworkEstimates, root: int) -> float:
         needed |= more
 
 
-def highest_rate(believed: NetworkEstimates, x: int) -> float:
-    answers, cost = answers_and_cost(believed, x)
-    return sum(answers.values()) / cost
+Gain = Callable[[NetworkEstimates, int], float]
+"""What an answer of a root counts."""
 
 
-def highest_normalized_rate(believed: NetworkEstimates, x: int) -> float:
-    answers, cost = answers_and_cost(believed, x)
-    return sum(s / ideal(believed, root) for root, s in answers.items()) / cost
+def each(believed: NetworkEstimates, root: int) -> float:
+    return 1.0
 
 
-def balance_slowdown(believed: NetworkEstimates, x: int) -> float:
-    answers, cost = answers_and_cost(believed, x)
-    return sum(s / ideal(believed, root) ** 2 for root, s in answers.items()) / cost
+def by_ideal(believed: NetworkEstimates, root: int) -> float:
+    return 1 / ideal(believed, root)
+
+
+def by_ideal_sq(believed: NetworkEstimates, root: int) -> float:
+    return 1 / ideal(believed, root) ** 2
+
+
+def of_all(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
+    """What is gained by its cost, of all that follows from a tuple."""
+
+    def priority(believed: NetworkEstimates, x: int) -> float:
+        answers, cost = answers_and_cost(believed, x)
+        return sum(s * gain(believed, root) for root, s in answers.items()) / cost
+
+    return priority
+
+
+def of_the_best_tree(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
+    """The same of the part for which it is highest: what does not pay at a ratio is left out, until none is higher."""
+
+    def at_least(believed: NetworkEstimates, x: int, least: float) -> tuple[float, float]:
+        own, below = believed.estimates[x], believed.network.operators[x].downstream
+        gained, cost = (0.0, own.cost_s) if below else (own.selectivity * gain(believed, x), own.cost_s)
+        for one in below:
+            more, dearer = at_least(believed, one, least)
+            if more > least * dearer:
+                gained, cost = gained + own.selectivity * more, cost + own.selectivity * dearer
+        return gained, cost
+
+    def priority(believed: NetworkEstimates, x: int) -> float:
+        best = 0.0
+        while True:
+            gained, cost = at_least(believed, x, best)
+            if gained / cost <= best * (1 + 1e-12):
+                return best
+            best = gained / cost
+
+    return priority
+
+
+def of_the_best_path(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
+    """The same of the best way to a root alone."""
+
+    def ways(believed: NetworkEstimates, x: int) -> list[tuple[float, float]]:
+        own, below = believed.estimates[x], believed.network.operators[x].downstream
+        if not below:
+            return [(own.selectivity * gain(believed, x), own.cost_s)]
+        return [
+            (own.selectivity * more, own.cost_s + own.selectivity * cost)
+            for one in below
+            for more, cost in ways(believed, one)
+        ]
+
+    return lambda believed, x: max(more / cost for more, cost in ways(believed, x))
 
 
 def shortest_ideal(believed: NetworkEstimates, x: int) -> float:
@@ -243,12 +294,18 @@ def envelope_slope(believed: NetworkEstimates, path: Sequence[int], x: int) -> f
 
 FORMULAS: dict[str, Callable[[NetworkEstimates, int], float]] = {
     "srpt": shortest_ideal,
-    "hr": highest_rate,
-    "hnr": highest_normalized_rate,
+    "hr": of_the_best_tree(each),
+    "hnr": of_the_best_tree(by_ideal),
+    "hr:sharing=sum": of_all(each),
+    "hnr:sharing=sum": of_all(by_ideal),
+    "hr:sharing=max": of_the_best_path(each),
+    "hnr:sharing=max": of_the_best_path(by_ideal),
     "chain": chain,
     "lsf": shortest_ideal,
-    "brt": highest_rate,
-    "bsd": balance_slowdown,
+    "brt": of_the_best_tree(each),
+    "bsd": of_the_best_tree(by_ideal_sq),
+    "bsd:sharing=sum": of_all(by_ideal_sq),
+    "bsd:sharing=max": of_the_best_path(by_ideal_sq),
 }
 
 
@@ -361,7 +418,17 @@ def test_an_extended_policy_picks_what_one_over_the_whole_network_would(
 # -- what each one promises ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["srpt", "hr", "hnr", "chain"])
+SHARINGS = ("sharing=sum", "sharing=max")
+STATIC_KINDS = [
+    "srpt",
+    "hr",
+    "hnr",
+    "chain",
+    *(f"{kind}:{one}" for kind in ("hr", "hnr") for one in SHARINGS),
+]
+
+
+@pytest.mark.parametrize("kind", STATIC_KINDS)
 @given(scripts())
 def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -> None:
     for picked in answers(build_policy(policy_of(kind), script.start), script):
@@ -369,7 +436,8 @@ def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -
         assert not values or close_to_or_above(values[picked.operator], max(values.values()))
 
 
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize("kind", [*WAITING_KINDS, *(f"bsd:{one}" for one in SHARINGS)])
+@settings(max_examples=50)
 @given(scripts())
 def test_a_waiting_policy_picks_the_highest_product_of_phi_and_wait(kind: str, script: Script) -> None:
     for picked in answers(build_policy(policy_of(kind), script.start), script):
