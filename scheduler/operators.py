@@ -1,7 +1,9 @@
 """Level 2 of one class: its policy, with source operators last (DILoS §III-A).
 
 Operators inside the network go first; source operators, which let new tuples in, run only when no other
-operator has input. The two groups are ranked independently, by the same policy.
+operator has input. The two groups are ranked independently, by the same policy; but all that follows from a source runs
+before the next one is looked at, so a source that several queries share has the priority of all of them together (Sharaf
+eq. 3.9), and priority-defining trees are for the operators inside.
 
 The runner's loop (the simulator's and the live one alike) is
 
@@ -22,7 +24,7 @@ from collections.abc import Iterable, Sequence
 
 from configs.policies import PolicySettings
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.policies import NONE, CountingPolicy, build_policy, tree_gain
+from scheduler.policies import NONE, CountingPolicy, build_policy, by_sums, tree_gain
 from scheduler.sharing import whole_tree
 from scheduler.statistics import OperatorStatistics
 
@@ -37,7 +39,7 @@ class OperatorScheduler:
         self.statistics = OperatorStatistics(initial, adaptive)
         believed = self._believed = NetworkEstimates(network, tuple(initial))
         self._inner = build_policy(settings, believed)
-        self._sources = build_policy(settings, believed)
+        self._sources = build_policy(by_sums(settings), believed)
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self.counts = isinstance(self._inner, CountingPolicy)
         """Whether the policy is to be told how many tuples wait."""
@@ -94,7 +96,7 @@ class QueryScheduler(OperatorScheduler):
     ) -> None:
         super().__init__(network, settings, initial, adaptive)
         self._settings = settings
-        self._inner = self._sources
+        self._sources = self._inner
         self._group = [self._sources] * len(network.operators)
         self._counting = [one for one in self._group if isinstance(one, CountingPolicy)]
         self._is_ready = [False] * len(network.operators)

@@ -62,5 +62,10 @@ def tree_gain(settings: PolicySettings) -> Gain | None:
     return None
 
 
+def by_sums(settings: PolicySettings) -> PolicySettings:
+    """The same policy, with all segments behind a shared operator where it has trees."""
+    return settings if tree_gain(settings) is None else settings.model_copy(update={"sharing": "sum"})
+
+
 def waiting(phi: Priorities, clusters: int, believed: NetworkEstimates) -> Policy:
     return ClusteredPolicy(phi, clusters, believed) if clusters else WaitingPolicy(phi, believed)

@@ -21,7 +21,6 @@ REGENERATE = os.environ.get("WEIR_REGENERATE") == "1"
 POLICIES = {kind: (kind, 0) for kind in POLICY_KINDS} | {
     f"{kind}-clustered": (kind, 3) for kind in ("lsf", "brt", "bsd")
 }
-POLICIES |= {"bsd-sum": ("bsd:sharing=sum", 0), "bsd-sum-clustered": ("bsd:sharing=sum", 3)}
 
 NETWORK = Network(
     (
@@ -38,8 +37,6 @@ ESTIMATES = tuple(
     Estimate(cost, selectivity)
     for cost, selectivity in ((0.5, 0.5), (1.5, 0.75), (4, 0.5), (2, 0.5), (0.5, 1.5), (2.5, 1))
 )
-# Those of BSD by priority-defining trees: `hot` takes so long that it is no part of the tree of `readings`.
-HOT_IS_DEAR = (*ESTIMATES[:2], Estimate(8, 0.125), *ESTIMATES[3:])
 ARRIVALS = {
     0: (0, 1, 2, 3, 4, 5, 20, 21, 22, 40, 41, 60, 61, 62, 63, 64),
     1: (0, 4, 5, 6, 7, 24, 25, 26, 42, 43, 65),
@@ -51,8 +48,7 @@ class Host:
     """Runs the network's operators as their scheduler picks them, on queues of arrival times."""
 
     def __init__(self, kind: str, clusters: int) -> None:
-        self.estimates = HOT_IS_DEAR if kind == "bsd" else ESTIMATES
-        self.scheduler = OperatorScheduler(NETWORK, policy_of(kind, clusters), self.estimates, adaptive=False)
+        self.scheduler = OperatorScheduler(NETWORK, policy_of(kind, clusters), ESTIMATES, adaptive=False)
         self.queues: list[deque[int]] = [deque() for _ in NETWORK.operators]
         self.pending = sorted((at, source) for source, times in ARRIVALS.items() for at in times)
         self.kept = [0.0] * len(NETWORK.operators)
@@ -82,7 +78,7 @@ class Host:
 
     def run(self, operator: int) -> None:
         """One train; of its tuples every so many survive, as the selectivity says."""
-        queue, own = self.queues[operator], self.estimates[operator]
+        queue, own = self.queues[operator], ESTIMATES[operator]
         for _ in range(min(TRAIN, len(queue))):
             came = queue.popleft()
             self.now += own.cost_s
