@@ -8,7 +8,7 @@ that moment, which is when they can first matter. Everything is measured here, a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isclose
 
@@ -22,11 +22,11 @@ from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from loadshed.staleness import Staleness
-from scheduler.network import NetworkEstimates
+from scheduler.network import Estimate, Network, NetworkEstimates
 from scheduler.operators import OperatorScheduler, QueryScheduler
 from scheduler.policies import NONE
 from sim.arrivals import arrival_chunks
-from sim.boxes import Effect, build_effect, join_sides
+from sim.boxes import Effect, build_effect, join_sides, since
 from sim.chance import array_generator, generator
 from sim.networks import Plan, build_plan
 
@@ -112,9 +112,13 @@ class SimulatedHost:
         self._tuple_s = [box.tuple_s for box in self.plan.boxes]
         self._downstream = [tuple(below) for below in self.plan.downstream]
         self._entry_of = {op: entry for entry in self.entries for op in entry.operators}
-        self._effects = build_effects(self.plan, self.name, seed, scenario.selection == "even")
-        ideal = self.network.ideal_costs(self.plan.estimates(1, self.rates))
+        alone = self.plan.estimates(1, self.rates)
+        even = scenario.selection == "even"
+        self._effects = build_effects(self.plan, self.network, alone, self.name, seed, even)
+        ideal = self.network.ideal_costs(alone)
         self._ideal_s = [ideal.get(number, 0.0) for number in range(size)]
+        joins = [number for number, box in enumerate(self.plan.boxes) if box.partner is not None]
+        self._of_pairs = set().union(*(self.network.fed_by(number) for number in joins))
         self._cycle_sum = [0.0] * size
         self._cycle_results = [0] * size
         self._call: Call | None = None
@@ -391,7 +395,11 @@ class SimulatedHost:
         times = [stamp - arrival for arrival in out]
         self._cycle_sum[root] += sum(times)
         self._cycle_results[root] += len(times)
-        self.responses.add(times, self._ideal_s[root])
+        if root in self._of_pairs and (ideal_s := self._ideal_s[root]) > 0:
+            slowdowns = [(stamp - since(arrival)) / ideal_s for arrival in out]
+            self.responses.add_slowed(times, slowdowns)
+        else:
+            self.responses.add(times, self._ideal_s[root])
         self._staleness[root].served(out, stamp)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
@@ -433,7 +441,9 @@ class SimulatedHost:
         )
 
 
-def build_effects(plan: Plan, name: str, seed: int, evenly: bool) -> list[Effect]:
+def build_effects(
+    plan: Plan, network: Network, alone: Sequence[Estimate], name: str, seed: int, evenly: bool
+) -> list[Effect]:
     """What every operator does, each with its own generator; the two sides of a join share one."""
     effects: list[Effect] = []
     for number, box in enumerate(plan.boxes):
@@ -441,7 +451,10 @@ def build_effects(plan: Plan, name: str, seed: int, evenly: bool) -> list[Effect
         if box.partner is None:
             effects.append(build_effect(box, rng, evenly))
         elif box.partner > number:
-            effects.extend(join_sides(box, plan.boxes[box.partner], rng, evenly))
+            left_s, right_s = (
+                sum(alone[one].cost_s for one in network.feeding([side])) for side in (number, box.partner)
+            )
+            effects.extend(join_sides(box, plan.boxes[box.partner], rng, evenly, (left_s, right_s)))
     return effects
 
 

@@ -88,7 +88,7 @@ class Plan:
                 inflow[number] += rates.get(stream, 0.0)
         estimates = []
         for number, box in enumerate(self.boxes):
-            # Both sides of a join are fed by sources, which come before either.
+            # Both sides of a join are fed by operators that come before either.
             across = inflow[box.partner] if box.partner is not None else 0.0
             selectivity, extra_s = expected(box.model, inflow[number], across)
             estimates.append(Estimate(box.call_s / train + box.tuple_s + extra_s, selectivity))
@@ -165,8 +165,14 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
         selectivity = (
             rng.randint(round(model.selectivity_min * 100), round(model.selectivity_max * 100)) / 100
         )
+        selecting = Select(kind="select", selectivity=selectivity, tuple_us=tuple_us)
+        if model.joins:
+            window_s = rng.uniform(model.window_min_s, model.window_max_s)
+            joining = Join(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=tuple_us)
+            add_joined(plan, name, streams, selecting, joining, costs)
+            continue
         chain: tuple[OperatorModel, ...] = (
-            Select(kind="select", selectivity=selectivity, tuple_us=tuple_us),
+            selecting,
             Lookup(kind="lookup", selectivity=selectivity, tuple_us=tuple_us),
             Project(kind="project", tuple_us=tuple_us),
         )
@@ -178,6 +184,18 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
             number = plan.add(box_of(f"{name}.{operator.kind}", name, operator, costs), [number])
         plan.readers[number] = (stream,)
     return plan
+
+
+def add_joined(
+    plan: Plan, name: str, streams: Sequence[str], selecting: Select, joining: Join, costs: Costs
+) -> None:
+    """A query whose streams each go through a select before they meet."""
+    selects = [plan.add(box_of(f"{name}.select.{stream}", name, selecting, costs)) for stream in streams]
+    for stream, number in zip(streams, selects, strict=True):
+        plan.entries[stream].append(number)
+    sides = add_join(plan, f"{name}.join", name, joining, costs, selects)
+    project = Project(kind="project", tuple_us=joining.tuple_us)
+    plan.readers[plan.add(box_of(f"{name}.project", name, project, costs), sides)] = tuple(streams)
 
 
 def box_of(name: str, query: str, operator: OperatorModel, costs: Costs) -> Box:

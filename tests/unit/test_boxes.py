@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.scenario import Aggregate, Join, Lookup, OperatorModel, Project, Select
-from sim.boxes import EXPIRE_AT, Effect, build_effect, join_sides
+from sim.boxes import EXPIRE_AT, Effect, build_effect, join_sides, since
 from sim.networks import Box
 
 
@@ -194,6 +194,20 @@ def test_a_pair_at_exactly_the_window_matches_and_arrives_with_the_later_one() -
     on_left, on_right = sides(window_s=1)
     assert on_left([1.0, 4.0]) == ([], 0.0)
     assert on_right([2.0, 2.125, 3.0]) == ([2.0, 4.0], 0.0)
+
+
+def test_what_a_pair_waited_for_its_partner_is_no_slowdown() -> None:
+    # A tuple is through the left side in 2 s and through the right one in 3, if nobody else is there.
+    model = Join(kind="join", window_s=100, selectivity=1, tuple_us=1)
+    box = Box("join", "query", 0, 0, model)
+    left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
+    left([10.0])
+    pairs, _ = right([10.0, 11.0, 50.0])
+    # At once: nothing came before. 1 s later: the left one was still in its side. Later: it was through.
+    assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
+    pairs, _ = left([90.0])
+    assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]
+    assert since(4.0) == 4.0
 
 
 def test_every_pair_of_a_join_costs() -> None:
