@@ -41,6 +41,9 @@ class Costs(Settings):
     decision_us: NonNegative = 0.0
     """Choosing the next operator."""
 
+    look_us: NonNegative = 0.0
+    """Computing and comparing one priority, by policies whose priorities grow with time."""
+
 
 class Select(Settings):
     """A filter: keeps a tuple or drops it."""

@@ -73,6 +73,11 @@ class OperatorScheduler:
         operator = self._inner.pick(now)
         return operator if operator != NONE else self._sources.pick(now)
 
+    @property
+    def looked(self) -> int:
+        """How many priorities the last decision compared, of policies that compare several."""
+        return getattr(self._inner, "looked", 0) + getattr(self._sources, "looked", 0)
+
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""
         if self.statistics.changed:
@@ -100,10 +105,10 @@ class QueryScheduler(OperatorScheduler):
         self._group = [self._sources] * len(network.operators)
         self._counting = [one for one in self._group if isinstance(one, CountingPolicy)]
         self._is_ready = [False] * len(network.operators)
-        self._rest: list[
-            int
-        ] = []  # what runs with the operator that was picked last; the next one at the end
+        # What runs with the operator that was picked last; the next one at the end.
+        self._rest: list[int] = []
         self._units: dict[int, list[int]] = {}
+        self._looked = 0
 
     def extend(
         self, more: Sequence[Operator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
@@ -125,12 +130,18 @@ class QueryScheduler(OperatorScheduler):
         while rest:
             operator = rest[-1]
             if self._is_ready[operator]:
+                self._looked = 0
                 return operator
             rest.pop()
         operator = self._sources.pick(now)
         if operator != NONE:
             self._rest = self._unit(operator)[:]
+        self._looked = getattr(self._sources, "looked", 0)
         return operator
+
+    @property
+    def looked(self) -> int:
+        return self._looked
 
     def _unit(self, operator: int) -> list[int]:
         """What runs with the operator, the last one first."""

@@ -30,6 +30,7 @@ class Lane:
     quota_s: float = 0.0
     used_s: float = 0.0
     call_s: float = -1.0  # −1: the slice has just begun
+    decision_s: float = 0.0  # of the call, for choosing it
 
 
 # --- what can happen ------------------------------------------------------------------------------------
@@ -105,6 +106,7 @@ class Simulation:
         self._cycle_began = 0.0
         self._turn_s = scenario.costs.turn_us * 1e-6
         self._decision_s = scenario.costs.decision_us * 1e-6
+        self._look_s = scenario.costs.look_us * 1e-6
         self._faults_on: list[ReportsLost | ReportsLate] = []
         self._down_until: dict[str, float] = {}
         self._heap: list[tuple[float, int, Happening]] = []
@@ -193,14 +195,17 @@ class Simulation:
             if lane.call_s >= 0:
                 host.finish(now)
                 lane.used_s += lane.call_s
-                self.busy_s += lane.call_s - self._decision_s
+                self.busy_s += lane.call_s - lane.decision_s
             host.ingest(now)
             cost_s = host.start(now) if lane.used_s < lane.quota_s else -1.0
             if cost_s < 0:
                 self.now = now
                 return [self._end_slice(lane, host)]
-            self.overhead_s += self._decision_s
-            lane.call_s = cost_s + self._decision_s
+            lane.decision_s = self._decision_s
+            if self._look_s:
+                lane.decision_s += self._look_s * host.scheduler.looked
+            self.overhead_s += lane.decision_s
+            lane.call_s = cost_s + lane.decision_s
             now += lane.call_s
             if now > self._heap[0][0] or now > self._end:
                 self._push(now, CallEnds(lane))

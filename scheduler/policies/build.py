@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from configs.policies import POLICY_KINDS, PolicySettings
+from configs.policies import POLICY_KINDS, PolicySettings, Waiting
 from configs.problems import UnknownName, nearest
 from scheduler.network import Gain, NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
@@ -17,7 +17,7 @@ from scheduler.policies.static import (
     gain_by_cost,
     shortest_ideal,
 )
-from scheduler.policies.waiting import ClusteredPolicy, WaitingPolicy
+from scheduler.policies.waiting import ClusteredPolicy, PrunedPolicy, WaitingPolicy
 
 GAINS: Mapping[str, Gain] = {
     "hr": "selectivity",
@@ -43,12 +43,12 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
         case "chain":
             return StaticPolicy(steepest_release, believed)
         case "lsf":
-            return waiting(shortest_ideal, settings.clusters, believed)
+            return waiting(shortest_ideal, settings, believed)
         case "brt":
-            return waiting(gain_by_cost(GAINS["brt"], settings.sharing), settings.clusters, believed)
+            return waiting(gain_by_cost(GAINS["brt"], settings.sharing), settings, believed)
         case "bsd":
             phi = gain_by_cost(GAINS["bsd"], settings.sharing)
-            return waiting(phi, settings.clusters, believed)
+            return waiting(phi, settings, believed)
         case "fas":
             return FreshnessPolicy(settings.beta, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
@@ -67,5 +67,7 @@ def by_sums(settings: PolicySettings) -> PolicySettings:
     return settings if tree_gain(settings) is None else settings.model_copy(update={"sharing": "sum"})
 
 
-def waiting(phi: Priorities, clusters: int, believed: NetworkEstimates) -> Policy:
-    return ClusteredPolicy(phi, clusters, believed) if clusters else WaitingPolicy(phi, believed)
+def waiting(phi: Priorities, settings: Waiting, believed: NetworkEstimates) -> Policy:
+    if settings.clusters:
+        return ClusteredPolicy(phi, settings, believed)
+    return PrunedPolicy(phi, believed) if settings.search == "fagin" else WaitingPolicy(phi, believed)

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from configs.policies import POLICY_KINDS, FreshnessAware, policy_of
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
+from scheduler.policies.waiting import ClusteredPolicy
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
 EVERY_POLICY += [("hnr:sharing=sum", 0), ("hnr:sharing=max", 0)]
+EVERY_POLICY += [("bsd:search=fagin", 0), ("bsd:search=fagin", 4), ("bsd:clustering=uniform", 4)]
+TOGETHER = ("bsd:processing=clustered", 4)
 
 
 # -- networks and scripts to draw ------------------------------------------------------------------------
@@ -314,7 +317,7 @@ def wait(picked: Picked, operator: int) -> float:
 
 
 def phi(kind: str, believed: NetworkEstimates, operator: int) -> float:
-    return max(FORMULAS[kind](believed, operator), 1e-200)
+    return max(FORMULAS[kind.removesuffix(":search=fagin")](believed, operator), 1e-200)
 
 
 def close_to_or_above(value: float, best: float) -> bool:
@@ -324,7 +327,7 @@ def close_to_or_above(value: float, best: float) -> bool:
 # -- what all promise --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
+@pytest.mark.parametrize(("kind", "clusters"), [*EVERY_POLICY, TOGETHER])
 @settings(max_examples=25)
 @given(scripts())
 def test_a_ready_operator_is_picked_whenever_there_is_one(kind: str, clusters: int, script: Script) -> None:
@@ -340,7 +343,7 @@ def test_the_same_calls_give_the_same_picks_and_no_static_policy_looks_at_the_ti
     kind: str, clusters: int, script: Script
 ) -> None:
     def other_clock(now: float) -> float:
-        return now if kind in WAITING_KINDS else 1000.0 - 7 * now
+        return now if kind.partition(":")[0] in WAITING_KINDS else 1000.0 - 7 * now
 
     first = build_policy(policy_of(kind, clusters), script.start)
     second = build_policy(policy_of(kind, clusters), script.start)
@@ -436,7 +439,9 @@ def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -
         assert not values or close_to_or_above(values[picked.operator], max(values.values()))
 
 
-@pytest.mark.parametrize("kind", [*WAITING_KINDS, *(f"bsd:{one}" for one in SHARINGS)])
+@pytest.mark.parametrize(
+    "kind", [*WAITING_KINDS, *(f"bsd:{one}" for one in SHARINGS), "bsd:search=fagin", "lsf:search=fagin"]
+)
 @settings(max_examples=50)
 @given(scripts())
 def test_a_waiting_policy_picks_the_highest_product_of_phi_and_wait(kind: str, script: Script) -> None:
@@ -470,6 +475,55 @@ def test_a_clustered_policy_picks_the_oldest_of_a_cluster(kind: str, script: Scr
         assert picked.operator not in clear or picked.heads[picked.operator] == min(
             picked.heads[one] for one in mates
         )
+
+
+@given(scripts(), st.integers(1, 12))
+def test_whoever_stops_looking_when_nothing_further_can_be_higher_picks_the_same(
+    script: Script, clusters: int
+) -> None:
+    policies = [build_policy(policy_of(name, clusters), script.start) for name in ("bsd", "bsd:search=fagin")]
+    assert list(answers(policies[0], script)) == list(answers(policies[1], script))
+
+
+@given(scripts(), st.integers(1, 12))
+def test_clustered_processing_runs_on_one_decision_what_has_the_same_head_and_cluster(
+    script: Script, clusters: int
+) -> None:
+    one, together = (
+        build_policy(policy_of(name, clusters), script.start) for name in ("brt", "brt:processing=clustered")
+    )
+    for operator in range(len(script.start.estimates)):
+        for policy in (one, together):
+            policy.ready(operator, float(operator % 2))
+    assert isinstance(together, ClusteredPolicy)
+    batches: list[list[int]] = []
+    while (operator := together.pick(5.0)) != NONE:
+        if together.looked:
+            batches.append([])
+            assert operator == one.pick(5.0)
+        batches[-1].append(operator)
+        for policy in (one, together):
+            policy.idle(operator)
+    assert sorted(sum(batches, [])) == list(range(len(script.start.estimates)))
+    assert all(len({operator % 2 for operator in batch}) == 1 for batch in batches)
+    # A batch is all of a cluster that has the same head: no more decisions than clusters and heads.
+    assert len(batches) <= 2 * clusters
+
+
+@given(scripts(), st.integers(1, 6))
+def test_uniform_clusters_lump_together_what_differs_by_less_than_their_width(
+    script: Script, clusters: int
+) -> None:
+    policy = build_policy(policy_of("brt:clustering=uniform", clusters), script.start)
+    for picked in answers(policy, script):
+        every = [phi("brt", picked.believed, one) for one in range(len(picked.believed.estimates))]
+        width = (max(every) - min(every)) / clusters
+        values = {
+            one: (every[one] - width) * wait(picked, one) if every[one] > width else 0.0
+            for one in picked.heads
+        }
+        chosen = picked.operator
+        assert not values or every[chosen] * wait(picked, chosen) >= max(values.values()) * (1 - 1e-9)
 
 
 def chances(believed: NetworkEstimates, x: int) -> dict[int, float]:
