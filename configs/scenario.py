@@ -208,6 +208,11 @@ class SharafNetwork(Settings):
     joins: bool = False
     """Whether queries are window joins of the streams `left` and `right`, each behind a select, instead of lookups (§3.8.1.12)."""
 
+    drift_std: Positive | None = None
+    """Standard deviation, in percent points, of data whose mean wanders from 50 to 150 in a run (§3.8.5).
+
+    Without it data are uniform, as the selectivities are meant."""
+
     window_min_s: Positive = 1.0
     window_max_s: Positive = 10.0
     """Of joins; uniform between the two."""

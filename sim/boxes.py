@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 
 from configs.scenario import Aggregate, Join, Lookup, Project, Select
-from sim.networks import Box
+from sim.networks import Box, Drift
 
 # A train of arrival times in; the results' arrival times and their extra processor-seconds out.
 Effect = Callable[[list[float]], tuple[list[float], float]]
@@ -25,6 +25,8 @@ def build_effect(box: Box, rng: random.Random, evenly: bool) -> Effect:
     match box.model:
         case None | Project():
             return pass_all
+        case Select(selectivity=selectivity) | Lookup(selectivity=selectivity) if box.drift is not None:
+            return drifting_select(selectivity, box.drift, rng)
         case Select(selectivity=selectivity) | Lookup(selectivity=selectivity):
             if evenly:
                 return Even(selectivity)
@@ -42,6 +44,11 @@ def pass_all(train: list[float]) -> tuple[list[float], float]:
 def coin_select(selectivity: float, rng: random.Random) -> Effect:
     coin = rng.random
     return lambda train: ([arrival for arrival in train if coin() < selectivity], 0.0)
+
+
+def drifting_select(selectivity: float, drift: Drift, rng: random.Random) -> Effect:
+    coin, chance = rng.random, drift.chance
+    return lambda train: ([arrival for arrival in train if coin() < chance(selectivity, arrival)], 0.0)
 
 
 class Even:

@@ -469,7 +469,9 @@ def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tupl
         rates = {stream: realised_rate(scenario, settings, stream, seed) for stream in rates}
 
     def plan_of(cost_scale: float) -> Plan:
-        return build_plan(model, scenario.costs, generator(seed, settings.name, "network"), cost_scale)
+        return build_plan(
+            model, scenario.costs, generator(seed, settings.name, "network"), cost_scale, scenario.seconds
+        )
 
     plan = plan_of(1.0)
     train, offered = scenario.load_at_train, settings.offered_load

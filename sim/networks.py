@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import erf, sqrt
 
 from configs.scenario import (
     Aggregate,
@@ -25,6 +26,8 @@ from configs.scenario import (
 from scheduler.network import Estimate, Network, Operator
 from scheduler.policies import NONE
 
+SQRT_2 = sqrt(2.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -37,6 +40,20 @@ class Box:
     model: OperatorModel | None = None  # None: a source
     size_out: float = 1.0
     partner: int | None = None  # the other side of a join
+    drift: Drift | None = None  # of the data that a select or a lookup chooses from
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Data in percent, normally distributed; the mean begins at 50 and rises by one in each of 100 intervals (Sharaf §3.8.5)."""
+
+    std: float
+    seconds: float
+
+    def chance(self, selectivity: float, at: float) -> float:
+        """That a value is below what keeps the selectivity of uniform data."""
+        mean = 50 + int(100 * at / self.seconds)
+        return 0.5 * (1.0 + erf((100 * selectivity - mean) / (self.std * SQRT_2)))
 
 
 @dataclass
@@ -113,12 +130,19 @@ def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple
             return per_tuple, per_tuple * model.match_us * 1e-6
 
 
-def build_plan(model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0) -> Plan:
+def build_plan(
+    model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0, seconds: float = 1.0
+) -> Plan:
+    """The plan of a run of so many seconds, which only data that drift depend on."""
     match model:
         case QueryNetwork():
             return query_plan(model, costs)
         case SharafNetwork():
-            return sharaf_plan(model, costs, rng, cost_scale)
+            plan = sharaf_plan(model, costs, rng, cost_scale)
+            if model.drift_std is not None:
+                drift = Drift(model.drift_std, seconds)
+                plan.boxes = [replace(box, drift=drift) for box in plan.boxes]
+            return plan
 
 
 def query_plan(model: QueryNetwork, costs: Costs) -> Plan:

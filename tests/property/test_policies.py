@@ -504,7 +504,9 @@ def test_clustered_processing_runs_on_one_decision_what_has_the_same_head_and_cl
         batches[-1].append(operator)
         for policy in (one, together):
             policy.idle(operator)
-    assert sorted(operator for batch in batches for operator in batch) == list(range(len(script.start.estimates)))
+    assert sorted(operator for batch in batches for operator in batch) == list(
+        range(len(script.start.estimates))
+    )
     assert all(len({operator % 2 for operator in batch}) == 1 for batch in batches)
     # A batch is all of a cluster that has the same head: no more decisions than clusters and heads.
     assert len(batches) <= 2 * clusters

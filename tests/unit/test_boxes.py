@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from configs.scenario import Aggregate, Join, Lookup, OperatorModel, Project, Select
 from sim.boxes import EXPIRE_AT, Effect, build_effect, join_sides, since
-from sim.networks import Box
+from sim.networks import Box, Drift
 
 
 def effect(model: OperatorModel | None, evenly: bool = False, seed: int = 1) -> Effect:
@@ -143,6 +143,18 @@ def test_a_tuple_closes_a_window_exactly_if_it_is_the_first_of_another_slide(
     closing = [value for place, value in enumerate(values) if place and slide[place] > slide[place - 1]]
     expected = [value for value in closing for _ in range(groups)]
     assert passed(effect(aggregate(slide_s, groups)), values, where) == expected
+
+
+# -- drifting data ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_of_drifting_data_hangs_on_where_their_mean_is() -> None:
+    # What is kept is below 50; the mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
+    drift = Drift(std=5.0, seconds=100.0)
+    model = Select(kind="select", selectivity=0.5, tuple_us=1)
+    chosen = build_effect(Box("select", "query", 0, 0, model, drift=drift), random.Random(1), False)
+    kept = [len(chosen([at] * 1000)[0]) for at in (0.0, 5.0, 25.0)]
+    assert kept == [pytest.approx(500, abs=60), pytest.approx(160, abs=50), 0]
 
 
 # -- joins -------------------------------------------------------------------------------------------------
