@@ -33,14 +33,18 @@ def class_result(name: str, **changed: Any) -> dict[str, Any]:
 def outcome(
     *,
     loads: dict[str, list[float | None]] | None = None,
+    drops: dict[str, list[float]] | None = None,
     moves: tuple[ShareMove, ...] = (),
     closed: bool = True,
     **changed: Any,
 ) -> Outcome:
-    """By class, what differs from a run in which all is well."""
+    """By class, what differs from a run in which all is well; loads and drops are looked at once a second."""
     classes = [class_result(name, **changed.get(name, {})) for name in SHARES]
-    asked = loads or {}
-    series = {name: ClassSeries(load=asked.get(name, [2.0])) for name in SHARES}
+    series = {}
+    for name in SHARES:
+        load = (loads or {}).get(name, [2.0])
+        drop = (drops or {}).get(name, [0.0] * len(load))
+        series[name] = ClassSeries(at_s=[float(place) for place in range(len(load))], load=load, drop=drop)
     return Outcome({"classes": classes, "ledger_closed": closed}, "", 1, series, moves)
 
 
@@ -62,22 +66,32 @@ def test_a_target_is_met_if_95_of_100_answers_are_in_time() -> None:
     }
 
 
+def within_share(**given: Any) -> dict[str, bool]:
+    return {
+        text: kept for text, kept in verdicts(check_promises(outcome(**given))).items() if "within" in text
+    }
+
+
 def test_a_class_within_its_share_must_lose_nothing_and_any_other_may() -> None:
     lost = {"shed": 7}
-    found = verdicts(
-        check_promises(
-            outcome(
-                loads={"gold": [0.5, None, 0.62], "silver": [0.1, 0.32], "bronze": []},
-                gold=lost,
-                silver=lost,
-                bronze=lost,
-            )
-        )
-    )
-    assert found["gold stays within its share and loses nothing"] is False
-    assert [text for text in found if "within its share" in text] == [
-        "gold stays within its share and loses nothing"
-    ]
+    loads = {"gold": [0.5, None, 0.6], "silver": [0.31, 0.32], "bronze": []}
+    assert within_share(loads=loads, gold=lost, silver=lost, bronze=lost) == {
+        "gold loses nothing while it stays within its share": False
+    }
+
+
+@pytest.mark.parametrize(
+    ("drops", "kept"),
+    [
+        ([0.0, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0], True),  # in the three seconds after it was beyond
+        ([0.0, 0.1, 0.0, 0.0, 0.0, 0.1, 0.0], False),
+        ([0.1, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0], False),  # before
+    ],
+)
+def test_a_class_that_goes_beyond_its_share_may_lose_only_then(drops: list[float], kept: bool) -> None:
+    loads = {"gold": [0.5, 0.7, 0.5, 0.5, 0.5, 0.5, 0.5]}
+    found = within_share(loads=loads, drops={"gold": drops}, gold={"shed": 7})
+    assert found == {"gold loses nothing while it stays within its share": kept}
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.6, True), (0.599_999_9, True), (0.59, False)])
