@@ -91,17 +91,21 @@ def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     metrics = get_args(PolicyMetric)
     values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
-    heads = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2", "stale")
+    heads = ("mean ms", "max ms", "ℓ2 ms", "slow mean", "max", "ℓ2", "stale")
     table = plain_table(title, ("policy", *heads))
     for name, row in values.items():
         table.add_row(
             name,
             *(
-                f"[bold green]{one:,.4g}[/]" if one == least else f"{one:,.4g}"
-                for one, least in zip(row, best, strict=True)
+                f"[bold green]{shown(one, metric)}[/]" if one == least else shown(one, metric)
+                for one, least, metric in zip(row, best, metrics, strict=True)
             ),
         )
     return table
+
+
+def shown(value: float, metric: str) -> str:
+    return f"{value:.1%}" if metric.startswith("staleness") else f"{value:,.4g}"
 
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Table:
