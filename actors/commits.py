@@ -19,7 +19,19 @@ from typing import Any
 
 from actors.frames import NotAFrame, aligned, in_a_row, train_of, train_parts
 from actors.segments import Part
-from engine.steps import Advanced, Answer, Commit, Evicted, Opened, QueryAdded, QueryRemoved, Step, Took
+from configs.windows import WindowSettings
+from engine.steps import (
+    Advanced,
+    Answer,
+    Commit,
+    Evicted,
+    Opened,
+    QueryAdded,
+    QueryRemoved,
+    Step,
+    Took,
+    WindowsSet,
+)
 
 VERSION = 2
 COMMIT, SNAPSHOT = 3, 4
@@ -43,7 +55,7 @@ _COUNTED = Struct("=Iq")  # bytes of the name, a number
 _ANSWER = Struct(
     "=IqQQ"
 )  # bytes of the query, first number, where its train begins after the head, its bytes
-_OPEN, _TOOK, _EVICTED, _ADVANCED, _ADDED, _REMOVED = range(6)
+_OPEN, _TOOK, _EVICTED, _ADVANCED, _ADDED, _REMOVED, _WINDOWS = range(7)
 NO_MASK = -1
 
 
@@ -132,6 +144,8 @@ def step_bytes(step: Step) -> bytes:
             return named_bytes(_ADDED, query, len(text)) + text
         case QueryRemoved(query):
             return named_bytes(_REMOVED, query, 0)
+        case WindowsSet(windows):
+            return named_bytes(_WINDOWS, windows.model_dump_json(), 0)
 
 
 def named_bytes(kind: int, text: str, number: int) -> bytes:
@@ -184,6 +198,8 @@ class Head:
             return Advanced(name, number, *self.take(_NOW))
         if kind == _ADDED:
             return QueryAdded(name, self.text(number))
+        if kind == _WINDOWS:
+            return WindowsSet(WindowSettings.model_validate_json(name))
         return QueryRemoved(name)
 
     def _opened(self, stream: str, batch: int) -> Opened:

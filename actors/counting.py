@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from itertools import islice
 
-from actors.units import BOUNDS, QUERIES_MAX, Answered, Counted
+from actors.units import BOUNDS, QUERIES_MAX, Answered, Counted, Qualities
 from engine.hosted import HostedClass
 from loadshed.aloma import Branch
 from loadshed.manager import Explanation
@@ -56,7 +56,7 @@ class Counting:
             self._reclaims += not self._asking
         self._asking = reclaim
 
-    def told(self, hosted: HostedClass, now: float) -> Counted:
+    def told(self, hosted: HostedClass, now: float, quality: Qualities) -> Counted:
         ages = [hosted.runner.waiting_s(stream, now) for stream in hosted.schemas]
         return Counted(
             os.getpid(),
@@ -75,6 +75,7 @@ class Counting:
             hosted.runner.network.account.queued,
             max(ages, default=0.0),
             self._queue_work_s,
+            quality,
         )
 
 

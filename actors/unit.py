@@ -32,6 +32,7 @@ from actors.recent import Recent
 from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
 from actors.unit_log import Steered, UnitLog
 from actors.units import Account, Figures, Unit, UnitReport
+from actors.worth import Worth
 from configs.live import LiveSettings
 from configs.managers import sheds
 from engine.door import Door
@@ -160,6 +161,7 @@ class HostedUnit:
         self._keep = 1.0
         self._cycles = 0
         self._counting = Counting(recovered=not is_new)
+        self._worth = Worth()
         if is_new:
             state = self.hosted.state()
             assert state is not None
@@ -170,6 +172,7 @@ class HostedUnit:
                 None if snapshot is None else bytes(snapshot.state), found.commits, self.fetch
             )
             self.hosted.set_queries(declared.queries)
+            self.hosted.set_windows(declared.windows)
         self._log.describe(self.hosted.queries)
         self._set_manager()
         self.figures = Figures()
@@ -191,14 +194,21 @@ class HostedUnit:
 
     def can_become(self, unit: Unit) -> bool:
         """Whether it can be changed as it runs; if not, it has to be made again over its log."""
-        left = {"queries", "priority", "delay_target_ms", "max_drop", "min_share", "lendable", "borrow_limit"}
+        left = {"queries", "utility", "utilities", "priority", "delay_target_ms", "max_drop"}
+        left |= {"min_share", "lendable", "borrow_limit", "windows"}
         return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
 
     def become(self, unit: Unit) -> None:
         before, self.unit = self.unit, unit
+        if (before.declared.graph, before.declared.utilities) != (
+            unit.declared.graph,
+            unit.declared.utilities,
+        ):
+            self.hosted.value(unit.declared)
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
             self._commit()
+        self.hosted.set_windows(unit.declared.windows)
         limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
         if limits[0] != limits[1]:
             self.hosted.target_s = unit.declared.delay_target_ms / 1e3
@@ -439,6 +449,7 @@ class HostedUnit:
             return None
         usage, load, reclaim = self._decide(cycle, now)
         self._fall_asleep(cycle)
+        self._worth.end_cycle(now, self.hosted.runner.quality, self.asleep)
         self._look_for_idle(now)
         shown = cycle if sheds(self.settings.manager) == "everybody" else None
         accounts = self.ledger()
@@ -453,7 +464,7 @@ class HostedUnit:
             shown,
             accounts,
             "; ".join(f"{what}: {why}" for what, why in self._problems().items()),
-            self._counting.told(self.hosted, now),
+            self._counting.told(self.hosted, now, self._worth.queries),
         )
         return self.reported
 
@@ -575,6 +586,7 @@ class HostedUnit:
 
     def _begin_recent(self, now: float) -> None:
         self._recent = Recent(now, self._answered())
+        self._worth.begin(now, self.hosted.runner.quality)
         self.hosted.recent = ResponseStatistics(self.hosted.target_s)
 
     def _answered(self) -> int:
@@ -585,7 +597,7 @@ class HostedUnit:
         for ledger, waiting in accounts.values():
             total += ledger
             queued += waiting
-        account, recent = hosted.runner.network.account, self._recent.figures
+        account, recent, worth = hosted.runner.network.account, self._recent.figures, self._worth.figures
         return Figures(
             headroom=0.0 if self.manager is None else self.manager.control.headroom,
             load=load,
@@ -609,4 +621,10 @@ class HostedUnit:
             used_s=self.used_s,
             within_target_pct=hosted.responses.target_met_pct(),
             response_ms=hosted.responses.response_ms(),
+            utility=worth.utility,
+            staleness=worth.staleness,
+            utility_now=1.0 if self.asleep else worth.utility_now,
+            missed_now=0.0 if self.asleep else worth.missed_now,
+            staleness_now=0.0 if self.asleep else worth.staleness_now,
+            queue_bytes=account.queued,
         )

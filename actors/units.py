@@ -6,8 +6,8 @@ named after its class, with the shard behind a # if there are several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from configs.live import LiveClass
@@ -86,6 +86,12 @@ class Figures:
     used_s: float = 0.0  # processor time of its slices
     within_target_pct: float = 100.0  # from the beginning
     response_ms: dict[str, float] = field(default_factory=dict)  # from the beginning
+    utility: dict[str, float] = field(default_factory=dict)  # from the beginning
+    staleness: dict[str, float] = field(default_factory=dict)  # from the beginning
+    utility_now: float = 1.0  # mean of the last seconds
+    missed_now: float = 0.0  # part of the answers of the last seconds
+    staleness_now: float = 0.0  # of the last seconds
+    queue_bytes: int = 0  # between operators
 
 
 # Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.
@@ -102,6 +108,49 @@ class Answered:
     sum_s: float = 0.0
     within: tuple[int, ...] = (0,) * len(BOUNDS)
     """Answers that took no longer than each of the BOUNDS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How good the answers of one query have been, in one life."""
+
+    query: str
+    answers: int
+    utility: float
+    """Of all answers together."""
+    missed: int
+    """Answers after the deadline."""
+    response_s: float
+    """Of all answers together."""
+    stale_s: float
+    staleness: float
+    """The same as a part of the time."""
+    due: int = 0
+    """Answers of windows, which have deadlines of their own."""
+    tardy: int = 0
+    """Of these, the ones after their deadlines."""
+    tardiness_s: float = 0.0
+    """How long after, of all together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qualities:
+    """The same of several queries, in columns: a report goes out with each load cycle."""
+
+    query: tuple[str, ...] = ()
+    answers: tuple[int, ...] = ()
+    utility: tuple[float, ...] = ()
+    missed: tuple[int, ...] = ()
+    response_s: tuple[float, ...] = ()
+    stale_s: tuple[float, ...] = ()
+    staleness: tuple[float, ...] = ()
+    due: tuple[int, ...] = ()
+    tardy: tuple[int, ...] = ()
+    tardiness_s: tuple[float, ...] = ()
+
+    def __iter__(self) -> Iterator[Quality]:
+        columns = (getattr(self, one.name) for one in fields(self))
+        return map(Quality, *columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +177,8 @@ class Counted:
     queue_bytes: int = 0
     queue_age_s: float = 0.0
     queue_work_s: float = 0.0
+    quality: Qualities = Qualities()
+    """Of the same queries, at most a second old."""
 
     @property
     def life(self) -> tuple[int, float]:

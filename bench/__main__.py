@@ -21,6 +21,7 @@ from bench import (
     live,
     logs,
     metrics,
+    periodic,
     service,
     simulator,
     spark,
@@ -30,6 +31,7 @@ from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,
+    "periodic": periodic.figures,
     "control": control.figures,
     "simulator": simulator.figures,
     "engine": engine.figures,

@@ -13,7 +13,8 @@ from actors.counting import Counting
 from actors.dispatcher import DispatcherStatus
 from actors.looks import CoordinatorStatus, Decisions, Look, Number
 from actors.turns import LaneStatus, TurnStatus
-from actors.units import Figures, UnitReport
+from actors.units import Figures, Qualities, UnitReport
+from actors.worth import qualities
 from bench.measure import TRIES, Figure, seconds_each
 from configs.live import LiveClass, LiveSettings
 from engine.explain import Line
@@ -100,7 +101,8 @@ class Full:
         """Another load cycle of all."""
         self.looks += 1
         told = replace(
-            Counting(recovered=False, born=1.0).told(self.hosted, 0.0), slices=100_003 * self.looks
+            Counting(recovered=False, born=1.0).told(self.hosted, 0.0, told_quality(self.hosted)),
+            slices=100_003 * self.looks,
         )
         units = {}
         for number, one in enumerate(self.classes):
@@ -156,6 +158,11 @@ def hosted(declared: LiveClass) -> HostedClass:
     return found
 
 
+def told_quality(there: HostedClass) -> Qualities:
+    """It is made once a second, and goes out with each report."""
+    return qualities(there.runner.quality, 0.0)
+
+
 def slice_s() -> float:
     counting = Counting(recovered=False, born=0.0)
     return seconds_each(lambda: counting.slice_ended(1e-3, 1.1e-3), SLICES)
@@ -164,12 +171,13 @@ def slice_s() -> float:
 def cycle_s() -> float:
     """Of what is done at the end of a load cycle."""
     there = hosted(Full().classes[0])
+    quality = told_quality(there)
     counting, control = Counting(recovered=False, born=0.0), Control(0.5)
     explanation = Explanation(0.0, "t", 0.4, 0.4, Verdict(), 0.0, control, control, False, False)
 
     def cycle() -> None:
         counting.decided(explanation, False, 0.15)
         # It goes out with the report.
-        pickle.dumps(counting.told(there, 0.0))
+        pickle.dumps(counting.told(there, 0.0, quality))
 
     return seconds_each(cycle, ANSWERS)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from configs.base import Fraction, Name, Positive, Settings
 from configs.policies import HighestRate, PolicySettings
+from configs.utility import Utility, UtilityGraph
 
 MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
 Victim = Literal["random", "oldest", "newest", "fair"]
@@ -40,3 +41,16 @@ class PriorityClass(Settings):
 
     policy: PolicySettings = HighestRate()
     """Level-2 policy: which of the class's operators runs next."""
+
+    utility: Utility | None = None
+    """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
+    and nothing from twice of it on."""
+
+    @property
+    def graph(self) -> UtilityGraph:
+        """Of a query without a graph of its own."""
+        return (
+            UtilityGraph.step(self.delay_target_ms)
+            if self.utility is None
+            else UtilityGraph(points=self.utility)
+        )

@@ -25,11 +25,13 @@ from configs.policies import PolicySettings
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
 from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, StreamsFile
+from configs.utility import Utility
+from configs.windows import WindowSettings
 
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "policy")
+AS_IT_LIKES = ("victim", "policy", "utility", "windows")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -40,6 +42,9 @@ class PriorityClassDeclaration(PriorityClass):
     """Never shed: when its queue is full its producers are held back."""
 
     limits: ClassLimits = ClassLimits()
+
+    windows: WindowSettings = WindowSettings()
+    """When windows with SLIDE AT MOST are answered."""
 
 
 class Overrides(Settings):
@@ -53,7 +58,9 @@ class Overrides(Settings):
     max_drop: MaxDrop | None = None
     victim: Victim | None = None
     policy: PolicySettings | None = None
+    utility: Utility | None = None
     lossless: bool | None = None
+    windows: WindowSettings | None = None
 
 
 class LimitOverrides(Settings):
@@ -87,6 +94,8 @@ class QueryDeclaration(Settings):
     tenant: Name
     name: Name
     sql: Sql
+    utility: Utility | None = None
+    """What its answers are worth by their latency; left out, as its class says."""
 
 
 class StreamDeclaration(StreamDefinition):
@@ -257,7 +266,7 @@ def live_class(
     tenant: TenantDeclaration,
     priority_class: PriorityClassDeclaration,
     streams: Iterable[StreamDeclaration],
-    queries: Iterable[QueryDeclaration],
+    queries: Sequence[QueryDeclaration],
 ) -> LiveClass:
     """The class that runs for a tenant. The streams are those that its queries read; queries come after what they read."""
     asked = tenant.overrides.model_dump(exclude_none=True)
@@ -275,6 +284,7 @@ def live_class(
             "shards": tenant.shards,
             "streams": tuple(one.declaration(one.name) for one in streams),
             "queries": {one.name: one.sql for one in queries},
+            "utilities": {one.name: one.utility for one in queries if one.utility is not None},
         },
         str(ref_of(tenant)),
     )

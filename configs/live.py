@@ -13,6 +13,8 @@ from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
 from configs.managers import Manager
 from configs.problems import Contradiction
+from configs.utility import Utility, UtilityGraph
+from configs.windows import WindowSettings
 
 Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
 Shards = Annotated[int, Field(ge=1, le=256)]
@@ -27,6 +29,9 @@ class LiveClass(PriorityClass):
     queries: Mapping[Name, Sql] = Field(default={}, max_length=10_000)
     """Query by name; a query may read the output of an earlier one."""
 
+    utilities: Mapping[Name, Utility] = Field(default={}, max_length=10_000)
+    """By query, what its answers are worth by their latency, where that is not as the class says."""
+
     lossless: bool = False
     """Never shed: when its queue is full its producers are held back."""
 
@@ -37,6 +42,22 @@ class LiveClass(PriorityClass):
     """Parts by key, each with a host and turns of its own."""
 
     limits: ClassLimits = ClassLimits()
+
+    windows: WindowSettings = WindowSettings()
+    """When windows with SLIDE AT MOST are answered."""
+
+    @model_validator(mode="after")
+    def utilities_are_of_queries(self) -> Self:
+        for name in self.utilities:
+            if name not in self.queries:
+                hint = "write it in small and capital letters as the query's, or leave it out"
+                raise Contradiction("the class has no query of this name", "utilities", name, hint)
+        return self
+
+    def graph_of(self, query: str) -> UtilityGraph:
+        """What its answers are worth."""
+        points = self.utilities.get(query)
+        return self.graph if points is None else UtilityGraph(points=points)
 
     @model_validator(mode="after")
     def can_be_split(self) -> Self:

@@ -59,6 +59,27 @@ class Chain(Settings):
     kind: Literal["chain"] = "chain"
 
 
+class PathCapacity(Settings):
+    """The path that takes most tuples a second through to the root: least latency (MavStream)."""
+
+    kind: Literal["path"] = "path"
+
+
+class Segment(Settings):
+    """The part of a path that releases most memory a second (MavStream)."""
+
+    kind: Literal["segment"] = "segment"
+
+
+class SimplifiedSegment(Settings):
+    """The same with at most two parts a path: fewer hand-overs for a little more memory (MavStream)."""
+
+    kind: Literal["simplified-segment"] = "simplified-segment"
+    gamma: Annotated[float, Field(gt=0, lt=1)] = 0.75
+    """A path's first part goes on while the next operator releases more than this of what the current one does; the
+    thesis only asks for less than 1, which it would be for `segment`."""
+
+
 class Waiting(Settings):
     """How a policy whose priorities grow with time finds the highest (Sharaf §3.3.2)."""
 
@@ -123,6 +144,9 @@ PolicySettings = Annotated[
     | HighestRate
     | HighestNormalizedRate
     | Chain
+    | PathCapacity
+    | Segment
+    | SimplifiedSegment
     | LongestStretchFirst
     | BalanceResponse
     | BalanceSlowdown
@@ -130,7 +154,21 @@ PolicySettings = Annotated[
     Field(discriminator="kind"),
 ]
 
-PolicyKind = Literal["rr", "fcfs", "srpt", "hr", "hnr", "chain", "lsf", "brt", "bsd", "fas"]
+PolicyKind = Literal[
+    "rr",
+    "fcfs",
+    "srpt",
+    "hr",
+    "hnr",
+    "chain",
+    "path",
+    "segment",
+    "simplified-segment",
+    "lsf",
+    "brt",
+    "bsd",
+    "fas",
+]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
 
 

@@ -239,14 +239,19 @@ def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> Inv
             return UnknownName("no such choice", place.path, value, hint, file)
         case "value_error" if isinstance(context["error"], Contradiction):
             told: Contradiction = context["error"]
-            path = ".".join(part for part in (place.path, told.field) if part)
-            return InvalidInput(told.title, path, told.value, told.hint, file)
+            return InvalidInput(told.title, joined(place.path, told.field), told.value, told.hint, file)
     complaint = COMPLAINTS.get(kind, found["msg"][0].lower() + found["msg"][1:]).format(**context)
     if kind in TEXT_LENGTHS and "pattern" not in place.schema:
         complaint = TEXT_LENGTHS[kind].format(**context)
     if value is None:
         complaint = "has no value"
     return InvalidInput(complaint, place.path, value, hint_for(place.schema, value), file)
+
+
+def joined(path: str, field: str) -> str:
+    """The path of a field, or of an entry of a list."""
+    dot = "." if path and field and not field.startswith("[") else ""
+    return f"{path}{dot}{field}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from configs.load import LoadSettings
 from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import parse_model, read_data
+from configs.utility import Utility
 
 PRESETS = Path(__file__).parent / "presets"
 EXTENDS_MAX = 5
@@ -125,6 +126,8 @@ class QueryModel(Settings):
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
     weight: Positive = 1.0
     """How much the freshness of its output counts beside others'."""
+    utility: Utility | None = None
+    """What its answers are worth by their latency; the class's without it."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -267,6 +270,10 @@ class SimulatedClass(PriorityClass):
     train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most tuples one call of its operators takes; the scenario's without it."""
 
+    sources: Literal["last", "ranked"] = "last"
+    """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
+    Aurora and MavStream."""
+
 
 class HostDies(Settings):
     """The host of a class ends at `at_s` and is back `down_s` later."""
@@ -320,8 +327,12 @@ PolicyMetric = Literal[
     "slowdown.max",
     "slowdown.l2",
     "staleness.mean",
+    "utility.lost",
+    "utility.missed_pct",
+    "memory.mean",
+    "memory.max",
 ]
-"""By which level-2 policies are compared."""
+"""By which level-2 policies are compared; of all of them less is better."""
 
 
 class Claim(Settings):
@@ -479,6 +490,14 @@ def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
         name = getattr(fault, "name", None)
         if name is not None and name not in names:
             yield UnknownName("no such class", f"faults[{place}].name", name, nearest(name, names))
+        ranked = name in names and scenario.classes[names.index(name)].sources == "ranked"
+        if ranked and isinstance(fault, HostDies) and not fault.retained:
+            yield InvalidInput(
+                "with ranked sources nobody knows how much is inside when a host is lost with its input",
+                f"faults[{place}].retained",
+                fault.retained,
+                "leave the class's sources last, or let the input be retained",
+            )
         if fault.at_s >= scenario.seconds:
             yield InvalidInput(
                 "the fault would come after the end of the run",

@@ -17,12 +17,12 @@ from bisect import bisect_right
 from functools import cached_property
 from itertools import pairwise
 from math import inf
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from configs.base import Fraction, NonNegative, Settings
-from configs.problems import Contradiction
+from configs.problems import Contradiction, InvalidInput
 
 POINTS_MAX = 32
 
@@ -34,29 +34,56 @@ class UtilityPoint(Settings):
     utility: Fraction
 
 
+def points_in(text: str, field: str) -> list[dict[str, float]]:
+    """The points of `200:1,400:0.5,900:0`, as a document has them; whether they make a graph is not looked at."""
+    found = []
+    for one in text.split(","):
+        latency, colon, utility = one.partition(":")
+        try:
+            if not colon:
+                raise ValueError
+            found.append({"latency_ms": float(latency), "utility": float(utility)})
+        except ValueError:
+            hint = "give points as LATENCY_MS:UTILITY, with commas between them: 200:1,400:0.5,900:0"
+            raise InvalidInput("not a point of a utility graph", field, one, hint) from None
+    return found
+
+
+def told(points: Utility | None) -> str:
+    """As people write it on a command line."""
+    return ",".join(f"{one.latency_ms:g}:{one.utility:g}" for one in points or ())
+
+
+def falling(points: tuple[UtilityPoint, ...]) -> tuple[UtilityPoint, ...]:
+    """The points, if utility falls or stays from each to the next."""
+    for place, (before, after) in enumerate(pairwise(points), start=1):
+        if after.latency_ms <= before.latency_ms:
+            raise Contradiction(
+                f"latencies must ascend, and the point before has {before.latency_ms:g} ms",
+                f"[{place}].latency_ms",
+                after.latency_ms,
+                "sort the points by latency, each latency once",
+            )
+        if after.utility > before.utility:
+            raise Contradiction(
+                f"utility must not rise with latency, and it is {before.utility:g} at {before.latency_ms:g} ms",
+                f"[{place}].utility",
+                after.utility,
+                f"lower it to {before.utility:g} or less",
+            )
+    return points
+
+
+Utility = Annotated[
+    tuple[UtilityPoint, ...], Field(min_length=1, max_length=POINTS_MAX), AfterValidator(falling)
+]
+"""A graph as it is declared: a list of its points."""
+
+
 class UtilityGraph(Settings):
     """Utility between 0 and 1 of an answer, by its latency."""
 
-    points: Annotated[tuple[UtilityPoint, ...], Field(min_length=1, max_length=POINTS_MAX)]
-
-    @model_validator(mode="after")
-    def falls_with_latency(self) -> Self:
-        for place, (before, after) in enumerate(pairwise(self.points), start=1):
-            if after.latency_ms <= before.latency_ms:
-                raise Contradiction(
-                    f"latencies must ascend, and the point before has {before.latency_ms:g} ms",
-                    f"points[{place}].latency_ms",
-                    after.latency_ms,
-                    "sort the points by latency, each latency once",
-                )
-            if after.utility > before.utility:
-                raise Contradiction(
-                    f"utility must not rise with latency, and it is {before.utility:g} at {before.latency_ms:g} ms",
-                    f"points[{place}].utility",
-                    after.utility,
-                    f"lower it to {before.utility:g} or less",
-                )
-        return self
+    points: Utility
 
     @classmethod
     def step(cls, deadline_ms: float) -> UtilityGraph:

@@ -86,8 +86,11 @@ class CheckedClass:
                     name,
                     f"remove {reader.name} first",
                 )
-        left = {one: sql for one, sql in self.declared.queries.items() if one != name}
-        return checked(self.declared.model_copy(update={"queries": left}))
+        queries, utilities = (
+            {one: said for one, said in those.items() if one != name}
+            for those in (self.declared.queries, self.declared.utilities)
+        )
+        return checked(self.declared.model_copy(update={"queries": queries, "utilities": utilities}))
 
     def _check_key(self, query: Query) -> None:
         key = self.declared.key

@@ -2,7 +2,8 @@
 
 SQL's rules: NULL arguments do not count; an aggregate of nothing is NULL, a count of nothing 0. Sums of integers are
 int64, and NULL if they do not fit. Medians and percentiles interpolate between neighbours; FIRST and LAST go by event
-time, then by arrival. The planner has cast decimals to float64 where a mean or a quantile is asked for.
+time, then by arrival. The planner has cast decimals to float64 where a mean or a quantile is asked for. Approximate
+aggregates come of sketches (`engine.sketches`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,15 @@ from engine.panes import (
 )
 from engine.plan import Aggregate, Aggregation
 from engine.schema import Kind
+from engine.sketches import distinct_counts, most_frequent, quantiles
 from engine.train import Values
 
 MOMENTS = (Aggregation.STDDEV, Aggregation.VARIANCE)
+SKETCHED = {
+    Aggregation.APPROX_COUNT_DISTINCT: "distinct",
+    Aggregation.APPROX_QUANTILE: "quantile",
+    Aggregation.APPROX_TOP: "frequent",
+}
 
 
 def measures_of(aggregate: Aggregate) -> set[Measure]:
@@ -47,6 +54,8 @@ def measures_of(aggregate: Aggregate) -> set[Measure]:
         return {("sum", place), ("count", place)}
     if function in (Aggregation.MIN, Aggregation.MAX) and aggregate.type.kind is not Kind.STRING:
         return {(function.value, place), ("count", place)}
+    if function in SKETCHED:
+        return {(SKETCHED[function], place)}
     return {("moments", place)} if function in MOMENTS else {("values", place)}
 
 
@@ -63,6 +72,8 @@ def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: C
         return estimated(aggregate, panes, groups)
     if function is Aggregation.COUNT_ALL:
         return Values(type_, rows[groups].astype(np.int64, copy=False))
+    if function in SKETCHED:
+        return of_sketches(aggregate, panes, groups)
     if ("values", place) in measures_of(aggregate):
         return of_values(aggregate, panes, groups)
     if function in MOMENTS:
@@ -135,6 +146,23 @@ def of_moments(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Va
     data = np.sqrt(variance) if aggregate.function is Aggregation.STDDEV else variance
     valid = count > 1
     return Values(aggregate.type, data, None if valid.all() else valid)
+
+
+def of_sketches(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
+    """Aggregates that look at what sketches have kept of a group's values."""
+    measure = SKETCHED[aggregate.function], aggregate.argument
+    parts: list[Any] = [found for pane in panes if (found := pane.sketches.get(measure)) is not None]
+    type_ = aggregate.type
+    if aggregate.function is Aggregation.APPROX_COUNT_DISTINCT:
+        return Values(type_, distinct_counts(parts, groups))
+    if aggregate.function is Aggregation.APPROX_TOP:
+        return from_python(most_frequent(parts, groups, int(aggregate.parameter)), type_)
+    data, known = quantiles(parts, groups, aggregate.parameter) if parts else nothing(len(groups))
+    return Values(type_, data, None if known.all() else known)
+
+
+def nothing(groups: int) -> tuple[Array, Array]:
+    return np.zeros(groups), np.zeros(groups, bool)
 
 
 def of_values(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:

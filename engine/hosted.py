@@ -24,6 +24,8 @@ from dataclasses import replace
 
 from configs.live import LiveClass
 from configs.problems import InvalidInput
+from configs.utility import UtilityGraph
+from configs.windows import WindowSettings
 from engine.door import Piece, unpacked
 from engine.entrances import FROM_NOW, Entrance, Following
 from engine.limits import train_bytes
@@ -45,13 +47,14 @@ from engine.steps import (
     QueryRemoved,
     Step,
     Took,
+    WindowsSet,
 )
 from engine.train import Train, is_same
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
 
@@ -71,6 +74,7 @@ class HostedClass:
             settings.policy,
             train_max,
             limits=settings.limits,
+            windows=settings.windows,
             settled=self._settle,
             entered=self._took,
         )
@@ -79,6 +83,7 @@ class HostedClass:
         self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
+        self._worth(settings)
         self._entrances: dict[str, Entrance] = {}
         self._cycle = LoadCycle()
         self._steps: list[Step] = []  # since the last settle point
@@ -150,6 +155,28 @@ class HostedClass:
 
         self._change(change)
 
+    def set_windows(self, windows: WindowSettings) -> None:
+        """Answer windows with SLIDE AT MOST so from the next settle point on."""
+
+        def change() -> None:
+            if windows != self.runner.network.windows:
+                self.runner.network.windows = windows
+                self._settled_steps.append(WindowsSet(windows))
+
+        self._change(change)
+
+    def value(self, settings: LiveClass) -> None:
+        """What answers are worth from now on, by the class's graph and its queries' own."""
+        self._worth(settings)
+        self.runner.value({name: self._graph(name) for name in self._queries})
+
+    def _worth(self, settings: LiveClass) -> None:
+        self._class_graph = settings.graph
+        self._graphs = {name: UtilityGraph(points=points) for name, points in settings.utilities.items()}
+
+    def _graph(self, name: str) -> UtilityGraph:
+        return self._graphs.get(name, self._class_graph)
+
     def _empty_unread(self, name: str) -> None:
         """What is queued for the query alone is dropped by decision."""
         for stream, entrance in self._entrances.items():
@@ -179,7 +206,7 @@ class HostedClass:
         self._add(*planned)
 
     def _add(self, *queries: Query) -> None:
-        self.runner.add(*queries)
+        self.runner.add(*queries, graphs={query.name: self._graph(query.name) for query in queries})
         for query in queries:
             self._queries[query.name] = query
             self._catalog = self._catalog.with_query(query)
@@ -232,6 +259,7 @@ class HostedClass:
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """A slice; the processor time used."""
         used = self._repeating.run(quota_s, now, cpu) if self._repeating else 0.0
+        self.runner.measures = not self._repeating
         while self._held and not self._repeating:
             self._queue(*self._held.popleft())
         if used < quota_s and not self._repeating:
@@ -322,19 +350,23 @@ class HostedClass:
             stream: (entrance.begun_ledger, entrance.position) for stream, entrance in self._entrances.items()
         }
         queries = {name: query.sql for name, query in self._queries.items()}
-        return pickle.dumps((STATE_VERSION, queries, self.runner.settled_state(), streams), protocol=5)
+        windows = self.runner.network.windows.model_dump()
+        state = STATE_VERSION, queries, windows, self.runner.settled_state(), streams
+        return pickle.dumps(state, protocol=5)
 
     def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
         """Go on from a state by repeating what was committed after it, within the slices to come."""
         self._fetch = fetch
         if state is not None:
-            version, queries, runner_state, streams = pickle.loads(state)
+            version, *held = pickle.loads(state)
             if version != STATE_VERSION:
                 raise InvalidInput(
                     "the state is of another version", "state", version, "let its host finish first"
                 )
+            queries, windows, runner_state, streams = held
             for name in dependents(self._queries, set(self._queries)):
                 self._remove(name)
+            self.runner.network.windows = WindowSettings.model_validate(windows)
             self.runner.network.expect(runner_state.pane_lengths)
             self._add_all(queries)
             self.runner.restore(runner_state)
@@ -346,6 +378,7 @@ class HostedClass:
                     self._reopen(entrance, position.opened, position.done)
                     entrance.begun = bool(entrance.queued)
         self._repeating = Repetition(self._repeat, self._check, commits)
+        self.runner.measures = not self._repeating
         opened = (step for commit in commits for step in commit.steps if isinstance(step, Opened))
         self._following = {step.stream: Following(step.batch + 1, step.upto) for step in opened}
 
@@ -399,6 +432,8 @@ class HostedClass:
             case QueryRemoved(name):
                 if name in self._queries:
                     self._remove(name)
+            case WindowsSet(windows):
+                self.runner.network.windows = windows
 
     def _check(self, commit: Commit) -> None:
         """Whether the answers are as many as the first time; theirs are the numbers that readers know."""

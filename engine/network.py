@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from configs.limits import ClassLimits
 from configs.problems import InvalidInput, nearest
+from configs.windows import WindowSettings
 from engine.causes import NO_PROGRESS, Meeting, followed
 from engine.expressions import Condition, Failures, compile_condition
 from engine.limits import Account, Holding, Lot
@@ -27,7 +28,7 @@ from engine.operators.select import SelectOperator, plain_columns
 from engine.operators.source import SourceOperator
 from engine.operators.table import TableJoinOperator
 from engine.operators.union import UnionInputOperator
-from engine.operators.windows import PaneOperator, WindowOperator
+from engine.operators.windows import PaneOperator, PeriodicWindowOperator, WindowOperator
 from engine.panes import PaneStore
 from engine.plan import (
     TRUE,
@@ -51,6 +52,7 @@ from engine.plan import (
     inputs,
 )
 from engine.pruning import pruned
+from engine.schedule import WindowSchedule
 from engine.schema import Field, Schema, StreamSchema
 from engine.train import Mask, Train, merged, progress
 
@@ -158,7 +160,8 @@ class ClassNetwork:
         self.queries: dict[str, Query] = {}
         self.removals = 0  # how often nodes have gone, and the others may have new places
         self._found: dict[Hashable, tuple[Node, ...]] = {}
-        self._stores: dict[Hashable, list[tuple[PaneStore, Node]]] = {}
+        self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, Node]]] = {}
+        self._windows_as = WindowSettings()
         self._sources: dict[str, Node] = {}
         self._pane_lengths: dict[Hashable, int] = {}
 
@@ -171,8 +174,20 @@ class ClassNetwork:
         """Windows that are added from now on have these panes, as they had in another network."""
         self._pane_lengths.update(pane_lengths)
 
-    def add(self, *queries: Query) -> None:
-        """Add queries; those added together choose pane lengths that serve them all."""
+    @property
+    def windows(self) -> WindowSettings:
+        """When windows with SLIDE AT MOST are answered."""
+        return self._windows_as
+
+    @windows.setter
+    def windows(self, settings: WindowSettings) -> None:
+        self._windows_as = settings
+        for stores in self._stores.values():
+            for _, schedule, _ in stores:
+                schedule.settings = settings
+
+    def add(self, *queries: Query) -> list[tuple[str, Node]]:
+        """Add queries; those added together choose pane lengths that serve them all. Who gives the answers of each."""
         for query in queries:
             if query.name in self.queries:
                 raise InvalidInput(
@@ -191,9 +206,10 @@ class ClassNetwork:
         # Nothing has been built so far: a query that is refused leaves no trace.
         self.queries = known
         self._common_panes = common_panes(plans.values())
-        for name, plan in plans.items():
-            for node in self._build(plan, name):
-                node.outputs.add(name)
+        found = [(name, node) for name, plan in plans.items() for node in self._build(plan, name)]
+        for name, node in found:
+            node.outputs.add(name)
+        return found
 
     def remove(self, name: str) -> None:
         """Remove a query and what only it needed."""
@@ -217,8 +233,8 @@ class ClassNetwork:
         for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
             del self._found[plan]
             self._pane_lengths.pop(plan, None)
-        for key in [key for key, stores in self._stores.items() if not all(node.users for _, node in stores)]:
-            self._stores[key] = [one for one in self._stores[key] if one[1].users]
+        for key in [key for key, stores in self._stores.items() if not all(one[-1].users for one in stores)]:
+            self._stores[key] = [one for one in self._stores[key] if one[-1].users]
             if not self._stores[key]:
                 del self._stores[key]
         self._sources = {name: node for name, node in self._sources.items() if node.users}
@@ -303,11 +319,13 @@ class ClassNetwork:
     def _windows(self, plan: WindowAggregate, below: Plan, window: TimeWindow, user: str) -> Node:
         time = time_of(below)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
-        store, panes = self._panes(plan, below, math.gcd(range_, slide), time, user)
+        store, schedule, panes = self._panes(plan, below, window, time, user)
         # One reader a window: a query may have several, and a window outlive the query that built it.
         reader = f"{window} {plan.aggregates} {plan.schema}"
-        operator = WindowOperator(store, reader, range_, slide, plan.aggregates, plan.schema)
-        node = Node(plan, "window", operator, progressive=True)
+        kind = PeriodicWindowOperator if window.at_most else WindowOperator
+        operator = kind(store, reader, range_, slide, plan.aggregates, plan.schema, schedule)
+        name = "window:at most" if window.at_most else "window"
+        node = Node(plan, name, operator, progressive=True)
         self._place(node)
         join_up(panes, node)
         return node
@@ -331,25 +349,28 @@ class ClassNetwork:
         )
 
     def _panes(
-        self, plan: WindowAggregate, below: Plan, pane: int, time: EventTime, user: str
-    ) -> tuple[PaneStore, Node]:
+        self, plan: WindowAggregate, below: Plan, window: TimeWindow, time: EventTime, user: str
+    ) -> tuple[PaneStore, WindowSchedule, Node]:
         """A store whose panes make up the window, or a new one."""
         key = (below, plan.keys)
-        fitting = [one for one in self._stores.get(key, ()) if pane % one[0].pane == 0]
-        longest = max((store.pane for store, _ in fitting), default=0)
+        range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
+        pane = math.gcd(range_, slide)
+        fitting = [one for one in self._stores.get(key, ()) if is_made_of(window, range_, slide, one[0].pane)]
+        longest = max((store.pane for store, _, _ in fitting), default=0)
         length = longest or math.gcd(pane, self._common_panes.get(key, 0) // time.unit_us)
         length = self._pane_lengths.setdefault(plan, length)
-        for store, node in fitting:
+        for store, schedule, node in fitting:
             if store.pane == length:
-                return store, node
+                return store, schedule, node
         types = [below.schema.fields[place].type for place in plan.keys]
         store = PaneStore(length, time.place, plan.keys, types)
         node = Node(
             ("panes", key, length), "panes", PaneOperator(store), progressive=True, holding=store.holding
         )
         self._fed(node, below, user)
-        self._stores.setdefault(key, []).append((store, node))
-        return store, node
+        schedule = WindowSchedule(store, self._windows_as)
+        self._stores.setdefault(key, []).append((store, schedule, node))
+        return store, schedule, node
 
     def _interval_join(self, plan: IntervalJoin, user: str) -> Iterator[Node]:
         unit = time_of(plan.left).unit_us
@@ -406,6 +427,25 @@ class ClassNetwork:
             plan.schema,
         )
         return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
+
+
+def slack_of(node: Node) -> Callable[[], float] | None:
+    """What tells how many seconds an answer may take from falling due; None if no window of time leads to it."""
+    seen, stack = {id(node)}, [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one.operator, WindowOperator):
+            assert isinstance(one.key, WindowAggregate)
+            unit_s, operator = time_of(one.key.input).unit_us / 1e6, one.operator
+            return lambda: operator.slack * unit_s
+        stack += [above for above in one.upstream if id(above) not in seen]
+        seen.update(map(id, one.upstream))
+    return None
+
+
+def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
+    """Whether panes of this length make up the window; with SLIDE AT MOST it may slide by less than it says."""
+    return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 
 
 def inlined(plan: Plan, queries: Mapping[str, Query]) -> Plan:

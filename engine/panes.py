@@ -6,6 +6,7 @@ are those from which the aggregates of all readers can be had:
 
     rows, count(x), sum(x), min(x), max(x), moments(x) (mean and squared deviations), and values(x): everything, for
     medians, distinct counts, first and last
+    distinct(x), quantile(x), frequent(x): sketches (`engine.sketches`), in place of everything
     scaled rows, count(x), sum(x): each tuple as often as it stands for, having been kept; and error rows, count(x),
     sum(x): their standard errors. A tuple kept with the chance k stands for e = 1/k, and adds x²·e·(e − 1) to the
     variance of an estimated sum (Horvitz and Thompson), 1·e·(e − 1) to that of a count.
@@ -24,6 +25,7 @@ import numpy.typing as npt
 from engine.keys import Codes, KeyIndex
 from engine.limits import FEW_KEYS, Holding
 from engine.schema import DataType, Kind
+from engine.sketches import SKETCHES, Sketches, growth_max
 from engine.train import Places, Train, Values
 
 Array = npt.NDArray[Any]
@@ -44,9 +46,15 @@ class Pane:
 
     measures: dict[Measure, Array] = field(default_factory=dict)
     values: dict[Measure, list[tuple[Codes, Any, Array]]] = field(default_factory=dict)
+    sketches: dict[Measure, Sketches] = field(default_factory=dict)
     tuples: int = 0
     offered: float = 0.0  # tuples before shedding, as the kept fraction of the trains tells
     bytes: int = PANE_BYTES
+
+    @property
+    def held(self) -> int:
+        """What its arrays and sketches take, the values of others left out."""
+        return PANE_BYTES + self.sketched + sum([state.nbytes for state in self.measures.values()])
 
     def groups(self, measure: Measure) -> int:
         """For how many groups there is room in a measure."""
@@ -61,6 +69,13 @@ class Pane:
             self.bytes += self.measures[measure].nbytes - state.nbytes
         for chunks in self.values.values():
             chunks[:] = [(mapped[codes], data, times) for codes, data, times in chunks]
+        for sketches in self.sketches.values():
+            sketches.recoded(mapped)
+
+    @property
+    def sketched(self) -> int:
+        """What its sketches take."""
+        return sum([one.bytes for one in self.sketches.values()])
 
 
 class PaneStore:
@@ -76,6 +91,7 @@ class PaneStore:
         self.holding = Holding()
         self.holding.compact = self.compact
         self._bytes = 0  # of all panes
+        self._beside = 0  # of what has been put together of them
         self._known = Sizes()
         self._compact_at = FEW_KEYS
         self._settled = 0  # keys when they were last looked through, if no pane has gone since
@@ -111,6 +127,16 @@ class PaneStore:
         """The panes within [start, end) that have tuples."""
         panes = (self.panes.get(number) for number in range(start // self.pane, end // self.pane))
         return [pane for pane in panes if pane is not None]
+
+    def youngest(self, start: int, end: int) -> list[Pane]:
+        """The panes with tuples of which the numbers lie in [start, end), the youngest first."""
+        panes = (self.panes.get(number) for number in range(end - 1, start - 1, -1))
+        return [pane for pane in panes if pane is not None]
+
+    def keep_beside(self, size: int) -> None:
+        """So much is held for the store's readers, beside the panes."""
+        self._beside = size
+        self._tell()
 
     def fresh_from(self) -> int | None:
         """The time after all panes so far; None if there are none."""
@@ -156,7 +182,7 @@ class PaneStore:
         """What is held now; without keys there is one group, which is not worth a word."""
         if self._keys:
             self.holding.set_keys(len(self.index), self.index.bytes)
-        self.holding.set_state(self._bytes)
+        self.holding.set_state(self._bytes + self._beside)
 
     def _codes(self, columns: Sequence[Values]) -> Codes:
         """The group codes of tuples; NO_CODE for those of new groups for which there is no room."""
@@ -176,7 +202,7 @@ class PaneStore:
             self._grown_by(PANE_BYTES)
         groups, sizes = len(self.index), self._sizes(columns)
         growth = sizes.growth(pane, groups, columns)
-        if growth > self.holding.room or self.index.refused:
+        if growth + sizes.sketched(columns) > self.holding.room or self.index.refused:
             pane.offered += len(codes) * stands_for(kept)
             groups, places = self._fitting(pane, sizes, codes, columns)
             codes, columns = codes.take(places), [column.take(places) for column in columns]
@@ -184,7 +210,9 @@ class PaneStore:
             growth = sizes.growth(pane, groups, columns)
         if not len(codes):
             return
+        before = pane.sketched
         accumulate(pane, self.measures, groups, codes, columns, self._time, stands_for(kept))
+        growth += pane.sketched - before
         if growth:
             pane.bytes += growth
             self._grown_by(growth)
@@ -200,7 +228,7 @@ class PaneStore:
         held = min(pane.groups(one) for one in sizes.widths)
         groups = min(len(self.index), held + holding.room // sizes.width)
         fitting = places[codes[places] < groups]
-        listed = sizes.listed(columns)
+        listed = sizes.listed(columns) + sizes.sketched(columns)
         if listed:
             room = holding.room - (groups - held) * sizes.width
             fitting = fitting[: max(0, room * len(codes) // listed)]
@@ -209,13 +237,13 @@ class PaneStore:
         return groups, fitting
 
     def _sizes(self, columns: Sequence[Values]) -> Sizes:
-        if len(self._known.widths) + len(self._known.places) < len(self.measures):
+        if self._known.measures < len(self.measures):
             self._known = sizes_of(self.measures, columns)
         return self._known
 
     def _grown_by(self, size: int) -> None:
         self._bytes += size
-        self.holding.set_state(self._bytes)
+        self.holding.set_state(self._bytes + self._beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +253,19 @@ class Sizes:
     widths: dict[Measure, int] = field(default_factory=dict)
     places: tuple[int, ...] = ()
     width: int = 0
+    sketches: tuple[tuple[str, int], ...] = ()
+    measures: int = 0
 
     def listed(self, columns: Sequence[Values]) -> int:
         """What tuples take in the measures that keep every value, with its code and its time."""
         return sum([columns[one].data.nbytes + LISTED_BYTES * len(columns[one]) for one in self.places])
 
+    def sketched(self, columns: Sequence[Values]) -> int:
+        """The most that sketches of the tuples would take."""
+        return sum([growth_max(name, columns[one]) for name, one in self.sketches])
+
     def growth(self, pane: Pane, groups: int, columns: Sequence[Values]) -> int:
-        """What adding the tuples would take, if the pane is to have so many groups."""
+        """What adding the tuples would take, if the pane is to have so many groups; beside sketches."""
         growth = self.listed(columns) if self.places else 0
         for measure, width in self.widths.items():
             state = pane.measures.get(measure)
@@ -243,15 +277,19 @@ class Sizes:
 
 
 def sizes_of(measures: Iterable[Measure], columns: Sequence[Values]) -> Sizes:
-    widths, places = {}, []
+    widths, places, sketches = {}, [], []
     for measure in measures:
         name, place = measure
         if name == "values":
             assert place is not None
             places.append(place)
+        elif name in SKETCHES:
+            assert place is not None
+            sketches.append((name, place))
         else:
             widths[measure] = START[name](1, None if place is None else columns[place].type).nbytes
-    return Sizes(widths, tuple(places), sum(widths.values()))
+    every = len(widths) + len(places) + len(sketches)
+    return Sizes(widths, tuple(places), sum(widths.values()), tuple(sketches), every)
 
 
 def stands_for(kept: float) -> float:
@@ -283,6 +321,14 @@ def accumulate(
             times = times if chosen is None else times.take(chosen)
             pane.values.setdefault(measure, []).append((where, data, times))
             continue
+        if name in SKETCHES:
+            assert column is not None
+            if len(where):
+                sketches = pane.sketches.get(measure)
+                if sketches is None:
+                    sketches = pane.sketches[measure] = SKETCHES[name]()
+                sketches.add(where, column if chosen is None else column.take(chosen))
+            continue
         state = pane.measures.get(measure)
         kind = None if column is None else column.type
         if state is None or state.shape[-1] < groups:
@@ -292,6 +338,36 @@ def accumulate(
         else:
             theirs = each if isinstance(each, float) or chosen is None else each.take(chosen)
             ESTIMATE[name](state, where, data, theirs)
+
+
+def merged_panes(panes: Iterable[Pane]) -> Pane:
+    """Several panes as one, combined in their order; those given stay as they are."""
+    whole, own = Pane(), set[Measure]()
+    for pane in panes:
+        whole.tuples += pane.tuples
+        whole.offered += pane.offered
+        for measure, state in pane.measures.items():
+            ours = whole.measures.get(measure)
+            whole.measures[measure] = state if ours is None else fold(measure[0], ours, state)
+        for measure, chunks in pane.values.items():
+            whole.values[measure] = [*whole.values.get(measure, ()), *chunks]
+        for measure, sketches in pane.sketches.items():
+            if measure not in own:
+                own.add(measure)
+                whole.sketches[measure] = SKETCHES[measure[0]]()
+            whole.sketches[measure].merge(sketches)
+    return whole
+
+
+def fold(name: str, ours: Array, theirs: Array) -> Array:
+    """One measure of two panes, of which one may not know the youngest groups yet."""
+    both = min(ours.shape[-1], theirs.shape[-1])
+    longer = ours if ours.shape[-1] > both else theirs
+    one, other = ours[..., :both], theirs[..., :both]
+    combine = FOLD.get(name, np.add)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Array = merged_moments([one, other]) if name == "moments" else combine(one, other)
+    return found if longer.shape[-1] == both else np.concatenate([found, longer[..., both:]], axis=-1)
 
 
 def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> Array:
@@ -467,4 +543,12 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
     "error rows": add_count_error,
     "error count": add_count_error,
     "error sum": add_error,
+}
+# How what two panes hold becomes one; what is not named is added.
+FOLD: dict[str, Callable[[Array, Array], Array]] = {
+    "min": np.fmin,
+    "max": np.maximum,
+    "error rows": root_of_squares,
+    "error count": root_of_squares,
+    "error sum": root_of_squares,
 }

@@ -68,10 +68,14 @@ TRUE = Literal(True, BOOLEAN)
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """[end − range, end) for every end that is a multiple of slide from the epoch; microseconds."""
+    """[end − range, end) for every end that is a multiple of slide from the epoch; microseconds.
+
+    With `at_most` for ends of the engine's choice (`engine.schedule`), never further than slide from one to the next.
+    """
 
     range_us: int
     slide_us: int
+    at_most: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,9 @@ class Aggregation(StrEnum):
     FIRST = "first"  # by event time, then arrival
     LAST = "last"
     TOP = "top"  # the `parameter` most frequent values, as text "value:count, …"
+    APPROX_COUNT_DISTINCT = "approx_count_distinct"  # these by sketches: engine.sketches
+    APPROX_QUANTILE = "approx_quantile"
+    APPROX_TOP = "approx_top_k"
 
 
 @dataclass(frozen=True, slots=True)

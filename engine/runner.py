@@ -16,13 +16,15 @@ from typing import Any
 from configs.limits import ClassLimits
 from configs.policies import HighestRate, PolicySettings
 from configs.problems import InvalidInput
+from configs.utility import UtilityGraph
+from configs.windows import WindowSettings
 from engine.causes import Moment
 from engine.limits import Lot, beginning, train_bytes, tuple_bytes
-from engine.network import ClassNetwork, Node
+from engine.network import ClassNetwork, Node, slack_of
 from engine.operators.source import SourceOperator
 from engine.plan import Query
-from engine.train import Train, is_same, progress
-from loadshed.responses import ResponseStatistics
+from engine.quality import QueryQuality
+from engine.train import Train, progress
 from scheduler.network import Estimate, Network, NetworkEstimates
 from scheduler.network import Operator as Box
 from scheduler.operators import OperatorScheduler
@@ -76,15 +78,20 @@ class ClassRunner:
     train_max: int = TRAIN_MAX
     tables: Mapping[str, Train] = field(default_factory=dict)
     limits: ClassLimits = field(default_factory=ClassLimits)
+    windows: WindowSettings = field(default_factory=WindowSettings)  # to begin with
     settled: Callable[[], bool] = go_on  # told at settle points, after the answers; whether the slice goes on
     entered: Entered = nobody_asks  # told how many tuples a source operator has taken of its stream
 
     def __post_init__(self) -> None:
         self.network = ClassNetwork(self.tables, self.limits)
-        self.responses: dict[str, ResponseStatistics] = {}
+        self.network.windows = self.windows
+        self.quality: dict[str, QueryQuality] = {}
+        self.measures = True  # not while what was done before is done again: its answers have been handed out
         self.answered: dict[str, int] = {}  # rows so far; for the sink, the sequence number of the first row
         self.steps = 0
         self.settled_at = 0.0
+        self._graphs: dict[str, UtilityGraph] = {}
+        self._worth: dict[int, UtilityGraph] = {}  # of nodes that give answers
         self._unsettled: list[tuple[str, Train]] = []
         self._inside = 0  # nodes behind the sources that have input
         self._nodes: list[Node] = []
@@ -95,17 +102,34 @@ class ClassRunner:
         self._meeting: dict[int, tuple[int, ...]] = {}  # of sources, by their places: whom they meet
         self._scheduler: OperatorScheduler | None = None
 
-    def add(self, *queries: Query) -> None:
-        self.network.add(*queries)
+    def add(self, *queries: Query, graphs: Mapping[str, UtilityGraph] | None = None) -> None:
+        """`graphs` say what the answers of a query are worth, if anybody has said so."""
+        outputs = self.network.add(*queries)
+        self._graphs.update(graphs or {})
+        slacks = {name: slack_of(node) for name, node in outputs}
         for query in queries:
-            self.responses[query.name] = ResponseStatistics()
+            self.quality[query.name] = QueryQuality(self._graphs.get(query.name), slacks.get(query.name))
             self.answered[query.name] = 0
+        for name, node in outputs:
+            self._value(name, node)
 
     def remove(self, name: str) -> None:
         self.network.remove(name)
-        del self.responses[name], self.answered[name]
+        del self.quality[name], self.answered[name]
+        self._graphs.pop(name, None)
+        self._value_all()
         self._unsettled = [one for one in self._unsettled if one[0] != name]
         self._inside = self._count_inside()
+
+    def value(self, graphs: Mapping[str, UtilityGraph]) -> None:
+        """What the answers of these queries are worth from now on."""
+        changed = {name: graph for name, graph in graphs.items() if graph != self._graphs.get(name)}
+        for name, graph in changed.items():
+            self.quality[name].value(graph)
+        self._graphs.update(changed)
+        if changed:
+            self._value_all()
+            self._removals = NEVER  # the scheduler is to hear of it
 
     def offer(self, stream: str, train: Train) -> None:
         """Queue a train that has arrived on a stream."""
@@ -234,10 +258,8 @@ class ClassRunner:
         """Hand out the answers since the last settle point; whether a slice goes on after it."""
         self.settled_at = now
         for query, out in self._unsettled:
-            if is_same(out.arrival):
-                self.responses[query].add_same(now - float(out.arrival[0]), len(out))
-            else:
-                self.responses[query].add_array(now - out.arrival, 0.0)
+            if self.measures:
+                self.quality[query].answered(out.arrival, now)
             self.sink(query, out)
             self.answered[query] += len(out)
         self._unsettled.clear()
@@ -372,6 +394,22 @@ class ClassRunner:
         if was_empty:
             self._scheduler.ready(place, queue_head(node, head))
 
+    def _value(self, name: str, node: Node) -> None:
+        """Of queries whose answers are the same, the one that is in the greatest hurry counts."""
+        graph, known = self._graphs.get(name), self._worth.get(id(node))
+        if graph is None or graph is known:
+            return
+        if known is None or urgency(graph) < urgency(known):
+            self._worth[id(node)] = graph
+            if id(node) in self._place:
+                self._removals = NEVER  # the scheduler knows it by another graph
+
+    def _value_all(self) -> None:
+        self._worth = {}
+        for node in self.network.nodes:
+            for name in node.outputs:
+                self._value(name, node)
+
     def _current(self) -> OperatorScheduler:
         """The scheduler over the nodes there are now: extended when there are more, made anew when some have gone."""
         scheduler = self._scheduler
@@ -430,7 +468,8 @@ class ClassRunner:
     def _box(self, node: Node) -> Box:
         below = tuple([self._place[id(one)] for one in node.downstream])
         partner = None if node.partner is None else self._place[id(node.partner)]
-        return Box(node.name, below, node.source, partner=partner)
+        utility = None if below else self._worth.get(id(node))
+        return Box(node.name, below, node.source, partner=partner, utility=utility)
 
     def _tell_queued(self, scheduler: OperatorScheduler, start: int) -> None:
         for place, node in enumerate(self._nodes[start:], start):
@@ -444,6 +483,11 @@ def queue_head(node: Node, otherwise: float) -> float:
     """The arrival of the oldest queued tuple."""
     arrival = node.queue[0].arrival
     return float(arrival[0]) if len(arrival) else otherwise
+
+
+def urgency(graph: UtilityGraph) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
+    """Graphs by their deadlines; the rest is for order to be the same everywhere."""
+    return graph.deadline_s, graph.latencies_s, graph.utilities
 
 
 def meeting(nodes: Sequence[Node]) -> list[list[Node]]:

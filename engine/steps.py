@@ -1,7 +1,7 @@
 """What a class did with its input, in order: enough to do it again.
 
 A class is a function of its steps: which batches its door let in, how many tuples its source operators took of
-them, what the clock told, which queries came and went. A host writes them down with the answers they led to; a host
+them, what the clock told, which queries came and went, how windows were scheduled. A host writes them down with the answers they led to; a host
 that takes its place repeats them and comes to the same state. Steps refer to batches by their number in the
 stream, so that the tuples themselves are written down once, by whoever keeps the stream.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from configs.windows import WindowSettings
 from engine.train import Train
 
 
@@ -70,7 +71,14 @@ class QueryRemoved:
     name: str
 
 
-Step = Opened | Took | Evicted | Advanced | QueryAdded | QueryRemoved
+@dataclass(frozen=True, slots=True)
+class WindowsSet:
+    """Windows with SLIDE AT MOST are answered by other settings from here on."""
+
+    windows: WindowSettings
+
+
+Step = Opened | Took | Evicted | Advanced | QueryAdded | QueryRemoved | WindowsSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ LOG_RATIO = math.log(BIN_RATIO)
 FEW = 64
 
 Array = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 NO_IDEALS: Array = np.empty(0)
 
 
@@ -65,6 +66,16 @@ class ResponseStatistics:
             self._slow_sum_sq += slowdown * slowdown * count
             self._slow_max = max(self._slow_max, slowdown)
 
+    def add_counted(self, responses: Array, counts: Counts) -> None:
+        """As `add_same` of each of them, at once."""
+        response = np.maximum(responses, 0.0)
+        self._count += int(counts.sum())
+        self._within_target += int(counts[response <= self.target_s].sum())
+        self._sum += float((response * counts).sum())
+        self._sum_sq += float((response * response * counts).sum())
+        self._max = max(self._max, float(response.max(initial=0.0)))
+        np.add.at(self._bins, bins_of(response), counts)
+
     def add_array(self, responses: Array, ideal_s: float) -> None:
         """As `add`, of many at once."""
         if len(responses) < FEW:
@@ -99,8 +110,7 @@ class ResponseStatistics:
         self._sum += float(response.sum())
         self._sum_sq += sum_of_squares(response)
         self._max = max(self._max, float(response.max()))
-        place = np.log(np.maximum(response, LEAST_S) / LEAST_S) / LOG_RATIO
-        self._bins += np.bincount(np.minimum(place.astype(np.int64), BINS - 1), minlength=BINS)
+        self._bins += np.bincount(bins_of(response), minlength=BINS)
         slowdown = response[ideal > 0] / ideal[ideal > 0] if len(ideal) else NO_IDEALS
         if len(slowdown):
             self._slow_sum += float(slowdown.sum())
@@ -162,6 +172,12 @@ class ResponseStatistics:
     def target_met_pct(self) -> float:
         self._fold()
         return 100.0 * self._within_target / self._count if self._count else 100.0
+
+
+def bins_of(responses: Array) -> Counts:
+    """In which bin each of them is counted."""
+    place = np.log(np.maximum(responses, LEAST_S) / LEAST_S) / LOG_RATIO
+    return np.minimum(place.astype(np.int64), BINS - 1)
 
 
 def sum_of_squares(values: Array) -> float:

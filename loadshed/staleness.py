@@ -50,6 +50,23 @@ class Staleness:
             del starts[0]
             self._border = ends.pop(0)
 
+    def served_each(self, intervals: Iterable[tuple[float, float]]) -> None:
+        """As `served` of each pair of arrival and departure; quick where they come in order of departure."""
+        starts, ends = self._starts, self._ends
+        for start, end in intervals:
+            if not starts or start < starts[-1] or end < ends[-1]:
+                self.served((start,), end)
+            elif start <= ends[-1]:
+                self.stale_s += end - ends[-1]
+                ends[-1] = end
+            elif end > start:
+                self.stale_s += end - start
+                starts.append(start)
+                ends.append(end)
+                if len(starts) > KEPT:
+                    del starts[0]
+                    self._border = ends.pop(0)
+
     def share(self, now: float) -> float:
         """Part of the time since the beginning."""
         seconds = now - self.since

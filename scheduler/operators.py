@@ -3,7 +3,8 @@
 Operators inside the network go first; source operators, which let new tuples in, run only when no other
 operator has input. The two groups are ranked independently, by the same policy; but all that follows from a source runs
 before the next one is looked at, so a source that several queries share has the priority of all of them together (Sharaf
-eq. 3.9), and priority-defining trees are for the operators inside.
+eq. 3.9), and priority-defining trees are for the operators inside. Only the simulator may rank sources among the others
+(`sources_last=False`), as Aurora, MavStream and Sharaf's testbed do: tuples then wait inside as well.
 
 The runner's loop (the simulator's and the live one alike) is
 
@@ -33,13 +34,18 @@ class OperatorScheduler:
     """Which operator of the class runs next."""
 
     def __init__(
-        self, network: Network, settings: PolicySettings, initial: Sequence[Estimate], adaptive: bool = True
+        self,
+        network: Network,
+        settings: PolicySettings,
+        initial: Sequence[Estimate],
+        adaptive: bool = True,
+        sources_last: bool = True,
     ) -> None:
         self.network = network
         self.statistics = OperatorStatistics(initial, adaptive)
         believed = self._believed = NetworkEstimates(network, tuple(initial))
         self._inner = build_policy(settings, believed)
-        self._sources = build_policy(by_sums(settings), believed)
+        self._sources = build_policy(by_sums(settings), believed) if sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self.counts = isinstance(self._inner, CountingPolicy)
         """Whether the policy is to be told how many tuples wait."""
@@ -53,7 +59,8 @@ class OperatorScheduler:
         self.statistics.extend(initial)
         self._believed, changed = self._believed.extended(self.network, initial)
         self._inner.extend(self._believed, changed)
-        self._sources.extend(self._believed, changed)
+        if self._sources is not self._inner:
+            self._sources.extend(self._believed, changed)
         group = [self._sources if operator.source else self._inner for operator in more]
         self._group += group
         self._counting += [policy for policy in group if isinstance(policy, CountingPolicy)]
@@ -76,7 +83,8 @@ class OperatorScheduler:
     @property
     def looked(self) -> int:
         """How many priorities the last decision compared, of policies that compare several."""
-        return getattr(self._inner, "looked", 0) + getattr(self._sources, "looked", 0)
+        groups = [self._inner] if self._sources is self._inner else [self._inner, self._sources]
+        return sum(getattr(one, "looked", 0) for one in groups)
 
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""
@@ -84,7 +92,8 @@ class OperatorScheduler:
             self.statistics.changed = False
             self._believed = NetworkEstimates(self.network, tuple(self.statistics.estimates))
             self._inner.rank(self._believed)
-            self._sources.rank(self._believed)
+            if self._sources is not self._inner:
+                self._sources.rank(self._believed)
         return self._believed
 
 
@@ -99,11 +108,8 @@ class QueryScheduler(OperatorScheduler):
     def __init__(
         self, network: Network, settings: PolicySettings, initial: Sequence[Estimate], adaptive: bool = True
     ) -> None:
-        super().__init__(network, settings, initial, adaptive)
+        super().__init__(network, settings, initial, adaptive, sources_last=False)
         self._settings = settings
-        self._sources = self._inner
-        self._group = [self._sources] * len(network.operators)
-        self._counting = [one for one in self._group if isinstance(one, CountingPolicy)]
         self._is_ready = [False] * len(network.operators)
         # What runs with the operator that was picked last; the next one at the end.
         self._rest: list[int] = []

@@ -194,6 +194,10 @@ class Client:
     def operators(self, tenant: str | None = None) -> dict[str, Any]:
         return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/operators")
 
+    def quality(self, tenant: str | None = None) -> dict[str, Any]:
+        """How good the answers of its queries have been: what they were worth, missed deadlines, staleness."""
+        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/quality")
+
     def ledger(self, tenant: str | None = None) -> dict[str, Any]:
         """What became of every tuple; of all tenants, or of one."""
         return self._get("/v1/ledger" if tenant is None else f"/v1/tenants/{quoted(tenant)}/ledger")

@@ -22,12 +22,14 @@ from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from loadshed.staleness import Staleness
+from loadshed.utility import UtilityStatistics
 from scheduler.network import Estimate, Network, NetworkEstimates
 from scheduler.operators import OperatorScheduler, QueryScheduler
 from scheduler.policies import NONE
 from sim.arrivals import arrival_chunks
 from sim.boxes import Effect, build_effect, join_sides, since
 from sim.chance import array_generator, generator
+from sim.memory import QueueMemory
 from sim.networks import Plan, build_plan
 
 # Consumed tuples at the front of a queue are cut off when there are this many.
@@ -84,12 +86,15 @@ class SimulatedHost:
         self.settings = settings
         self.target_s = settings.delay_target_ms / 1e3
         self.plan, scale = scaled_plan(scenario, settings, seed)
-        self.network = self.plan.network()
+        self.network = self.plan.network(settings.graph)
         self.rates = {name: one.arrivals.mean_rate() * scale for name, one in settings.streams.items()}
         initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
-        of_queries = scenario.networks[settings.network].kind == "sharaf"
-        scheduler = QueryScheduler if of_queries else OperatorScheduler
-        self.scheduler = scheduler(self.network, settings.policy, initial, scenario.adaptive)
+        sources_last = settings.sources == "last"
+        self.scheduler = (
+            QueryScheduler(self.network, settings.policy, initial, scenario.adaptive)
+            if sources_last and scenario.networks[settings.network].kind == "sharaf"
+            else OperatorScheduler(self.network, settings.policy, initial, scenario.adaptive, sources_last)
+        )
         self.entries = [
             self._entry(scenario, stream, operators, scale, seed)
             for stream, operators in self.plan.entries.items()
@@ -97,6 +102,14 @@ class SimulatedHost:
         self.responses = ResponseStatistics(self.target_s)
         outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
         self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
+        self.utilities = {
+            self.plan.boxes[root].query: UtilityStatistics(
+                self.network.operators[root].utility or settings.graph
+            )
+            for root in self.network.roots
+        }
+        self._utility = {root: self.utilities[self.plan.boxes[root].query] for root in self.network.roots}
+        self.memory = QueueMemory()
         self.clock_offset = 0.0
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
@@ -110,6 +123,10 @@ class SimulatedHost:
         self._taken = [0] * size
         self._call_s = [box.call_s for box in self.plan.boxes]
         self._tuple_s = [box.tuple_s for box in self.plan.boxes]
+        self._size_in = [1.0] * size  # of a tuple in the operator's queue
+        for above, below in enumerate(self.plan.downstream):
+            for number in below:
+                self._size_in[number] = self.plan.boxes[above].size_out
         self._downstream = [tuple(below) for below in self.plan.downstream]
         self._entry_of = {op: entry for entry in self.entries for op in entry.operators}
         alone = self.plan.estimates(1, self.rates)
@@ -144,7 +161,7 @@ class SimulatedHost:
                 end = bisect_right(entry.chunk, now, entry.place)
                 batch = entry.chunk[entry.place : end]
                 entry.place = end
-                self._admit(entry, batch)
+                self._admit(entry, batch, now)
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
 
     def start(self, now: float) -> float:
@@ -178,14 +195,17 @@ class SimulatedHost:
             return
         self._call = None
         operator, out, scheduler = call.operator, call.out, self.scheduler
+        growth = -len(call.train) * self._size_in[operator]
         if out:
             below = self._downstream[operator]
             if below:
                 for number in below:
                     self._feed(number, out)
+                    growth += len(out) * self._size_in[number]
             else:
                 self._answer(operator, out, now)
         self._announce(operator)
+        self.memory.change(growth, now)
         if operator in self._entry_of:
             self._inside = (operator, len(call.train))
         scheduler.statistics.observe(operator, len(call.train), len(out), call.cost_s)
@@ -203,6 +223,7 @@ class SimulatedHost:
         """What the load manager is shown, and a new cycle begun."""
         believed = self.scheduler.refresh()
         stamp = now + self.clock_offset
+        self.memory.until(now)
         waiting = {entry.stream: self._waiting(entry, stamp) for entry in self.entries}
         cycle = CycleEnded(
             cycle_s=cycle_s,
@@ -293,6 +314,20 @@ class SimulatedHost:
         weighted = sum(weight * share for weight, share in zip(weights, shares, strict=True))
         return {"mean": weighted / sum(weights), "max": max(shares)}
 
+    def utility(self) -> dict[str, float]:
+        """Of all answers, and as the mean over queries, as Aurora tells it."""
+        whole = UtilityStatistics(self.settings.graph)
+        for one in self.utilities.values():
+            whole.include(one)
+        queries = [one.mean for one in self.utilities.values()]
+        return {
+            "mean": whole.mean,
+            "lost": 1.0 - whole.mean,
+            "of_queries": sum(queries) / len(queries),
+            "missed": whole.missed,
+            "missed_pct": whole.missed_pct,
+        }
+
     def ledger(self) -> TupleLedger:
         self._count_delivered()
         return sum((entry.ledger for entry in self.entries), TupleLedger())
@@ -312,7 +347,7 @@ class SimulatedHost:
 
     # --- inside --------------------------------------------------------------------------------------
 
-    def _admit(self, entry: Entry, batch: list[float]) -> None:
+    def _admit(self, entry: Entry, batch: list[float], now: float) -> None:
         ledger, shedder, settings = entry.ledger, entry.shedder, entry.settings
         ledger.offered += len(batch)
         entry.cycle_offered += len(batch)
@@ -336,6 +371,8 @@ class SimulatedHost:
             batch = batch[:room]
         for number in entry.operators:
             self._queues[number].extend(batch)
+        copies, stamp = len(entry.operators), now + self.clock_offset
+        self.memory.has_come(copies * len(batch), copies * (len(batch) * stamp - sum(batch)), now)
         if evict:
             ledger.shed += self._evict(entry, evict)
         for number in entry.operators:
@@ -352,6 +389,7 @@ class SimulatedHost:
                 self._heads[number] += gone
             else:
                 del queue[place : place + gone]
+            self.memory.held -= gone * self._size_in[number]
         return gone
 
     def _pending(self, operator: int) -> int:
@@ -401,6 +439,7 @@ class SimulatedHost:
         else:
             self.responses.add(times, self._ideal_s[root])
         self._staleness[root].served(out, stamp)
+        self._utility[root].add(times)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
         results = self._cycle_results[root]
@@ -434,6 +473,7 @@ class SimulatedHost:
         self._queues = [[] for _ in self._queues]
         self._heads = [0] * len(self._heads)
         self._call = None
+        self.memory.held = 0.0
 
     def _inner_pending(self) -> bool:
         return any(

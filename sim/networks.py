@@ -23,6 +23,7 @@ from configs.scenario import (
     Select,
     SharafNetwork,
 )
+from configs.utility import UtilityGraph
 from scheduler.network import Estimate, Network, Operator
 from scheduler.policies import NONE
 
@@ -65,6 +66,7 @@ class Plan:
     entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
     weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
+    utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -74,7 +76,8 @@ class Plan:
             self.downstream[feeder].append(number)
         return number
 
-    def network(self) -> Network:
+    def network(self, graph: UtilityGraph | None = None) -> Network:
+        """`graph` is that of roots without one of their own."""
         sources = {number for entry in self.entries.values() for number in entry}
         return Network(
             tuple(
@@ -84,6 +87,7 @@ class Plan:
                     number in sources,
                     box.size_out,
                     box.partner,
+                    utility=None if below else self.utilities.get(number, graph),
                     weight=self.weights.get(number, 1.0),
                 )
                 for number, (box, below) in enumerate(zip(self.boxes, self.downstream, strict=True))
@@ -161,6 +165,8 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
         for number in numbers:
             plan.readers[number] = query.reads
             plan.weights[number] = query.weight
+            if query.utility is not None:
+                plan.utilities[number] = UtilityGraph(points=query.utility)
     return plan
 
 

@@ -55,6 +55,12 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
         response_ms=host.responses.response_ms(),
         slowdown=host.responses.slowdown(),
         staleness=host.staleness(run.now),
+        utility=host.utility(),
+        memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
+        queries={
+            query: {"results": one.count, "utility": one.mean, "missed": one.missed}
+            for query, one in host.utilities.items()
+        },
         share={"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
         headroom=manager.control.headroom if manager else None,
         target_met_pct=host.responses.target_met_pct(),
@@ -69,10 +75,13 @@ def class_results(
     results: int,
     response_ms: Mapping[str, float],
     slowdown: Mapping[str, float] | None,
-    staleness: Mapping[str, float] | None,
+    staleness: Mapping[str, float] | None = None,
     share: Mapping[str, float],
     headroom: float | None,
     target_met_pct: float,
+    utility: Mapping[str, float] | None = None,
+    memory: Mapping[str, float] | None = None,
+    queries: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
     """What is told of a class, simulated or live."""
     return {
@@ -94,6 +103,9 @@ def class_results(
         "share": dict(share),
         "headroom_last": headroom,
         "target_met_pct": target_met_pct,
+        "utility": None if utility is None else dict(utility),
+        "memory": None if memory is None else dict(memory),
+        "queries": None if queries is None else dict(queries),
     }
 
 

@@ -3,7 +3,7 @@
     in: tuples, progress                    out: (window_start, window_end, keys…, aggregates…) at each window's end
 
 A window [end − range, end) closes when event time is complete up to `end`; it has a row for every group with a
-tuple in it.
+tuple in it. Ends are the multiples of the slide, or with SLIDE AT MOST those that a schedule chooses (`engine.schedule`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from configs.windows import WindowSettings
 from engine.aggregates import combined, measures_of
 from engine.causes import NO_PROGRESS, Causes, arrival_of
 from engine.keys import Codes
 from engine.panes import Pane, PaneStore
 from engine.plan import Aggregate
+from engine.schedule import WindowSchedule
 from engine.schema import Schema
 from engine.train import Train, Values, concatenated, progress, same_arrival
 
@@ -48,6 +50,8 @@ class PaneOperator:
 class WindowOperator:
     """Closes one query's windows.
 
+    Beside windows with SLIDE AT MOST it takes part in their scans.
+
     Over a store that holds tuples already, the first window is one that starts after them: the panes so far need not
     hold what its aggregates are made of.
     """
@@ -60,9 +64,12 @@ class WindowOperator:
         slide: int,
         aggregates: Sequence[Aggregate],
         schema: Schema,
+        schedule: WindowSchedule | None = None,
     ) -> None:
         self._store, self._reader = store, reader
         self._range, self._slide = range_, slide
+        self._schedule = schedule or WindowSchedule(store, WindowSettings())
+        self._schedule.join(reader, self)
         self._aggregates, self._schema = tuple(aggregates), schema
         fresh = store.fresh_from()
         self._next_end = NEVER_CLOSED if fresh is None else -((-fresh - range_) // slide) * slide
@@ -78,7 +85,7 @@ class WindowOperator:
             self._next_end = self._first_end(time)
         while self._next_end <= time:
             end = self._next_end
-            panes = self._store.window(end - self._range, end)
+            panes = self._panes(end, time)
             filled = any(pane.tuples for pane in panes)  # there may have been no room for any tuple
             if filled:
                 closed.append(self._closed(end, panes, train.causes))
@@ -93,15 +100,46 @@ class WindowOperator:
     def wants(self, time: int) -> bool:
         return time >= self._next_end
 
+    @property
+    def at_most(self) -> bool:
+        return False
+
+    @property
+    def window(self) -> int:
+        """Of how many panes it is made."""
+        return self._range // self._store.pane
+
+    @property
+    def slide(self) -> int:
+        """How many panes it slides by, at most."""
+        return self._slide // self._store.pane
+
+    @property
+    def slack(self) -> int:
+        """How far event time may go past an end before its answer is late: as far as the next pane."""
+        return self._store.pane
+
+    def is_due(self, end: int) -> bool:
+        """Whether it is still to be closed at the end of this pane."""
+        behind = end * self._store.pane - self._next_end
+        return self._next_end != NEVER_CLOSED and behind >= 0 and behind % self._slide == 0
+
     def close(self) -> None:
         """The query has gone; the store need not keep anything for it."""
         self._store.forget(self._reader)
+        self._schedule.leave(self._reader)
 
     def snapshot(self) -> Any:
         return self._next_end
 
     def restore(self, state: Any) -> None:
         self._next_end = state
+
+    def _panes(self, end: int, time: int) -> Sequence[Pane]:
+        pane = self._store.pane
+        if self._schedule.is_active:
+            return self._schedule.panes(end // pane, self.window, time // pane)
+        return self._store.window(end - self._range, end)
 
     def _first_end(self, time: int) -> int:
         """The end of the first window that has a tuple, or can still get one."""
@@ -129,6 +167,65 @@ class WindowOperator:
         results = [combined(one, panes, groups, rows) for one in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
         return Train((*bounds, *keys, *results), arrival, kept)
+
+
+class PeriodicWindowOperator(WindowOperator):
+    """Closes the windows of a query with SLIDE AT MOST."""
+
+    def __init__(
+        self,
+        store: PaneStore,
+        reader: str,
+        range_: int,
+        slide: int,
+        aggregates: Sequence[Aggregate],
+        schema: Schema,
+        schedule: WindowSchedule,
+    ) -> None:
+        super().__init__(store, reader, range_, slide, aggregates, schema, schedule)
+        fresh = store.fresh_from()
+        if fresh is not None:
+            schedule.start_after(reader, (fresh + range_) // store.pane - 1)
+
+    def process(self, train: Train) -> Train | None:
+        closed, time, pane = [], train.watermark, self._store.pane
+        for end in self._schedule.ends(self._reader, time // pane):
+            panes = self._panes(end * pane, time)
+            if any(one.tuples for one in panes):
+                closed.append(self._closed(end * pane, panes, train.causes))
+        self._needs()
+        if not closed:
+            return progress(time, train.causes)
+        out = concatenated(closed, self._schema)
+        out.watermark, out.causes = time, train.causes
+        return out
+
+    def wants(self, time: int) -> bool:
+        end = self._schedule.next_end(self._reader)
+        return end is None or time >= end * self._store.pane
+
+    @property
+    def at_most(self) -> bool:
+        return True
+
+    @property
+    def slack(self) -> int:
+        """Promised is the bound: by as much as it slides less, it is answered early."""
+        return (self.slide - self._schedule.period(self._reader) + 1) * self._store.pane
+
+    def is_due(self, end: int) -> bool:
+        return self._schedule.is_due(self._reader, end)
+
+    def snapshot(self) -> Any:
+        return self._schedule.snapshot(self._reader)
+
+    def restore(self, state: Any) -> None:
+        self._schedule.restore(self._reader, state)
+
+    def _needs(self) -> None:
+        upto = self._schedule.settled_upto(self._reader)
+        assert upto is not None
+        self._store.needs_from(self._reader, (upto + 1) * self._store.pane - self._range)
 
 
 def summed_rows(panes: Sequence[Pane], size: int) -> Codes:

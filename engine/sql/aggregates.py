@@ -5,6 +5,9 @@ SUM(x)                                 int64 of integers, float64 of floats, a w
 AVG STDDEV VARIANCE MEDIAN(x), PERCENTILE(x, p)    float64
 MIN MAX FIRST LAST(x)                  the type of x
 TOP(x, k)                              text: the k most frequent values
+APPROX_COUNT_DISTINCT(x)               int64
+APPROX_QUANTILE(x, q)                  float64
+APPROX_TOP_K(x, k)                     text, as TOP
 SCALED(COUNT(…)) SCALED(SUM(…))        float64: what it would be without load shedding
 SCALED_ERROR(…) of the same            float64: the standard error of that
 """
@@ -34,17 +37,33 @@ AGGREGATES = {
     "first": Aggregation.FIRST,
     "last": Aggregation.LAST,
     "top": Aggregation.TOP,
+    "approx_count_distinct": Aggregation.APPROX_COUNT_DISTINCT,
+    "approx_quantile": Aggregation.APPROX_QUANTILE,
+    "approx_top_k": Aggregation.APPROX_TOP,
 }
 SCALABLE = (Aggregation.COUNT_ALL, Aggregation.COUNT, Aggregation.SUM)
-COUNTS = (Aggregation.COUNT_ALL, Aggregation.COUNT, Aggregation.COUNT_DISTINCT)
+COUNTS = (
+    Aggregation.COUNT_ALL,
+    Aggregation.COUNT,
+    Aggregation.COUNT_DISTINCT,
+    Aggregation.APPROX_COUNT_DISTINCT,
+)
+TOPS = (Aggregation.TOP, Aggregation.APPROX_TOP)
+QUANTILES = (Aggregation.PERCENTILE, Aggregation.APPROX_QUANTILE)
 AS_THEY_ARE = (Aggregation.MIN, Aggregation.MAX, Aggregation.FIRST, Aggregation.LAST)
-# PERCENTILE's p is a part of the whole; TOP keeps as many values in memory per group.
-TOP_MAX = 1_000
+# How many values of each group an answer may name; of a sketch fewer, for it knows 768.
+TOP_MAX = {Aggregation.TOP: 1_000, Aggregation.APPROX_TOP: 100}
+EXAMPLES = {
+    Aggregation.PERCENTILE: "PERCENTILE(x, 0.95)",
+    Aggregation.TOP: "TOP(x, 10)",
+    Aggregation.APPROX_QUANTILE: "APPROX_QUANTILE(x, 0.95)",
+    Aggregation.APPROX_TOP: "APPROX_TOP_K(x, 10)",
+}
 
 
 def argument_type(function: Aggregation, given: DataType, scaled: bool) -> DataType | None:
     """What the aggregate takes for an argument of this type; None if there is nothing."""
-    if function in COUNTS or function in AS_THEY_ARE or function is Aggregation.TOP:
+    if function in COUNTS or function in AS_THEY_ARE or function in TOPS:
         return given
     if not given.is_numeric:
         return None
@@ -61,7 +80,7 @@ def result_type(function: Aggregation, argument: DataType | None, scaled: bool) 
         return INT64
     if function in AS_THEY_ARE:
         return argument
-    if function is Aggregation.TOP:
+    if function in TOPS:
         return STRING
     if function is Aggregation.SUM and argument.is_integer:
         return INT64

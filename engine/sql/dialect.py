@@ -2,6 +2,7 @@
 
     FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS]       FROM TUMBLE(s, ts, INTERVAL '10 seconds')
     FROM s [ROWS 100 SLIDE 10]                      FROM HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds')
+    FROM s [RANGE 10 SECONDS SLIDE AT MOST 2 SECONDS]
 
 sqlglot reads every dialect there is and forgives much; here a construct that is not planned must not slip through
 under another meaning. So function calls stay calls by name, the FROM clause is read by our own rules, and what
@@ -48,9 +49,9 @@ class Source(exp.Expression):
 
 
 class BracketWindow(exp.Expression):
-    """[RANGE size SLIDE slide] or [ROWS size SLIDE slide]."""
+    """[RANGE size SLIDE slide], [RANGE size SLIDE AT MOST slide] or [ROWS size SLIDE slide]."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": True, "slide": False}
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": True, "slide": False, "at_most": False}
 
 
 class FunctionWindow(exp.Expression):
@@ -245,10 +246,15 @@ class WeirParser(parser.Parser):
             )
         self._advance()
         size = self._extent()
-        slide = self._extent() if self._match_text_seq("SLIDE") else None
+        slide, at_most = None, False
+        if self._match_text_seq("SLIDE"):
+            at_most = bool(self._match_text_seq("AT", "MOST"))
+            if not at_most and self._curr.text.upper() == "AT":
+                self._refuse("MOST is missing after AT", hint="SLIDE AT MOST 2 SECONDS")
+            slide = self._extent()
         if not self._match(TokenType.R_BRACKET):
             self._refuse("the window does not end here", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]")
-        return self.expression(BracketWindow(kind=kind, size=size, slide=slide), start)
+        return self.expression(BracketWindow(kind=kind, size=size, slide=slide, at_most=at_most), start)
 
     def _extent(self) -> exp.Expr:
         start = self._curr

@@ -31,6 +31,8 @@ from engine.plan import (
 from engine.schema import BOOLEAN, DataType, Field, Schema
 from engine.sql.aggregates import (
     AGGREGATES,
+    EXAMPLES,
+    QUANTILES,
     SCALABLE,
     SCALED_ERROR,
     SCALINGS,
@@ -163,10 +165,9 @@ class Grouped(Expressions):
         if scaling and function not in SCALABLE:
             raise self.text.error(node, "only counts and sums are scaled", name, scaled_examples(scaling))
         parameter = 0.0
-        if function in (Aggregation.PERCENTILE, Aggregation.TOP):
+        if function in EXAMPLES:
             if len(arguments) != 2:
-                example = "PERCENTILE(x, 0.95)" if function is Aggregation.PERCENTILE else "TOP(x, 10)"
-                raise self.text.error(node, f"{name} takes two arguments", hint=example)
+                raise self.text.error(node, f"{name} takes two arguments", hint=EXAMPLES[function])
             parameter = self._parameter(function, arguments.pop())
         if len(arguments) != 1:
             raise self.text.error(node, f"{name} takes one argument", hint=f"{name.upper()}(x)")
@@ -222,15 +223,12 @@ class Grouped(Expressions):
         value = Expressions(self.scope, (), "a parameter").read(node) if not node.find(exp.Column) else None
         if isinstance(value, Literal) and value.type.is_numeric and value.type != UNTYPED:
             number = float(value.value or 0) / float(10**value.type.scale)
-            if function is Aggregation.PERCENTILE and 0 <= number <= 1:
+            if function in QUANTILES and 0 <= number <= 1:
                 return number
-            if function is Aggregation.TOP and number == int(number) and 1 <= number <= TOP_MAX:
+            if function in TOP_MAX and number == int(number) and 1 <= number <= TOP_MAX[function]:
                 return number
-        wanted = (
-            "a constant from 0 to 1"
-            if function is Aggregation.PERCENTILE
-            else f"a number from 1 to {TOP_MAX:,}"
-        )
+        quantile = function in QUANTILES
+        wanted = "a constant from 0 to 1" if quantile else f"a number from 1 to {TOP_MAX[function]:,}"
         raise self.text.error(
             node, f"the second argument of {function.value} is {wanted}", self.text.of(node)
         )

@@ -270,6 +270,13 @@ class Joiner:
                 raise self.text.error(
                     relation.node, "a join goes by windows of time", hint="[RANGE 10 SECONDS]"
                 )
+            if relation.window is not None and relation.window.at_most:
+                hint = "[RANGE 10 SECONDS], or [RANGE 10 SECONDS SLIDE 2 SECONDS]"
+                raise self.text.error(
+                    relation.node,
+                    "a join has pairs, and no results to be had early by SLIDE AT MOST",
+                    hint=hint,
+                )
             if relation.time is None:
                 hint = "declare a WATERMARK on its stream, and select the time column in subqueries"
                 raise self.text.error(

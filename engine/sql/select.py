@@ -46,7 +46,7 @@ from engine.sql.output import (
     with_bounds,
 )
 from engine.sql.unions import branches_of, united
-from engine.sql.windows import window_of
+from engine.sql.windows import check_unit, window_of
 
 COLUMNS_MAX = 1_000
 # A subquery in WITH may be named twice, and so double with each level.
@@ -214,6 +214,8 @@ class Selects:
             raise self.text.error(
                 node, "this has no event time for a window to go by", relation.alias or None, hint
             )
+        if isinstance(window, TimeWindow) and time is not None:
+            check_unit(self.text, node, window, time.unit_us)
         if isinstance(window, RowWindow):
             relation = numbered(relation)
         return replace(relation, window=window, time=time)

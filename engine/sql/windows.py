@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from sqlglot import exp
 
 from engine.plan import RowWindow, TimeWindow
@@ -22,17 +24,25 @@ def window_of(text: Text, node: exp.Expr) -> TimeWindow | RowWindow:
         return _time_window(text, node, lengths[-1], lengths[0])
     assert isinstance(node, BracketWindow)
     size, slide = node.args["size"], node.args.get("slide") or node.args["size"]
+    at_most = bool(node.args.get("at_most"))
     if node.args["kind"] == "ROWS":
+        if at_most:
+            hint = "[ROWS 100 SLIDE 10], or [RANGE 10 SECONDS SLIDE AT MOST 2 SECONDS]"
+            raise text.error(
+                node, "a window of rows slides by a number of rows, not by at most one", hint=hint
+            )
         window = RowWindow(_rows(text, size), _rows(text, slide))
         if window.slide > window.rows:
             raise text.error(
                 node, "the window slides further than it is long", hint="rows between would be left out"
             )
         return window
-    return _time_window(text, node, _length(text, size), _length(text, slide))
+    return _time_window(text, node, _length(text, size), _length(text, slide), at_most)
 
 
-def _time_window(text: Text, node: exp.Expr, range_us: int, slide_us: int) -> TimeWindow:
+def _time_window(
+    text: Text, node: exp.Expr, range_us: int, slide_us: int, at_most: bool = False
+) -> TimeWindow:
     if slide_us > range_us:
         hint = "what is between two windows would be left out; make SLIDE at most RANGE"
         if isinstance(node, FunctionWindow):
@@ -40,7 +50,19 @@ def _time_window(text: Text, node: exp.Expr, range_us: int, slide_us: int) -> Ti
         raise text.error(node, "the window slides further than it is long", hint=hint)
     if range_us // slide_us > PANES_MAX:
         raise text.error(node, f"the window is more than {PANES_MAX:,} times its slide", hint="slide further")
-    return TimeWindow(range_us, slide_us)
+    pane_us = math.gcd(range_us, slide_us)
+    if at_most and range_us // pane_us > PANES_MAX:
+        what = f"the longest pane that RANGE and SLIDE are made of lies {range_us // pane_us:,} times in the window"
+        raise text.error(node, what, hint="take a SLIDE that divides RANGE")
+    return TimeWindow(range_us, slide_us, at_most)
+
+
+def check_unit(text: Text, node: exp.Expr, window: TimeWindow, unit_us: int) -> None:
+    """The event time may count milliseconds; then so does the window."""
+    for told, length_us in (("RANGE", window.range_us), ("SLIDE", window.slide_us)):
+        if length_us % unit_us:
+            what = f"{told} is not a whole number of the {unit_us:,} µs that the event time counts"
+            raise text.error(node, what, f"{length_us} microseconds", "take milliseconds")
 
 
 def _length(text: Text, node: exp.Expr) -> int:

@@ -10,6 +10,7 @@ from scheduler.network import Gain, NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.policies.chain import steepest_release
 from scheduler.policies.freshness import FreshnessPolicy
+from scheduler.policies.paths import fastest_release, highest_path_capacity
 from scheduler.policies.protocol import Policy
 from scheduler.policies.static import (
     Priorities,
@@ -42,6 +43,12 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
             return StaticPolicy(gain_by_cost(GAINS["hnr"], settings.sharing), believed)
         case "chain":
             return StaticPolicy(steepest_release, believed)
+        case "path":
+            return StaticPolicy(highest_path_capacity, believed)
+        case "segment":
+            return StaticPolicy(fastest_release(), believed)
+        case "simplified-segment":
+            return StaticPolicy(fastest_release(settings.gamma), believed)
         case "lsf":
             return waiting(shortest_ideal, settings, believed)
         case "brt":

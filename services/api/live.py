@@ -39,15 +39,21 @@ from services.api.live_models import (
     NodeStatus,
     Operator,
     Operators,
+    QueryQuality,
     SystemView,
+    Tardiness,
     TenantLedger,
+    TenantQuality,
     UnitPlace,
+    UtilityCorner,
+    Worth,
 )
 from services.api.problems import NotRunning, responses
 from services.api.service import Service, running
 from services.cli.class_views import ClassView, as_json, unit_lines
 from services.watch.accounts import Account, accounts
 from services.watch.lending import lending
+from services.watch.quality import QueryWorth, worth_of
 from services.watch.source import Away
 from services.watch.watch import View, Watch
 from services.watch.words import in_words
@@ -108,6 +114,15 @@ def router(service: Service) -> APIRouter:
             return Operators(tenant=tenant, running=False, items=[])
         lines = answered(lambda: watch.source.plan(tenant))
         return Operators(tenant=tenant, running=True, items=[operator(one) for one in lines])
+
+    @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
+    def quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
+        """How good the answers of a tenant's queries have been: what they were worth, missed deadlines, staleness."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        one = view.classes.get(tenant)
+        items = [] if one is None else [quality_line(each) for each in worth_of(view.system, one.settings)]
+        return TenantQuality(tenant=tenant, running=one is not None, items=items, **as_of(watch, view))
 
     @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
     def ledger_of(caller: CallerOf, tenant: Tenant) -> TenantLedger:
@@ -211,6 +226,19 @@ def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
 def operator(line: Line) -> Operator:
     told = asdict(line)
     return Operator.model_validate(told | {"rate": line.rate if math.isfinite(line.rate) else None})
+
+
+def quality_line(one: QueryWorth) -> QueryQuality:
+    return QueryQuality(
+        query=one.query,
+        deadline_ms=1e3 * one.graph.deadline_s,
+        graph=[UtilityCorner.model_validate(point.model_dump()) for point in one.graph.points],
+        answers=one.answers,
+        mean_ms=one.mean_ms,
+        utility=Worth(mean=one.utility, missed=one.missed),
+        staleness=one.staleness,
+        tardiness=Tardiness(answers=one.due, tardy=one.tardy, mean_ms=one.tardiness_ms) if one.due else None,
+    )
 
 
 def account_line(one: Account) -> AccountLine:

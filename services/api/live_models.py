@@ -43,6 +43,31 @@ class Responses(BaseModel):
     l2: float = 0.0
 
 
+class Worth(BaseModel):
+    """What answers were worth by their latency, by the QoS graphs of their queries."""
+
+    mean: float = Field(1.0, ge=0, le=1, description="Utility of an answer.")
+    missed: int = Field(0, ge=0, description="Answers after their deadline.")
+
+
+class ClassWorth(Worth):
+    """The same of all queries of a class."""
+
+    lost: float = Field(0.0, description="What is lacking of 1.")
+    of_queries: float = Field(1.0, description="Mean over the queries, however many answers each has.")
+    missed_pct: float = 0.0
+
+
+class Staleness(BaseModel):
+    """Part of the time for which an output was behind what had arrived for it."""
+
+    mean: float = Field(0.0, ge=0, le=1, description="Of the queries.")
+    max: float = Field(0.0, ge=0, le=1, description="The stalest one's.")
+
+
+Ratio = Annotated[float, Field(ge=0, le=1)]
+
+
 class ClassStatus(Seen):
     """A class at this moment. What is counted counts from its beginning; of several shards it is the sum."""
 
@@ -79,6 +104,12 @@ class ClassStatus(Seen):
     used_s: float = Field(description="Processor time of its slices.")
     within_target_pct: float
     response_ms: Responses
+    utility: ClassWorth
+    staleness: Staleness
+    utility_now: Ratio = Field(description="Mean utility of the last seconds' answers.")
+    missed_now: Ratio = Field(description="Part of the last seconds' answers that came after their deadline.")
+    staleness_now: Ratio = Field(description="Staleness of the last seconds.")
+    queue_bytes: int = Field(description="Of tuples queued between operators.")
     problems: list[str] = Field(description="Why parts of it do not run as they should.")
 
 
@@ -92,6 +123,42 @@ class IdleTenant(BaseModel):
 
 class Classes(Seen):
     items: list[ClassStatus]
+
+
+class UtilityCorner(BaseModel):
+    """A point of a QoS graph."""
+
+    latency_ms: Milliseconds
+    utility: Ratio
+
+
+class Tardiness(BaseModel):
+    """Of the answers of a window: a pane after its end they are late, with SLIDE AT MOST a pane after the end that was promised."""
+
+    answers: int
+    tardy: int = Field(description="Answers after their deadlines.")
+    mean_ms: Milliseconds = Field(description="How long after, those in time counted as 0.")
+
+
+class QueryQuality(BaseModel):
+    """How good the answers of one query have been."""
+
+    query: str
+    deadline_ms: Milliseconds = Field(description="Where utility begins to fall.")
+    graph: list[UtilityCorner] = Field(description="Its own or its class's.")
+    answers: int
+    mean_ms: Milliseconds = Field(description="Response time.")
+    utility: Worth
+    staleness: Ratio
+    tardiness: Tardiness | None = Field(description="null where no window of time has answered.")
+
+
+class TenantQuality(Seen):
+    """Since a process of the class began; of several shards over all of them. At most 1,000 queries are told."""
+
+    tenant: str
+    running: bool
+    items: list[QueryQuality]
 
 
 # -- explanations ----------------------------------------------------------------------------------------------

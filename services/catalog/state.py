@@ -9,7 +9,7 @@ Whoever has made a copy may change it; a State that others have seen never chang
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -222,14 +222,14 @@ def grown(declared: LiveClass, before: CheckedClass | None) -> CheckedClass:
     if before is None:
         return checked(declared)
     was = before.declared
-    if declared.model_copy(update={"queries": was.queries}) != was:
+    if declared.model_copy(update={"queries": was.queries, "utilities": was.utilities}) != was:
         return checked(declared)
     added = list(declared.queries.items())
     if added[: len(was.queries)] != list(was.queries.items()):
         return checked(declared)
     for name, sql in added[len(was.queries) :]:
         before = before.with_query(name, sql)
-    return before
+    return replace(before, declared=declared)
 
 
 # Of statements that many changes look at again.

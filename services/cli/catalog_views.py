@@ -23,6 +23,7 @@ from configs.declarations import (
     TenantDeclaration,
     name_of,
 )
+from configs.utility import told as utility_told
 from services.cli.tables import plain_table
 from services.remote.models import Declared
 
@@ -57,7 +58,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "Stream": ("declared as", "source"),
     "Feed": ("source", "streams"),
     "Session": ("master",),
-    "Query": ("sql",),
+    "Query": ("sql", "utility"),
 }
 
 
@@ -74,7 +75,7 @@ def summary(one: Declaration) -> tuple[object, ...]:
         case SessionDeclaration():
             return (one.master,)
         case QueryDeclaration():
-            return (one.sql,)
+            return (one.sql, utility_told(one.utility))
 
 
 def cell(value: object) -> str:

@@ -13,7 +13,7 @@ from configs.live import LiveClass
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
 WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms")
-MEAN = ("keep",)
+MEAN = ("keep", "utility_now", "missed_now", "staleness_now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ def together(parts: Sequence[Figures]) -> Figures:
             found[one.name] = max(values)
         elif one.name in MEAN:
             found[one.name] = sum(values) / len(values)
+        elif one.name == "utility":
+            found[one.name] = utilities_together(parts)
         elif isinstance(values[0], dict):
             found[one.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
         elif one.name == "within_target_pct":
@@ -103,6 +105,18 @@ def together(parts: Sequence[Figures]) -> Figures:
         else:
             found[one.name] = sum(values)
     return Figures(**found)
+
+
+def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """Of units that have answered; means are weighted by how much."""
+    told = [(part.utility, part.results) for part in parts if part.utility]
+    missed, results = sum(one["missed"] for one, _ in told), sum(count for _, count in told)
+    found = {
+        name: sum(one[name] * count for one, count in told) / results if results else 1.0
+        for name in ("mean", "of_queries")
+    }
+    pct = 100.0 * missed / results if results else 0.0
+    return {**found, "lost": 1.0 - found["mean"], "missed": missed, "missed_pct": pct}
 
 
 def as_json(view: ClassView) -> dict[str, Any]:

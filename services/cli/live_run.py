@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from actors.control import SystemStatus
 from actors.feeder import Feeder
 from actors.turns import TurnStatus
 from configs import w11
@@ -20,6 +21,7 @@ from configs.managers import sheds
 from loadshed.ledger import TupleLedger
 from services.cli.class_views import ClassView, class_views
 from services.cli.demo_feed import PERIOD_S, Feeds, Offered, fed, planned
+from services.watch.quality import worth_of
 from sim.outcome import Outcome
 from sim.results import class_results, rounded
 from sim.series import ClassSeries, Series
@@ -63,6 +65,7 @@ class Look:
 
     at: float
     classes: Mapping[str, ClassView]
+    system: SystemStatus
 
 
 class Watched:
@@ -76,7 +79,8 @@ class Watched:
         """Who has lent how much costs another call."""
         status = self.system.status()
         lent = self.system.lending() if lending else {}
-        return Look(status.at, {one.name: one for one in class_views(status.system, lent)})
+        views = class_views(status.system, lent)
+        return Look(status.at, {one.name: one for one in views}, status.system)
 
     def host(self, classes: Sequence[LiveClass]) -> None:
         """Have these classes as well, and have them read their streams: what comes before is for nobody."""
@@ -308,7 +312,12 @@ class LiveRun:
             results=figures.results,
             response_ms=during.response_ms,
             slowdown=None,
-            staleness=None,
+            staleness=during.staleness or None,
+            utility=during.utility or None,
+            queries={
+                one.query: {"results": one.answers, "utility": one.utility, "missed": one.missed}
+                for one in worth_of(self._ended.system, settings)
+            },
             share={
                 "original": view.original,
                 "mean": self._shares[settings.name] / self._ended_after(),

@@ -11,11 +11,13 @@ import typer
 from configs.declarations import Document, QueryDeclaration, ref_named
 from configs.problems import InvalidInput
 from configs.reading import parse_model, read_text
+from configs.utility import points_in
 from services.catalog.hidden import shown_document
 from services.cli.apply import change_told, changes_table
 from services.cli.catalog_views import OutputOption, declarations_table, show, warn
 from services.cli.completion import queries, tenants
-from services.cli.here import declarations
+from services.cli.here import declarations, service
+from services.cli.tables import quality_table
 
 STDIN = "-"
 
@@ -35,11 +37,22 @@ def add(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="A file that holds it instead.", show_default=False)
     ] = None,
+    utility: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS:UTILITY,…",
+            help="What an answer is worth by its latency: 200:1,400:0.5,900:0.",
+            show_default="as its class says",
+        ),
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
     """Register a query, or change what it asks. It begins to answer within seconds."""
     ref = ref_named("Query", name)
-    data = {"kind": "Query", "tenant": ref.tenant, "name": ref.name, "sql": sql_of(sql, file)}
+    data: dict[str, object] = {"kind": "Query", "tenant": ref.tenant, "name": ref.name}
+    data["sql"] = sql_of(sql, file)
+    if utility is not None:
+        data["utility"] = points_in(utility, "--utility")
     document = Document(parse_model(QueryDeclaration, data), str(ref))
     with declarations() as weir:
         made = weir.apply([document])
@@ -68,6 +81,20 @@ def ls(
         found = weir.all("Query", tenant)
     told = [shown_document(one.declaration) for one in found]
     show(output, told, lambda: declarations_table("Query", found))
+
+
+@query.command()
+def quality(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(help="Whose.", show_default="the one whose key it is", autocompletion=tenants),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show how good answers have been: what they were worth by their latency, missed deadlines, and staleness."""
+    with service() as weir:
+        told = weir.quality(tenant)
+    show(output, told, lambda: quality_table(told))
 
 
 def sql_of(sql: str | None, file: Path | None) -> str:

@@ -21,6 +21,8 @@ from rich.table import Table
 from configs.limits import ClassLimits
 from configs.policies import policy_of
 from configs.problems import InvalidInput, UnknownName, nearest
+from configs.reading import parse_model
+from configs.windows import WindowSettings
 from engine.explain import explain as explained
 from engine.plan import Query
 from engine.runner import ClassRunner
@@ -33,6 +35,7 @@ from services.cli.tables import milliseconds, plain_table
 ROWS_SHOWN = 10
 SLICE_S = 1.0
 LIMITS = ClassLimits()
+WINDOWS = WindowSettings()
 
 
 @dataclass
@@ -89,6 +92,15 @@ def run(
         int,
         typer.Option(min=1, help="Bytes of windows, joins and queues that are held at one time, at most."),
     ] = LIMITS.state_bytes,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            "--windows", help="How SLIDE AT MOST is scheduled: none aggressive conservative hybrid."
+        ),
+    ] = WINDOWS.schedule,
+    late: Annotated[
+        str, typer.Option("--late", help="What of it is answered together when late: off late late-pending.")
+    ] = WINDOWS.late,
     as_json: Annotated[
         bool, typer.Option("--json", help="Answers as JSON lines on stdout, nothing else.")
     ] = False,
@@ -114,7 +126,8 @@ def run(
         name: train_from_arrow(table, table_schema(name, table).schema, 0.0) for name, table in static.items()
     }
     limits = ClassLimits(queries=len(queries), groups=limit_groups, state_bytes=limit_state)
-    runner = ClassRunner(answers, policy_of(policy), train, loaded, limits)
+    windows = parse_model(WindowSettings, {"schedule": schedule, "late": late}, "--windows, --late")
+    runner = ClassRunner(answers, policy_of(policy), train, loaded, limits, windows)
     runner.add(*queries)
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
@@ -368,7 +381,7 @@ def explain_table(runner: ClassRunner) -> Table:
 def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Table:
     table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
-        response = runner.responses[query.name].response_ms()
+        response = runner.quality[query.name].responses.response_ms()
         table.add_row(
             query.name,
             f"{len(answers.table(query.name)):,}",

@@ -41,7 +41,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
     table = plain_table(
         f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}",
-        ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "queued"),
+        ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "utility", "queued"),
     )
     for one in result["classes"]:
         table.add_row(
@@ -53,6 +53,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
             against(one["response_ms"]["p95"], one["delay_target_ms"]),
             milliseconds(one["response_ms"]["p99"]),
             f"{one['delay_target_ms']:g}",
+            "–" if one["utility"] is None else f"{one['utility']['mean']:.2f}",
             f"{one['queued']:,}",
         )
     return table
@@ -91,7 +92,10 @@ def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     metrics = get_args(PolicyMetric)
     values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
-    heads = ("mean ms", "max ms", "ℓ2 ms", "slow mean", "max", "ℓ2", "stale")
+    heads = (
+        *("mean ms", "max ms", "ℓ2 ms", "slow mean", "max", "ℓ2"),
+        *("stale", "lost", "late %", "memory", "max"),
+    )
     table = plain_table(title, ("policy", *heads))
     for name, row in values.items():
         table.add_row(
@@ -180,6 +184,68 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Table:
             compact(figures.results_per_s),
         )
     return table
+
+
+def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
+    """How good the answers of classes are: of the last seconds, and missed deadlines from the beginning."""
+    heads = ("class", "utility", "missed", "stale", "all missed", "mean/target", "queue", "q bytes", "res/s")
+    table = plain_table(title, heads, wrapped=0)
+    for one in views:
+        figures, target = one.figures, one.settings.delay_target_ms
+        if not one.units:
+            table.add_row(f"[dim]{escape(one.name)}[/]", *["–"] * (len(heads) - 1))
+            continue
+        table.add_row(
+            f"[dim]{escape(one.name)}[/]" if one.asleep else escape(one.name),
+            worth(figures.utility_now),
+            parts(figures.missed_now),
+            parts(figures.staleness_now),
+            compact(figures.utility.get("missed", 0)),
+            f"{against(figures.mean_ms, target)}/{target:g}",
+            compact(figures.queued),
+            compact(figures.queue_bytes),
+            compact(figures.results_per_s),
+        )
+    return table
+
+
+def quality_table(told: Mapping[str, Any]) -> Table:
+    """The queries of a tenant as the service tells of them."""
+    heads = ["query", "answers", "mean ms", "deadline", "utility", "missed", "stale"]
+    windows = any(one["tardiness"] for one in told["items"])
+    table = plain_table("", [*heads, "tardy"] if windows else heads, wrapped=0)
+    table.title = None
+    for one in told["items"]:
+        answers, missed = one["answers"], one["utility"]["missed"]
+        table.add_row(
+            escape(one["query"]),
+            compact(answers),
+            against(one["mean_ms"], one["deadline_ms"]),
+            f"{one['deadline_ms']:g}",
+            worth(one["utility"]["mean"]) if answers else "–",
+            compact(missed) + (f" ({parts(missed / answers)})" if missed else ""),
+            parts(one["staleness"]),
+            *([tardy(one["tardiness"])] if windows else []),
+        )
+    if not told["items"]:
+        table.caption, table.caption_justify = f"nothing of {told['tenant']} has reported", "left"
+    return table
+
+
+def tardy(told: Mapping[str, Any] | None) -> str:
+    """The part of a window's answers that came late."""
+    return parts(told["tardy"] / told["answers"]) if told else "–"
+
+
+def worth(utility: float) -> str:
+    """Green while all of it is had, red from half of it down."""
+    mark = "[green]" if utility > 0.995 else "[red]" if utility < 0.5 else ""
+    return f"{mark}{utility:.2f}{'[/]' if mark else ''}"
+
+
+def parts(ratio: float) -> str:
+    """In percent; what is not nothing is not shown as nothing."""
+    return "<1%" if 0 < ratio < 0.005 else f"{ratio:.0%}"
 
 
 def share_of(one: ClassView) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,12 +19,13 @@ from configs.problems import InvalidInput
 from services.catalog.home import ENDPOINT
 from services.cli.class_views import ClassView, as_json, class_views, unit_lines, view_told
 from services.cli.here import service
-from services.cli.tables import class_view_table
+from services.cli.tables import class_quality_table, class_view_table
 
 if TYPE_CHECKING:
     from actors.system import System
     from services.client import Client
 
+ClassTable = Callable[[str, Sequence[ClassView]], Table]
 START_ONE = "start one with `weir demo`, or say on which Ray cluster it is"
 AUTH_MODE = "RAY_AUTH_MODE"
 
@@ -32,6 +33,9 @@ AUTH_MODE = "RAY_AUTH_MODE"
 def top(
     once: Annotated[bool, typer.Option("--once", help="Print the table once.")] = False,
     as_object: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="What answers are worth, missed deadlines, staleness, queues.")
+    ] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two looks.")] = 1.0,
     address: Annotated[
         str | None,
@@ -46,9 +50,10 @@ def top(
 
     Without both, of the system on this machine.
     """
+    table = class_quality_table if quality else class_view_table
     if address is None and os.environ.get(ENDPOINT):
         with service() as weir:
-            watch(partial(picture_of, weir), partial(told_by, weir), once, as_object, interval)
+            watch(partial(picture_of, weir, table), partial(told_by, weir), once, as_object, interval)
         return
     address = reachable(address)
     # The other commands need not wait for Ray to be imported, and Ray looks at its environment when it is.
@@ -56,7 +61,7 @@ def top(
 
     system = attach(address)
     try:
-        watch(partial(picture, system), partial(described, system), once, as_object, interval)
+        watch(partial(picture, system, table), partial(described, system), once, as_object, interval)
     finally:
         system.stop()
 
@@ -99,10 +104,10 @@ def reachable(address: str | None) -> str:
     return address
 
 
-def picture(system: System) -> Table:
+def picture(system: System, table: ClassTable = class_view_table) -> Table:
     status = system.status()
     views = class_views(status.system, system.lending())
-    return class_view_table(title(system, views, len(status.system.nodes)), views)
+    return table(title(system, views, len(status.system.nodes)), views)
 
 
 def title(system: System, views: list[ClassView], nodes: int) -> str:
@@ -110,9 +115,9 @@ def title(system: System, views: list[ClassView], nodes: int) -> str:
     return f"system {system.name}: {len(views)} classes in {units} units on {nodes} node(s)"
 
 
-def picture_of(weir: Client) -> Table:
+def picture_of(weir: Client, table: ClassTable = class_view_table) -> Table:
     views = [view_told(one) for one in weir.classes()]
-    return class_view_table(f"{weir.endpoint}: {len(views)} classes", views)
+    return table(f"{weir.endpoint}: {len(views)} classes", views)
 
 
 def told_by(weir: Client) -> dict[str, object]:

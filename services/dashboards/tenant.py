@@ -24,12 +24,19 @@ from services.dashboards.boards import (
 )
 
 OF_QUERIES = f'{OF_TENANT}, query=~"$query"'
+ANSWERS_GIVEN = "its queries give answers"
 OPERATORS_TOLD = "`metrics_operators` is set"
 
 
 def of_tenant(series: str) -> str:
     """Of all priority classes that it has had."""
     return f"sum by (tenant) ({series}{{{OF_TENANT}}})"
+
+
+def part_of_answers(series: str) -> str:
+    """By query; nothing where it gave none."""
+    came = rate_by("query", "weir_query_results_total", OF_QUERIES)
+    return f"{rate_by('query', series, OF_QUERIES)} / ({came} > 0)"
 
 
 IN_SHORT = Row(
@@ -41,7 +48,7 @@ IN_SHORT = Row(
             "percentunit",
             (Query(in_time_by("tenant", OF_TENANT)),),
             kind="stat", width=4, height=5, thresholds=OBJECTIVE_REACHED, max=1, decimals=1,
-            empty_unless="its queries give answers",
+            empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Response as part of target",
@@ -49,7 +56,7 @@ IN_SHORT = Row(
             "percentunit",
             (Query(of_target_by("tenant", OF_TENANT)),),
             kind="stat", width=4, height=5, thresholds=OF_TARGET, decimals=0,
-            empty_unless="its queries give answers",
+            empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Input lost",
@@ -105,6 +112,53 @@ RESPONSE = Row(
             "s",
             (Query(rate_by("le", "weir_class_response_seconds_bucket", OF_TENANT), "{{le}}"),),
             kind="heatmap", width=12,
+        ),
+    ),
+)  # fmt: skip
+
+WORTH = Row(
+    "What its answers are worth",
+    (
+        Panel(
+            "Utility by query",
+            "Mean worth of an answer by how long it took, on the query's QoS graph: 100% where none is late, 0% where all come too late for anything.",
+            "percentunit",
+            (Query(f"clamp_min(1 - {part_of_answers('weir_query_lost_utility_total')}, 0)", "{{query}}"),),
+            max=1, empty_unless=ANSWERS_GIVEN,
+        ),
+        Panel(
+            "Missed deadlines by query",
+            "Part of the answers that came after the deadline, where utility begins to fall. Missed deadlines with much utility are near misses.",
+            "percentunit",
+            (Query(part_of_answers("weir_query_missed_deadlines_total"), "{{query}}"),),
+            empty_unless=ANSWERS_GIVEN,
+        ),
+        Panel(
+            "Staleness by query",
+            "Part of the time for which the output was behind: input had arrived whose answer was not out yet. Along 100% a query never catches up, whatever its answers are worth.",
+            "percentunit",
+            (
+                Query(
+                    f"sum by (tenant, query) ({per_second('weir_query_stale_seconds_total', OF_QUERIES)})"
+                    f" / on (tenant) group_left () max by (tenant) (weir_class_units{{{OF_TENANT}}})",
+                    "{{query}}",
+                ),
+            ),
+            empty_unless=ANSWERS_GIVEN,
+        ),
+        Panel(
+            "Tardy results by query",
+            "Part of the answers of windows that came more than a pane after they fell due; 0 for queries without windows. With SLIDE AT MOST what counts is the end that was promised.",
+            "percentunit",
+            (Query(part_of_answers("weir_query_tardy_answers_total"), "{{query}}"),),
+            width=12, empty_unless=ANSWERS_GIVEN,
+        ),
+        Panel(
+            "Tardiness by query",
+            "How long after that an answer came, in the mean over all answers of the query.",
+            "s",
+            (Query(part_of_answers("weir_query_tardiness_seconds_total"), "{{query}}"),),
+            width=12, empty_unless=ANSWERS_GIVEN,
         ),
     ),
 )  # fmt: skip
@@ -254,6 +308,6 @@ TENANT_BOARD = Board(
     "Weir / Tenant",
     "What one tenant gets, what of its data was lost, and why.",
     (ONE_TENANT, QUERY),
-    (IN_SHORT, RESPONSE, DATA, CAPACITY, OPERATORS),
+    (IN_SHORT, RESPONSE, WORTH, DATA, CAPACITY, OPERATORS),
     marks_moves=True,
 )

@@ -198,8 +198,8 @@ def add(totals: dict[Key, float], key: Key, gain: float) -> float:
 
 
 def forget(counts: dict[Key, Seen] | dict[Key, float], queries: Iterable[str]) -> None:
-    """What queries have answered that are no more."""
-    gone = [key for key in counts if key[0] == RESULTS and key[1] not in queries]
+    """What is counted of queries that are no more."""
+    gone = [key for key in counts if key[0] in OF_QUERIES and key[1] not in queries]
     for key in gone:
         del counts[key]
 
@@ -212,6 +212,14 @@ RESULTS, TUPLES, OFFERED = (
     "weir_class_offered_tuples_total",
 )
 DECISIONS = "weir_class_decisions_total"
+LOST, MISSED, STALE, TARDY, TARDINESS = (
+    "weir_query_lost_utility_total",
+    "weir_query_missed_deadlines_total",
+    "weir_query_stale_seconds_total",
+    "weir_query_tardy_answers_total",
+    "weir_query_tardiness_seconds_total",
+)
+OF_QUERIES = (RESULTS, LOST, MISSED, STALE, TARDY, TARDINESS)
 
 
 def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
@@ -228,6 +236,12 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
     yield ("weir_class_reclaim_seconds_total",), counted.reclaim_s
     for branch, count in zip(BRANCHES, counted.branches, strict=True):
         yield (DECISIONS, branch), count
+    for one in counted.quality:
+        yield (LOST, one.query), max(0.0, one.answers - one.utility)
+        yield (MISSED, one.query), one.missed
+        yield (STALE, one.query), one.stale_s
+        yield (TARDY, one.query), one.tardy
+        yield (TARDINESS, one.query), one.tardiness_s
 
 
 def counts_kept(report: UnitReport) -> Iterator[tuple[Key, float]]:

@@ -13,7 +13,7 @@ def in_words(view: ClassView) -> str:
         return "It is being started and has not reported yet."
     if view.asleep:
         return f"It has no input and sleeps; {shares(view)}."
-    return f"{response(view)}; {shares(view)}; {loss(view)}."
+    return "; ".join(filter(None, (response(view), worth(view), shares(view), loss(view)))) + "."
 
 
 def response(view: ClassView) -> str:
@@ -22,6 +22,14 @@ def response(view: ClassView) -> str:
         return "It has not answered anything yet"
     side = "within" if p95 <= target else "above"
     return f"95% of its answers come within {p95:.3g} ms, {side} its target of {target:.4g} ms"
+
+
+def worth(view: ClassView) -> str:
+    """Nothing where nothing is lost by waiting."""
+    figures = view.figures
+    if figures.utility_now > 1 - LEAST:
+        return ""
+    return f"they are worth {figures.utility_now:.0%} of what they could be, {figures.missed_now:.0%} came after their deadline"
 
 
 def shares(view: ClassView) -> str:

@@ -13,8 +13,9 @@ import pytest
 from playwright.sync_api import expect
 
 from actors.dirs import RunDirs
-from configs.declarations import documents_of
+from configs.declarations import QueryDeclaration, Ref, documents_of
 from configs.service import ServiceSettings
+from configs.utility import told as utility_told
 from services.api.console import WRONG
 from services.api.results import results_of
 from services.api.service import Service, service_of
@@ -253,6 +254,25 @@ def test_more_than_the_class_gives_is_told_where_it_was_asked_for(console: Conso
     expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text("gold gives at least 300")
 
 
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        ("200:0.5, 400:1", "utility must not rise with latency, and it is 0.5 at 200 ms"),
+        ("200:1, soon:0", "must be a number (got 'soon')"),
+        ("200", "has no value"),
+    ],
+)
+def test_a_utility_that_cannot_be_is_told_at_its_field(console: Console, points: str, told: str) -> None:
+    console.expected = [NOTHING_RUNS, REFUSED]
+    fill_onboarding(console)
+    console.page.get_by_text("Say what late answers are worth").click()
+    field = console.page.get_by_label("Utility by latency")
+    field.fill(points)
+    console.page.get_by_role("button", name="Preview").click()
+    expect(field).to_be_focused()
+    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text(told)
+
+
 # -- changes ---------------------------------------------------------------------------------------------------
 
 
@@ -279,9 +299,14 @@ def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening
     expect(console.page.get_by_text("Streams: readings (ts, sensor)")).to_be_visible()
     console.page.locator("#onboard [name=query]").fill("more")
     console.page.get_by_label("SQL").fill("SELECT sensor FROM readings")
+    console.page.get_by_text("Say what late answers are worth").click()
+    console.page.get_by_label("Utility by latency").fill("200:1, 900:0")
     console.page.get_by_role("button", name="Add the query").click()
     console.page.get_by_role("button", name="See the answers of acme/more").click()
     expect(console.page.locator(".picks b")).to_have_text(["acme/some", "acme/more"])
+    made = served.service.catalog.get(Ref("Query", "more", "acme")).declaration
+    assert isinstance(made, QueryDeclaration)
+    assert utility_told(made.utility) == "200:1,900:0"
     console.page.get_by_role("button", name="Delete the query").click()
     dialog = console.page.get_by_role("dialog")
     expect(dialog).to_contain_text("Delete the query acme/more?")

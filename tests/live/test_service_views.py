@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,16 @@ DOCUMENTS = """
 ---
 {kind: Tenant, name: silver, priority_class: silver}
 """
+# Whatever the machine does, an answer takes longer than a nanosecond and less than a day.
+HOPELESS = "[{latency_ms: 0.000001, utility: 1}, {latency_ms: 0.000002, utility: 0}]"
+EASY = "[{latency_ms: 86400000, utility: 1}]"
+WORTH = """
+{{kind: Query, tenant: gold, name: urgent, sql: SELECT sensor FROM Readings WHERE sensor > 0, utility: {urgent}}}
+---
+{{kind: Query, tenant: gold, name: plain, sql: SELECT ts FROM Readings WHERE sensor > 0}}
+---
+{{kind: Tenant, name: gold, priority_class: gold, overrides: {{utility: {easy}}}}}
+"""
 ROWS = 1000
 
 
@@ -66,6 +76,11 @@ class Running:
 
     def close(self) -> None:
         self._catalog.close()
+
+    def declare(self, documents: str) -> Sequence[LiveClass]:
+        """What is to run then."""
+        self._catalog.apply(documents_of(documents), "test")
+        return self._catalog.desired().classes
 
     def get(self, path: str) -> Any:
         """None while the system does not answer."""
@@ -143,6 +158,51 @@ def test_what_runs_is_told_as_it_is_also_after_its_coordinator_was_killed(runnin
     running.publish(ROWS)
     assert running.delivered(2 * ROWS)["closes"]
     eventually(lambda: running.watch.problem == "", "the end of the problem")
+
+
+def test_a_graph_of_a_document_values_answers_live_and_may_change_while_they_come(
+    system: System, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        watch = stack.enter_context(Watch(RunningSystem(system)))
+        running = stack.enter_context(closing(Running(system, watch, tmp_path)))
+        classes = running.declare(WORTH.format(urgent=HOPELESS, easy=EASY))
+        host(system, classes)
+        stack.callback(remove, system, classes)
+
+        def worth(answers: int) -> Any:
+            """By query, once each has given so many."""
+
+            def look() -> Any:
+                items = running.get("/v1/tenants/gold/quality")["items"]
+                return items if [one["answers"] for one in items] == [answers] * 2 else None
+
+            return {one["query"]: one for one in eventually(look, f"{answers} answers of each query")}
+
+        running.publish(0)
+        found = worth(ROWS // 2)
+        assert found["urgent"]["utility"] == {"mean": 0, "missed": ROWS // 2}
+        assert found["plain"]["utility"] == {"mean": 1, "missed": 0}
+        assert (found["urgent"]["deadline_ms"], found["plain"]["deadline_ms"]) == pytest.approx(
+            (1e-6, 86_400_000)
+        )
+        assert 0 < found["plain"]["staleness"] <= 1
+        utility = running.get("/v1/tenants/gold/status")["utility"]
+        assert (utility["mean"], utility["of_queries"], utility["missed"]) == (0.5, 0.5, ROWS // 2)
+
+        system.apply(running.declare(WORTH.format(urgent=EASY, easy=EASY)))
+        published = 1
+
+        def is_felt() -> bool:
+            """A host hears of it while answers come."""
+            nonlocal published
+            running.publish(published * ROWS)
+            published += 1
+            found = worth(published * ROWS // 2)
+            assert found["plain"]["utility"] == {"mean": 1, "missed": 0}
+            return bool(found["urgent"]["utility"]["missed"] < found["urgent"]["answers"])
+
+        eventually(is_felt, "answers that are worth something")
 
 
 def test_who_asks_for_a_host_that_is_gone_is_told_to_ask_again(running: Running) -> None:

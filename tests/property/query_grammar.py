@@ -27,6 +27,11 @@ MACROS = (
     "CREATE MACRO top(x, k) AS array_to_string(list_transform(list_sort(list_transform("
     "map_entries(histogram(x)), lambda e: {'c': -(e.value::BIGINT), 'v': e.key}))[1:k],"
     " lambda e: e.v || ':' || (-e.c)), ', ')",
+    # The middle of the logarithmic bin of the value with this rank.
+    "CREATE MACRO binned(v) AS CASE WHEN v = 0 THEN 0.0"
+    " ELSE sign(v) * exp(ceil(ln(abs(v)) / ln(1.01 / 0.99)) * ln(1.01 / 0.99)) * 0.99 END",
+    "CREATE MACRO near_quantile(x, p) AS binned(list_sort(list_filter(list(x::DOUBLE),"
+    " lambda e: e IS NOT NULL))[(1 + floor(p * (count(x) - 1)))::BIGINT])",
     # The end of the first of the windows that hold a time; times may be before the epoch.
     "CREATE MACRO first_end(ts, slide) AS ts - ((ts % slide) + slide) % slide + slide",
 )
@@ -172,11 +177,12 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
         "variance",
         "median",
         "percentile",
+        "approximately distinct",
     ]
     if source.texts:
-        forms.append("top")
+        forms += ["top", "approximate top"]
     if source.ordered:
-        forms += ["first", "last"]
+        forms += ["first", "last", "approximate quantile"]
     match draw(st.sampled_from(forms)):
         case "*":
             return ("COUNT(*)", "count(*)")
@@ -184,6 +190,14 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
             return (f"COUNT({column})", f"count({column})")
         case "distinct":
             return (f"COUNT(DISTINCT {column})", f"count(DISTINCT {column})")
+        case "approximately distinct":  # exact, being so few
+            return (f"APPROX_COUNT_DISTINCT({column})", f"count(DISTINCT {column})")
+        case "approximate quantile":
+            part = draw(st.sampled_from(["0.0", "0.25", "0.9", "1.0"]))
+            return (f"APPROX_QUANTILE({number}, {part})", f"near_quantile({number}, {part})")
+        case "approximate top":
+            text, most = draw(st.sampled_from(source.texts)), draw(st.integers(1, 3))
+            return (f"APPROX_TOP_K({text}, {most})", f"top({text}, {most})")
         case "min" | "max" as name:
             return (f"{name}({column})", f"{name}({column})")
         case "first" | "last" as name:

@@ -18,9 +18,21 @@ from actors.commits import (
     steps_of,
 )
 from actors.frames import NotAFrame
+from configs.windows import WindowSettings
 from engine.causes import Moment
 from engine.schema import INT64
-from engine.steps import Advanced, Answer, Commit, Evicted, Opened, QueryAdded, QueryRemoved, Step, Took
+from engine.steps import (
+    Advanced,
+    Answer,
+    Commit,
+    Evicted,
+    Opened,
+    QueryAdded,
+    QueryRemoved,
+    Step,
+    Took,
+    WindowsSet,
+)
 from engine.train import Train, Values, same_arrival
 
 NAMES = st.text(min_size=1, max_size=12)
@@ -44,6 +56,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(Advanced, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
     st.builds(QueryAdded, NAMES, st.text()),
     st.builds(QueryRemoved, NAMES),
+    st.builds(WindowsSet, st.builds(WindowSettings)),
 )
 
 

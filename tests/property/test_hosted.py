@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.live import LiveClass
+from configs.windows import WindowSettings
 from engine.door import Door, both, packed, turned_away, unpacked
 from engine.entrances import FROM_NOW
 from engine.hosted import HostedClass
@@ -35,6 +36,13 @@ QUERIES = {
     " AND a.ts BETWEEN r.ts - INTERVAL 500 MILLISECONDS AND r.ts + INTERVAL 500 MILLISECONDS",
     "many": "SELECT window_end AS wend, COUNT(*) AS n FROM hot [RANGE 2 SECONDS] GROUP BY window_end",
 }
+QUERIES["early"] = (
+    "SELECT window_end AS wend, MAX(temp) AS hi, APPROX_COUNT_DISTINCT(temp) AS some, APPROX_QUANTILE(temp, 0.5) AS middle,"
+    " APPROX_TOP_K(temp, 2) AS often FROM readings [RANGE 6 SECONDS SLIDE AT MOST 3 SECONDS]"
+)
+QUERIES["earlier"] = (
+    "SELECT window_end AS wend, SUM(temp) AS t FROM readings [RANGE 4 SECONDS SLIDE AT MOST 2 SECONDS]"
+)
 QUERIES["many"] = "SELECT window_end AS wend, COUNT(*) AS n FROM hot [RANGE 2 SECONDS]"
 
 
@@ -99,12 +107,15 @@ class Host:
     train_max: int = 7
     queue_max: int = 10**6
     answers_max: float = math.inf
+    windows: WindowSettings = field(default_factory=WindowSettings)
     commits: list[Commit] = field(default_factory=list)
     since_state: list[Commit] = field(default_factory=list)
     state: bytes | None = None
 
     def start(self) -> None:
-        self.hosted = HostedClass(declared(victim=self.victim), self.train_max, self.answers_max)
+        self.hosted = HostedClass(
+            declared(victim=self.victim, windows=self.windows), self.train_max, self.answers_max
+        )
         self.doors = {
             name: Door(name, Shedder(self.victim, self.generator()), self.queue_max)
             for name in self.given.batches
@@ -311,23 +322,66 @@ def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed
     host = Host(drawn(seed, 30), np.random.default_rng(seed))
     host.begin()
     chance = np.random.default_rng(course)
-    kept = QUERIES
+    kept, windows = QUERIES, WINDOWS[0]
     for event in lived(host, course, 60):
         match event:
             case "save":
                 kept = {name: sql for name, sql in VARIED.items() if chance.random() < 0.6}
                 host.hosted.set_queries(kept)
+                windows = WINDOWS[int(chance.integers(len(WINDOWS)))]
+                host.hosted.set_windows(windows)
             case "crash":
                 host.hosted.set_queries(kept)
+                host.hosted.set_windows(windows)
         for stream in host.hosted.following():
             assert host.hosted.ledger(stream).closes(host.hosted.queued(stream))
     while host.hosted.has_input():
         host.work(1000)
     assert {name: one.sql for name, one in host.hosted.queries.items()} == kept
+    assert host.hosted.runner.network.windows == windows
     assert not host.hosted.mismatches
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(0, 3))
+def test_windows_that_were_late_have_the_same_ends_when_their_steps_are_repeated(
+    seed: int, course: int, mode: int
+) -> None:
+    host = Host(drawn(seed, 40), np.random.default_rng(seed), train_max=100, windows=WINDOWS[mode])
+    host.begin()
+    begun = host.state
+    for _ in lived(host, course, 40):
+        host.hosted.set_windows(WINDOWS[mode])
+    host.finish()
+    again = HostedClass(declared(windows=WINDOWS[mode]), 100)
+    again.recover(begun, host.commits, host.given.fetch)
+    again.run(math.inf, lambda: 0.0, lambda: 0.0)
+    assert not again.mismatches
+    assert not again.repeating
+    for one in (again, host.hosted):
+        one.rest(lambda: 0.0)
+    ends = [
+        {
+            name: node.operator.snapshot()
+            for node in one.runner.network.nodes
+            for name in node.users
+            if "window" in node.name
+        }
+        for one in (again, host.hosted)
+    ]
+    assert ends[0] == ends[1]
+    assert ends[0]
+
+
+WINDOWS = [
+    WindowSettings(),
+    WindowSettings(late="late"),
+    WindowSettings(schedule="aggressive", late="late-pending"),
+    WindowSettings(schedule="none", late="late"),
+]
 VARIED = {
+    "early": QUERIES["early"],
+    "earlier": QUERIES["earlier"],
     "hot": "SELECT ts, sensor, temp FROM readings WHERE temp > 1",
     "mean": QUERIES["mean"],
     "last": QUERIES["last"],

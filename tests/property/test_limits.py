@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.limits import ClassLimits
-from tests.unit.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, Class
+from tests.unit.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
 
 RANGE_S = 10  # of COUNT
 TRAIN_MAX = 12
@@ -74,7 +74,7 @@ def test_groups_are_refused_in_order_of_arrival_when_open_windows_hold_enough(
 @given(
     tuples,
     sizes,
-    st.lists(st.sampled_from([COUNT, COUNT_TEXTS, MEDIAN, ROWS, JOIN]), min_size=1, unique=True),
+    st.lists(st.sampled_from([COUNT, COUNT_TEXTS, MEDIAN, SKETCHES, ROWS, JOIN]), min_size=1, unique=True),
     st.integers(1, 200_000),
     st.integers(1, 20),
 )

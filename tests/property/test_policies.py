@@ -4,9 +4,11 @@ The formulas are computed here from costs and selectivities by following the tup
 segments the policies themselves use.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -266,11 +268,15 @@ def shortest_ideal(believed: NetworkEstimates, x: int) -> float:
 def paths_through(network: Network, x: int) -> list[list[int]]:
     """All paths from a source to a root that pass `x`."""
 
+    return [path for path in every_path(network) if x in path]
+
+
+def every_path(network: Network) -> list[list[int]]:
     def down(number: int) -> list[list[int]]:
         below = network.operators[number].downstream
         return [[number, *rest] for one in below for rest in down(one)] if below else [[number]]
 
-    return [path for source in network.sources for path in down(source) if x in path]
+    return [path for source in network.sources for path in down(source)]
 
 
 def chain(believed: NetworkEstimates, x: int) -> float:
@@ -295,6 +301,67 @@ def envelope_slope(believed: NetworkEstimates, path: Sequence[int], x: int) -> f
     return min(max(steepness(start, end) for end in ends) for start in starts)
 
 
+def tuples_at(believed: NetworkEstimates, run: Sequence[int]) -> list[float]:
+    """Of one tuple that enters a run of operators, how many reach each of them, and how many come out."""
+    return [
+        math.prod(believed.estimates[above].selectivity for above in run[:n]) for n in range(len(run) + 1)
+    ]
+
+
+def work(believed: NetworkEstimates, run: Sequence[int]) -> float:
+    return sum(
+        tuples * believed.estimates[one].cost_s
+        for tuples, one in zip(tuples_at(believed, run), run, strict=False)
+    )
+
+
+def path_capacity(believed: NetworkEstimates, x: int) -> float:
+    return max(1 / work(believed, path) for path in paths_through(believed.network, x))
+
+
+def released(believed: NetworkEstimates, path: Sequence[int], run: Sequence[int]) -> float:
+    """Size a second that a run of a path's operators takes out of memory."""
+    operators, start = believed.network.operators, path.index(run[0])
+    size_in = operators[path[start - 1]].size_out if start else 1.0
+    size_out = operators[run[-1]].size_out if operators[run[-1]].downstream else 0.0
+    return (size_in - tuples_at(believed, run)[-1] * size_out) / work(believed, run)
+
+
+def pieces(
+    believed: NetworkEstimates, path: Sequence[int], goes_on: Callable[[float, float], bool], most: int
+) -> list[tuple[int, ...]]:
+    """The path in segments, `most` at most."""
+    found: list[tuple[int, ...]] = [(path[0],)]
+    for before, one in itertools.pairwise(path):
+        alone = [released(believed, path, [number]) for number in (before, one)]
+        if len(found) == most or goes_on(*alone):
+            found[-1] += (one,)
+        else:
+            found.append((one,))
+    return found
+
+
+def contains(run: Sequence[int], part: Sequence[int]) -> bool:
+    return any(tuple(run[at : at + len(part)]) == tuple(part) for at in range(len(run)))
+
+
+def segment(believed: NetworkEstimates, x: int, gamma: float = 1.0) -> float:
+    def goes_on(before: float, after: float) -> bool:
+        return after > (gamma * before if before > 0 else (2 - gamma) * before)
+
+    found = [
+        (path, run)
+        for path in every_path(believed.network)
+        for run in pieces(believed, path, goes_on, most=2 if gamma < 1 else len(path))
+    ]
+    runs = [run for _, run in found]
+    return max(
+        released(believed, path, run)
+        for path, run in found
+        if x in run and not any(contains(other, run) and other != run for other in runs)
+    )
+
+
 FORMULAS: dict[str, Callable[[NetworkEstimates, int], float]] = {
     "srpt": shortest_ideal,
     "hr": of_the_best_tree(each),
@@ -304,6 +371,9 @@ FORMULAS: dict[str, Callable[[NetworkEstimates, int], float]] = {
     "hr:sharing=max": of_the_best_path(each),
     "hnr:sharing=max": of_the_best_path(by_ideal),
     "chain": chain,
+    "path": path_capacity,
+    "segment": segment,
+    "simplified-segment": partial(segment, gamma=0.75),
     "lsf": shortest_ideal,
     "brt": of_the_best_tree(each),
     "bsd": of_the_best_tree(by_ideal_sq),
@@ -423,10 +493,7 @@ def test_an_extended_policy_picks_what_one_over_the_whole_network_would(
 
 SHARINGS = ("sharing=sum", "sharing=max")
 STATIC_KINDS = [
-    "srpt",
-    "hr",
-    "hnr",
-    "chain",
+    *("srpt", "hr", "hnr", "chain", "path", "segment", "simplified-segment"),
     *(f"{kind}:{one}" for kind in ("hr", "hnr") for one in SHARINGS),
 ]
 

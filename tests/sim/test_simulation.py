@@ -532,6 +532,9 @@ CLASS_KEYS = {
     "share": {"original": float, "mean": float, "last": float},
     "headroom_last": float,
     "target_met_pct": float,
+    "utility": {"mean": float, "lost": float, "of_queries": float, "missed": int, "missed_pct": float},
+    "memory": {"mean": float, "max": float},
+    "queries": {"only": {"results": int, "utility": float, "missed": int}},
 }
 KEYS = {
     "scenario": str,

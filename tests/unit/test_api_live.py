@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from actors.units import Counted, Qualities
 from configs.declarations import documents_of
 from loadshed.ledger import TupleLedger
 from services.api.app import make_app
@@ -51,6 +52,7 @@ ALL = [
     "/v1/tenants/gold/status",
     "/v1/tenants/gold/explain",
     "/v1/tenants/gold/operators",
+    "/v1/tenants/gold/quality",
     "/v1/tenants/gold/ledger",
     "/v1/tenants/gold/lending",
     "/v1/ledger",
@@ -171,6 +173,38 @@ def test_a_tenant_of_which_nothing_runs_is_told_why(running: Running, name: str,
     ledger = running.get(f"/v1/tenants/{name}/ledger")
     assert (ledger["running"], ledger["items"], ledger["closes"]) == (False, [], True)
     assert running.get(f"/v1/tenants/{name}/lending")["items"] == []
+    quality = running.get(f"/v1/tenants/{name}/quality")
+    assert (quality["running"], quality["items"]) == (False, [])
+
+
+def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Running) -> None:
+    told = Qualities(("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,), (4,), (1,), (0.1,))
+    counted = Counted(1, 1.0, False, quality=told)
+    utility = {"mean": 0.875, "lost": 0.125, "of_queries": 0.875, "missed": 1, "missed_pct": 25.0}
+    staleness = {"mean": 0.125, "max": 0.125}
+    running.system.cycle(
+        "gold", 0.2, counted=counted, utility=utility, staleness=staleness, utility_now=0.5, queue_bytes=99
+    )
+    running.see()
+    found = running.get("/v1/tenants/gold/quality", "gold")
+    assert (found["tenant"], found["running"], found["age_s"]) == ("gold", True, 0.0)
+    assert found["items"] == [
+        {
+            "query": "q",
+            "deadline_ms": 100.0,
+            "graph": [{"latency_ms": 100.0, "utility": 1.0}, {"latency_ms": 200.0, "utility": 0.0}],
+            "answers": 4,
+            "mean_ms": pytest.approx(100.0),
+            "utility": {"mean": 0.875, "missed": 1},
+            "staleness": 0.125,
+            "tardiness": {"answers": 4, "tardy": 1, "mean_ms": pytest.approx(25.0)},
+        }
+    ]
+    status = running.get("/v1/tenants/gold/status")
+    assert (status["utility"], status["staleness"]) == (utility, staleness)
+    names = ("utility_now", "missed_now", "staleness_now", "queue_bytes")
+    assert [status[name] for name in names] == [0.5, 0, 0, 99]
+    assert running.get("/v1/tenants/silver/quality")["items"] == []
 
 
 # -- who may, and whether anything runs ------------------------------------------------------------------------
@@ -290,7 +324,7 @@ def test_who_lent_to_whom_is_told_by_name_to_administrators_alone(running: Runni
     assert own["at"] == move["at"]
 
 
-@pytest.mark.parametrize("path", ["explain?last=1000", "lending", "ledger", "status", "operators"])
+@pytest.mark.parametrize("path", ["explain?last=1000", "lending", "ledger", "status", "operators", "quality"])
 def test_no_name_of_another_class_reaches_a_tenant(running: Running, path: str) -> None:
     running.lend()
     plane = running.system.world.plane

@@ -80,6 +80,45 @@ def test_what_is_applied_is_there_and_nothing_differs(weir: Command) -> None:
     assert "acme/q" in weir("get", "queries")[1]
 
 
+def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(weir: Command) -> None:
+    weir("apply", "-f", write(STREAM, TENANT))
+    sql = "SELECT x FROM ticks"
+    assert weir("query", "add", "acme/q", sql, "--utility", "200:1,400:0.5,900:0")[0] == 0
+    code, out, _ = weir("query", "ls", "acme")
+    assert (code, out.split()[-2]) == (0, "200:1,400:0.5,900:0")
+    points = [(200, 1), (400, 0.5), (900, 0)]
+    utility = [{"latency_ms": latency, "utility": worth} for latency, worth in points]
+    assert yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])["utility"] == utility
+    file = write({**QUERY, "utility": utility[:2]})
+    assert weir("diff", "-f", file)[0] == 1
+    changes = json.loads(weir("apply", "-f", file, "-o", "json")[1])[0]["changes"]
+    assert changes == {"utility": [utility, utility[:2]]}
+    assert weir("query", "add", "acme/q", sql)[0] == 0
+    assert "utility" not in yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])
+
+
+@pytest.mark.parametrize(
+    ("utility", "said"),
+    [
+        ("soon", "--utility: not a point of a utility graph (got 'soon')"),
+        (
+            "200:0.5,400:1",
+            "utility[1].utility: utility must not rise with latency, and it is 0.5 at 200 ms (got 1)",
+        ),
+        (
+            "200:1,100:0",
+            "utility[1].latency_ms: latencies must ascend, and the point before has 200 ms (got 100)",
+        ),
+        ("200:2", "utility[0].utility: must be at most 1 (got 2)"),
+    ],
+)
+def test_a_utility_that_cannot_be_changes_nothing(weir: Command, utility: str, said: str) -> None:
+    weir("apply", "-f", write(STREAM, TENANT))
+    code, _, err = weir("query", "add", "acme/q", "SELECT x FROM ticks", "--utility", utility)
+    assert (code, said in err, "hint:" in err) == (2, True, True)
+    assert weir("get", "queries", "-o", "json")[1].strip() == "[]"
+
+
 def test_what_is_shown_as_yaml_can_be_applied_again(weir: Command) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     for kind in ("priorityclasses", "tenants", "queries"):

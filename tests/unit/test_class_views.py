@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from actors.control import SystemStatus, UnitStatus
 from actors.units import Figures, UnitReport
 from configs.live import LiveClass
 from services.cli.class_views import ClassView, Lending, as_json, class_views
 from services.cli.live_run import mean_between
-from services.cli.tables import class_view_table, compact
+from services.cli.tables import class_quality_table, class_view_table, compact, quality_table
 
 BUSY = Figures(
     headroom=0.5873,
@@ -27,6 +28,13 @@ BUSY = Figures(
     shed=3_765_433,
     within_target_pct=96.0,
     response_ms={"mean": 190.0, "p95": 391.0},
+    mean_ms=188.2,
+    utility={"mean": 0.75, "lost": 0.25, "of_queries": 0.5, "missed": 1_000_000, "missed_pct": 1.0125},
+    staleness={"mean": 0.5, "max": 0.75},
+    utility_now=0.834,
+    missed_now=0.256,
+    staleness_now=0.987,
+    queue_bytes=123_456_789,
 )
 
 
@@ -51,9 +59,13 @@ def views_of(
 
 
 def lines(views: list[ClassView], width: int) -> list[str]:
+    return printed(class_view_table("system 1234", views), width)
+
+
+def printed(table: Table, width: int) -> list[str]:
     console = Console(width=width, color_system=None)
     with console.capture() as printed:
-        console.print(class_view_table("system 1234", views))
+        console.print(table)
     return [line.rstrip() for line in printed.get().splitlines() if line.strip()]
 
 
@@ -72,6 +84,9 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
         results=98_765_432 * 3,
         within_target_pct=48.0,
         response_ms={"mean": 300, "p95": 1},
+        utility={"mean": 0.25, "lost": 0.75, "of_queries": 0.5, "missed": 10, "missed_pct": 1.0},
+        staleness={"mean": 0.25, "max": 1.0},
+        utility_now=0.434,
     )
     (view,) = views_of(
         ("gold#0", seated("gold#0", BUSY)),
@@ -86,6 +101,10 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
     assert found.within_target_pct == pytest.approx((96 + 3 * 48) / 4)
     assert found.response_ms == {"mean": 300, "p95": 391.0}
     assert (view.lent_s, view.units) == (3.0, 2)
+    worth = {"mean": 0.375, "of_queries": 0.5, "lost": 0.625, "missed": 1_000_010, "missed_pct": 0.2531}
+    assert found.utility == pytest.approx(worth, rel=1e-3)
+    assert found.staleness == {"mean": 0.5, "max": 1.0}
+    assert found.utility_now == pytest.approx(0.634)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -99,6 +118,50 @@ def test_no_figure_is_cut_off_at_eighty_columns(width: int) -> None:
     assert " ".join(first.split()) == "class1 0.25/0.30 0.59 1.23 187 413/400 38% 1.23M 123/67.9 123k"
     assert " ".join(second.split()) == "class2 0.30/0.30 0.00 0.00 0.00 0.00/400 0% 0 67.9/123 0"
     assert max(map(len, (head, first, second))) <= 80
+
+
+def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_report() -> None:
+    views = views_of(
+        ("class1", seated("class1", BUSY)),
+        ("class2", seated("class2", Figures(), asleep=True)),
+        ("class3", seated("class3", None)),
+    )
+    _, head, _, *rows = printed(class_quality_table("system 1234", views), 80)
+    assert " ".join(head.split()) == "class utility missed stale all missed mean/target queue q bytes res/s"
+    assert [" ".join(row.split()) for row in rows] == [
+        "class1 0.83 26% 99% 1M 188/400 1.23M 123M 123k",
+        "class2 1.00 0% 0% 0 0.00/400 0 0 0",
+        "class3 – – – – – – – –",
+    ]
+    assert max(map(len, (head, *rows))) <= 80
+
+
+def test_quality_of_queries_fits_eighty_columns() -> None:
+    query = {"query": "alerts_within_a_minute", "deadline_ms": 12_345.5, "answers": 98_765_432}
+    worth = {"mean": 0.4, "missed": 7_654_321}
+    fresh = {
+        "query": "new",
+        "deadline_ms": 300.0,
+        "answers": 0,
+        "mean_ms": 0.0,
+        "staleness": 0.0,
+        "tardiness": None,
+    }
+    items = [
+        query | {"mean_ms": 1234.5, "utility": worth, "staleness": 0.001, "tardiness": None},
+        fresh | {"utility": {"mean": 1.0, "missed": 0}},
+    ]
+    head, _, *rows = printed(quality_table({"tenant": "acme", "items": items}), 80)
+    assert head.split() == ["query", "answers", "mean", "ms", "deadline", "utility", "missed", "stale"]
+    assert [" ".join(row.split()) for row in rows] == [
+        "alerts_within_a_minute 98.8M 1234 12345.5 0.40 7.65M (8%) <1%",
+        "new 0 0.00 300 – 0 0%",
+    ]
+    assert max(map(len, (head, *rows))) <= 80
+    items[1] |= {"tardiness": {"answers": 98_765_432, "tardy": 9_876_543, "mean_ms": 0.5}}
+    head, _, *rows = printed(quality_table({"tenant": "acme", "items": items}), 90)
+    assert [row.split()[-1] for row in (head, *rows)] == ["tardy", "–", "10%"]
+    assert "nothing of acme has reported" in printed(quality_table({"tenant": "acme", "items": []}), 80)[-1]
 
 
 def test_a_lossless_class_drops_nothing_whatever_its_load_manager_would_keep() -> None:

@@ -12,15 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from actors.commits import answers_of, is_snapshot
 from actors.dirs import RunDirs
 from actors.frames import batch_parts
 from actors.inbox import Arrived
-from actors.segments import Writer
+from actors.segments import Reader, Writer
 from actors.unit import HostedUnit, Record, not_recorded
 from actors.unit_log import QUERIES, UnitLog
 from actors.units import Unit
 from configs.live import LiveClass, LiveSettings
 from configs.managers import Manager
+from configs.windows import WindowSettings
 from engine.schema import StreamSchema
 from engine.steps import QueryAdded
 from engine.train import train_from_arrow
@@ -165,3 +167,48 @@ def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_pat
     steps = [step for commit in log.found().commits for step in commit.steps]
     log.close()
     assert steps == [QueryAdded("first", first), QueryAdded("second", second)]
+
+
+EARLY = {
+    "early": "SELECT window_end AS wend, MAX(temp) AS hi FROM readings [RANGE 300 SECONDS SLIDE AT MOST 3 SECONDS]",
+    "often": "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 200 SECONDS SLIDE AT MOST 2 SECONDS]",
+}
+
+
+def ends(unit: HostedUnit, query: str) -> list[int]:
+    """As its readers are told."""
+    found = []
+    for _, payload in Reader(unit.dirs.class_log(unit.name)).frames(0):
+        if not is_snapshot(payload):
+            for answer in answers_of(payload, query):
+                found += (answer.train.columns[1].data // 1000).tolist()
+    return found
+
+
+def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_steps_are_repeated(
+    dirs: RunDirs,
+) -> None:
+    apart = DECLARED.model_copy(update={"queries": EARLY, "windows": WindowSettings(schedule="none")})
+    together = apart.model_copy(update={"windows": WindowSettings()})
+    with made(dirs, declared=apart) as unit:
+        arrive(unit, 0, 10_000)
+        unit.run(1.0)
+        changed = replace(unit.unit, declared=together)
+        assert unit.can_become(changed)
+        unit.become(changed)
+        arrive(unit, 1, 10_000)
+        unit.run(1.0)
+        told = ends(unit, "early"), ends(unit, "often")
+        state = unit.hosted.runner.settled_state()
+    assert told == ([3, 6, 9, 10, 12, 14, 16, 18], [2, 4, 6, 8, 10, 12, 14, 16, 18])
+    with made(dirs, declared=together) as unit:
+        repeat(unit)
+        assert not unit.hosted.mismatches
+        assert unit.hosted.runner.answered == state.answered
+        windows = [key for key, one in state.states.items() if isinstance(one, tuple) and len(one) == 2]
+        again = unit.hosted.runner.settled_state()
+        assert [again.states[key] for key in windows] == [state.states[key] for key in windows]
+    with made(dirs, declared=apart) as unit:
+        repeat(unit)
+        unit.run(1e-6)
+        assert unit.hosted.runner.network.windows == apart.windows

@@ -37,6 +37,7 @@ CATALOG = Catalog.of(streams=STREAMS.values())
 COUNT = "SELECT window_end, k, count(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k"
 COUNT_TEXTS = COUNT.replace("k,", "g,").replace("BY k", "BY g")
 MEDIAN = "SELECT median(x) AS m FROM s [RANGE 10 SECONDS]"
+SKETCHES = "SELECT k, approx_quantile(x, 0.5) AS a, approx_top_k(k, 3) AS b, approx_count_distinct(x) AS c FROM s [RANGE 10 SECONDS] GROUP BY k"
 ROWS = "SELECT sum(x) AS a FROM s [ROWS 1000000]"
 JOIN = "SELECT s.x, t.x AS y FROM s JOIN t ON s.k = t.k AND t.ts BETWEEN s.ts AND s.ts + INTERVAL 1 HOUR"
 

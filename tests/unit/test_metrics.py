@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from actors.units import BOUNDS, Answered, Counted
+from actors.units import BOUNDS, Answered, Counted, Qualities
 from configs.declarations import documents_of
 from engine.explain import Line
 from loadshed.aloma import Branch
@@ -44,6 +44,7 @@ COUNTED = Counted(
     queue_bytes=4096,
     queue_age_s=0.25,
     queue_work_s=0.125,
+    quality=Qualities(("q",), (20,), (17.5,), (4,), (4.0,), (1.5,), (0.5,), (20,), (6,), (0.9,)),
 )
 DOCUMENTS = """
 {kind: PriorityClass, name: c, priority: 1, delay_target_ms: 1}
@@ -126,6 +127,23 @@ def test_tuples_are_told_by_stream_and_fate_and_those_that_nobody_accounts_for(m
     assert fates == {"delivered": 70, "shed": 12, "late": 6, "rejected": 3, "failed": 1}
     names = ("weir_class_offered_tuples_total", "weir_class_queued_tuples", "weir_class_unaccounted_tuples")
     assert [told[series(name, stream="Readings", **GOLD)] for name in names] == [100, 10, -2]
+
+
+def test_what_answers_of_a_query_were_worth_is_counted_over_all_lives_as_long_as_it_is_declared(
+    metered: Metering,
+) -> None:
+    worth = Qualities(("q", "r"), (20, 1), (17.5, 1.0), (4, 0), (2.0, 0.1), (1.5, 0.1), (0.5, 0.1))
+    worth = replace(worth, due=(20, 0), tardy=(6, 0), tardiness_s=(0.9, 0.0))
+    cycle(metered, replace(COUNTED, results={"q": 20, "r": 1}, quality=worth))
+    assert metered.told()[series("weir_query_lost_utility_total", query="q", **GOLD)] == 2.5
+    again = Qualities(("q",), (2,), (1.5,), (1,), (0.1,), (0.25,), (0.1,), (2,), (1,), (0.125,))
+    cycle(metered, replace(COUNTED, born=2.0, recovered=True, results={"q": 22}, quality=again))
+    told = metered.told()
+    names = ("lost_utility_total", "missed_deadlines_total", "stale_seconds_total", "tardy_answers_total")
+    names += ("tardiness_seconds_total",)
+    found = [told[series(f"weir_query_{name}", query="q", **GOLD)] for name in names]
+    assert found == pytest.approx([2.5 + 0.5, 4 + 1, 1.5 + 0.25, 6 + 1, 0.9 + 0.125])
+    assert not [name for name in told if 'query="r"' in name]
 
 
 def test_response_times_are_in_buckets_around_the_target(metered: Metering) -> None:

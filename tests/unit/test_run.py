@@ -64,6 +64,33 @@ def test_answers_come_as_json_lines_with_sequence_numbers_and_kept_fractions(
     assert mean == [("02", 1, 30.0, 2), ("02", 2, 31.0, 1), ("04", 1, None, 1), ("06", 2, 10.0, 1)]
 
 
+EARLY = (
+    SQL
+    + """
+CREATE QUERY early AS SELECT MAX(temp) AS most FROM readings [RANGE 300 SECONDS SLIDE AT MOST 3 SECONDS];
+CREATE QUERY often AS SELECT COUNT(*) AS n FROM readings [RANGE 200 SECONDS SLIDE AT MOST 2 SECONDS];
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "ends"), [("none", ["03", "06", "09"]), ("hybrid", ["02", "04", "06", "08"])]
+)
+def test_windows_that_slide_by_at_most_so_much_are_scheduled_as_asked(
+    tmp_path: Path, readings: Path, schedule: str, ends: list[str]
+) -> None:
+    lines = run(
+        written(tmp_path, EARLY), "-i", f"readings={readings}", "--json", "--windows", schedule
+    ).splitlines()
+    early = [one for one in map(json.loads, lines) if one["query"] == "early"]
+    assert [one["window_end"][17:19] for one in early][: len(ends)] == ends
+
+
+def test_a_schedule_that_there_is_none_of_is_refused(tmp_path: Path, readings: Path) -> None:
+    with pytest.raises(WeirError, match="schedule"):
+        run(written(tmp_path, EARLY), "-i", f"readings={readings}", "--windows", "lazy")
+
+
 def test_a_run_closes_with_what_was_measured_and_what_was_left_out(tmp_path: Path, readings: Path) -> None:
     told = run(written(tmp_path, SQL), "-i", f"readings={readings}", "--explain")
     assert "operator network" in told

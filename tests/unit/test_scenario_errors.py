@@ -161,7 +161,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "costs",
         7,
         "costs: must hold keys and values (got 7)\n  hint: give keys and values: "
-        "it knows call_us, source_tuple_us, turn_us, decision_us, or leave it out",
+        "it knows call_us, source_tuple_us, turn_us, decision_us, look_us, or leave it out",
     ),
     (
         f"{QUERY}.reads",
@@ -238,7 +238,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "classes[1].policy",
         "fast",
         "classes[1].policy: must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
-        "needs; one of brt, bsd, chain, fas, fcfs, hnr, hr, lsf, rr, srpt, or leave it out",
+        "needs; one of brt, bsd, chain, fas, fcfs, hnr, hr, lsf, path, rr, segment, simplified-segment, srpt, or leave it out",
     ),
     (
         "faults[0].kind",

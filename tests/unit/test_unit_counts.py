@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.counting import Counting
 from actors.dirs import RunDirs
-from actors.units import BOUNDS, Answered, Counted
+from actors.units import BOUNDS, Answered, Counted, Qualities
 from loadshed.aloma import Branch, Control
 from loadshed.manager import Explanation
 from loadshed.monitors import Verdict
@@ -39,7 +40,7 @@ def explained(branch: Branch, at_max_drop: bool = False) -> Explanation:
 
 def counted(unit_counting: Counting, dirs: RunDirs) -> Counted:
     with made(dirs) as unit:
-        return replace(unit_counting.told(unit.hosted, 0.0), results={})
+        return replace(unit_counting.told(unit.hosted, 0.0, Qualities()), results={})
 
 
 def test_slices_and_decisions_are_counted(dirs: RunDirs) -> None:
@@ -83,6 +84,13 @@ def test_a_unit_tells_with_its_report_what_it_has_answered_and_in_which_life(dir
         assert (first.recovered, first.slices, sum(first.branches), first.queue_age_s) == (False, 3, 1, 0.0)
         assert first.results == {"all": report.figures.results}
         assert first.answered.count == report.figures.results > 0
+        (quality,) = first.quality
+        assert (quality.query, quality.answers) == ("all", report.figures.results)
+        assert (quality.utility, quality.missed) == pytest.approx(
+            (report.figures.utility["mean"] * quality.answers, report.figures.utility["missed"])
+        )
+        assert quality.response_s == pytest.approx(first.answered.sum_s)
+        assert 0 < quality.stale_s <= quality.response_s
         assert list(first.answered.within) == sorted(first.answered.within)
         assert len(first.answered.within) == len(BOUNDS)
         arrive(unit, 3, 10)
@@ -97,4 +105,5 @@ def test_a_unit_tells_with_its_report_what_it_has_answered_and_in_which_life(dir
         assert report.counted is not None
         again = report.counted
         assert (again.recovered, again.answered.count, again.results) == (True, 0, first.results)
+        assert again.quality.answers in ((), (0,))
         assert again.life != first.life

@@ -1,9 +1,13 @@
 """QoS graphs: utility, gradient and slack by latency."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
-from configs.utility import UtilityGraph
+from configs.declarations import declared_in
+from configs.problems import InvalidInput
+from configs.utility import UtilityGraph, points_in, told
 
 GRAPH = UtilityGraph.model_validate(
     {
@@ -49,3 +53,51 @@ def test_a_graph_that_rises_or_goes_back_is_refused(points: list[tuple[float, fl
     given = [{"latency_ms": latency, "utility": utility} for latency, utility in points]
     with pytest.raises(ValidationError, match=told):
         UtilityGraph.model_validate({"points": given})
+
+
+def test_a_graph_is_written_on_a_command_line_as_it_is_told() -> None:
+    text = "200:1,400:0.5,900:0"
+    assert UtilityGraph.model_validate({"points": points_in(text, "--utility")}) == GRAPH
+    assert (told(GRAPH.points), told(None)) == (text, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"), [("", ""), ("200", "200"), ("200:1,,", ""), ("200:1,fast:0", "fast:0")]
+)
+def test_what_is_no_point_is_refused_with_how_points_are_written(text: str, wrong: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        points_in(text, "--utility")
+    problem = caught.value
+    assert (problem.field, problem.value) == ("--utility", wrong)
+    assert "LATENCY_MS:UTILITY" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([], "utility: must not be empty"),
+        ([[200, 1.0]] * 33, "utility: must have at most 32 entries"),
+        ([[200, 1.5]], "utility[0].utility: must be at most 1 (got 1.5)"),
+        ([[-1, 1.0]], "utility[0].latency_ms: must be at least 0 (got -1)"),
+        (
+            [[200, 0.5], [400, 0.6]],
+            "utility[1].utility: utility must not rise with latency, and it is 0.5 at 200 ms",
+        ),
+        ([[400, 1.0], [200, 0.5]], "utility[1].latency_ms: latencies must ascend"),
+        ([[200, float("nan")]], "utility[0].utility: must be a finite number"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Query", "PriorityClass", "Tenant"])
+def test_a_graph_that_is_none_is_refused_in_every_document_that_may_have_one(
+    kind: str, points: list[list[float]], said: str
+) -> None:
+    utility = [{"latency_ms": latency, "utility": worth} for latency, worth in points]
+    documents: dict[str, dict[str, Any]] = {
+        "Query": {"tenant": "acme", "sql": "SELECT 1", "utility": utility},
+        "PriorityClass": {"priority": 1, "delay_target_ms": 1, "utility": utility},
+        "Tenant": {"priority_class": "gold", "overrides": {"utility": utility}},
+    }
+    with pytest.raises(InvalidInput) as caught:
+        declared_in({"kind": kind, "name": "one", **documents[kind]})
+    assert ("overrides." if kind == "Tenant" else "") + said in str(caught.value)
+    assert caught.value.hint

@@ -348,6 +348,8 @@ def test_a_class_is_described_in_words(system: InProcess) -> None:
         "95% of its answers come within 40 ms, within its target of 100 ms; "
         "it has its share of 60% of the lanes; nothing is shed."
     )
+    system.cycle("gold", 0.2, p95_ms=140.0, utility_now=0.75, missed_now=0.5)
+    assert "target of 100 ms; they are worth 75% of what they could be, 50% came after" in told("gold")
     for _ in range(20):
         system.cycle("bronze", 0.9, response=3.0, p95_ms=300.0)
     assert "300 ms, above its target of 100 ms" in told("bronze")

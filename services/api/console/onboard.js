@@ -194,12 +194,15 @@ function queryPart(fields, me, stream) {
   const sql = h("textarea", { name: "sql", spellcheck: "false", rows: 5 });
   const tenant = h("select", {}, me.tenants.map((one) => h("option", { value: one }, one)));
   const streams = h("p", { class: "muted" });
+  const utility = input({ name: "utility", placeholder: "200:1, 400:0.5, 900:0" });
   let suggested = "";
   const element = h("fieldset", { class: "group" }, h("legend", {}, "Query"),
     h("div", { class: "fields" },
       !me.is_admin && fields.field("Query/tenant", "Tenant", tenant),
       fields.field("Query/name", "Name of the query", name)),
-    fields.field("Query/sql", "SQL", sql), streams);
+    fields.field("Query/sql", "SQL", sql), streams,
+    h("details", {}, h("summary", {}, "Say what late answers are worth"),
+      fields.field("Query/utility", "Utility by latency", utility, "points as MILLISECONDS:UTILITY, from 1 down to 0; left out, as its class says")));
 
   // Until something else is written there, the SQL reads the stream that is named above.
   by("onboard-form").addEventListener("input", () => {
@@ -216,6 +219,13 @@ function queryPart(fields, me, stream) {
       const items = await all("/v1/streams");
       setText(streams, items.length ? `Streams: ${items.map(({ document: one }) => described(one)).join("; ")}` : "There is no stream yet; an administrator declares them.");
     },
-    documents: (of) => [{ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim() }],
+    documents: (of) => [given({ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim(), utility: pointsOf(utility.value) })],
   };
+}
+
+/** What is no number is for the service to refuse. */
+function pointsOf(text) {
+  if (!text.trim()) return undefined;
+  const number = (part) => (part?.trim() && Number.isFinite(Number(part)) ? Number(part) : part?.trim() ?? null);
+  return text.split(",").map((point) => point.split(":")).map(([latency, utility]) => ({ latency_ms: number(latency), utility: number(utility) }));
 }

@@ -1,14 +1,22 @@
 // Queries: which there are, and of one what it asks and what it answers.
 
-import { all, call, path } from "./api.js";
+import { all, call, get, path } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { by, empty, h, problemBox, say, setText, show } from "./dom.js";
+import { ms, percent, whole } from "./format.js";
 import { Polling } from "./polling.js";
 import { Results } from "./results.js";
 import { senderToAny } from "./sender.js";
 
 const SHOWN_MOST = 200;
 const nameOf = ({ document: one }) => `${one.tenant}/${one.name}`;
+
+function inWords(one) {
+  if (!one?.answers) return "";
+  const { answers, mean_ms: mean, deadline_ms: deadline, utility, staleness } = one;
+  const missed = utility.missed ? `${whole(utility.missed)} after the deadline of ${ms(deadline)}` : `all within ${ms(deadline)}`;
+  return `${whole(answers)} answers in ${ms(mean)} on average, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time`;
+}
 
 export function queriesView({ me, go }) {
   const [list, find, title, root] = [by("queries-list"), by("queries-find"), by("query-title"), by("query")];
@@ -17,6 +25,7 @@ export function queriesView({ me, go }) {
   let wanted = "";
   let opened = null;
   let results = null;
+  let fare = null;
 
   find.addEventListener("input", draw);
 
@@ -28,6 +37,20 @@ export function queriesView({ me, go }) {
       draw();
     }
     open();
+    await tell(signal);
+  }
+
+  /** How good the answers of the query that is open have been. */
+  async function tell(signal) {
+    const [shown, found] = [fare, items.find((one) => nameOf(one) === wanted)];
+    if (!shown || !found) return;
+    try {
+      const told = await get(path`/v1/tenants/${found.document.tenant}/quality`, { signal });
+      setText(shown, inWords(told.items.find((one) => one.query === found.document.name)));
+    } catch (problem) {
+      if (signal.aborted || problem.away) throw problem;
+      setText(shown, ""); // nothing runs, or it is being started
+    }
   }
 
   function draw() {
@@ -52,7 +75,7 @@ export function queriesView({ me, go }) {
     if (opened === now) return;
     opened = now;
     results?.stop();
-    results = null;
+    [results, fare] = [null, null];
     setText(title, found ? wanted : "Answers");
     if (!found) {
       show(root, empty(items.length ? "Choose a query to see what it answers." : "Answers are shown here, live."));
@@ -60,9 +83,11 @@ export function queriesView({ me, go }) {
     }
     const { tenant, name, sql } = found.document;
     const answers = h("div", {});
+    fare = h("p", { class: "muted" });
     const told = h("div", {});
     show(root,
       h("pre", { class: "sql" }, sql),
+      fare,
       answers,
       h("div", { class: "buttons" },
         h("button", { type: "button", onclick: () => go("decisions", tenant) }, "Decisions about its class"),

@@ -1,0 +1,130 @@
+"""What the answers of a unit's queries have been worth, as people see it: from the beginning, and in the last seconds.
+
+It is looked at once a second, and at the first answers at once. What is told of a unit as a whole has the names that it has in
+the simulator's results: utility over all of its answers and, `of_queries`, as the mean over its queries; staleness over the
+queries, of which each has an output.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import is_not
+
+from actors.recent import PIECE_S, RECENT_S
+from actors.units import QUERIES_MAX, Qualities
+from engine.quality import QueryQuality
+from loadshed.tardiness import Tardiness
+
+
+@dataclass(frozen=True, slots=True)
+class WorthFigures:
+    """Of a unit as a whole."""
+
+    utility: dict[str, float] = field(default_factory=dict)
+    staleness: dict[str, float] = field(default_factory=dict)
+    utility_now: float = 1.0
+    missed_now: float = 0.0  # as a part of the answers
+    staleness_now: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of all queries at one moment."""
+
+    at: float
+    answers: int
+    utility: float
+    missed: int
+    stale_s: float
+    """Mean over the queries."""
+
+
+@dataclass
+class Worth:
+    """Shown a unit's queries at the end of each load cycle."""
+
+    figures: WorthFigures = field(init=False, default_factory=WorthFigures)
+    queries: Qualities = field(init=False, default_factory=Qualities)
+    _totals: deque[Totals] = field(init=False, default_factory=deque)
+    _known: list[QueryQuality] = field(init=False, default_factory=list)
+
+    def begin(self, now: float, queries: Mapping[str, QueryQuality]) -> None:
+        """What was before is not recent."""
+        self._known = list(queries.values())
+        self._totals = deque([totals(now, self._known)])
+
+    def end_cycle(self, now: float, queries: Mapping[str, QueryQuality], is_last: bool = False) -> None:
+        """`is_last`: nobody will look again before there is input."""
+        known = self._totals[-1]
+        is_first = not known.answers and any(one.has_answers for one in queries.values())
+        if not (is_first or is_last) and now - known.at < PIECE_S:
+            return
+        every = list(queries.values())
+        if len(every) != len(self._known) or any(map(is_not, every, self._known)):
+            self.begin(now, queries)  # what queries had that are gone would be missing
+        latest = totals(now, every)
+        while len(self._totals) > 1 and self._totals[1].at <= now - RECENT_S:
+            self._totals.popleft()
+        first = self._totals[0]
+        answers, seconds = latest.answers - first.answers, now - first.at
+        self.figures = WorthFigures(
+            utility_of(latest, every),
+            staleness_of([one.stale_share(now) for one in every]),
+            (latest.utility - first.utility) / answers if answers > 0 else 1.0,
+            (latest.missed - first.missed) / answers if answers > 0 else 0.0,
+            min(1.0, max(0.0, (latest.stale_s - first.stale_s) / seconds)) if seconds > 0 else 0.0,
+        )
+        self.queries = qualities(queries, now)
+        self._totals.append(latest)
+
+
+def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
+    utilities = [one.utility for one in queries if one.utility is not None]
+    return Totals(
+        now,
+        sum([one.count for one in utilities]),
+        sum([one.sum for one in utilities]),
+        sum([one.missed for one in utilities]),
+        sum([one.stale_s for one in queries]) / len(queries) if queries else 0.0,
+    )
+
+
+def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
+    mean = latest.utility / latest.answers if latest.answers else 1.0
+    means = [one.utility.mean for one in queries if one.utility is not None]
+    return {
+        "mean": mean,
+        "lost": 1.0 - mean,
+        "of_queries": sum(means) / len(means) if means else 1.0,
+        "missed": latest.missed,
+        "missed_pct": 100.0 * latest.missed / latest.answers if latest.answers else 0.0,
+    }
+
+
+def staleness_of(shares: Sequence[float]) -> dict[str, float]:
+    return {"mean": sum(shares) / len(shares), "max": max(shares)} if shares else {"mean": 0.0, "max": 0.0}
+
+
+def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
+    """Of the first QUERIES_MAX."""
+    told = [
+        (name, one, one.utility)
+        for name, one in islice(queries.items(), QUERIES_MAX)
+        if one.utility is not None
+    ]
+    tardiness = [one.tardiness or Tardiness() for _, one, _ in told]
+    return Qualities(
+        tuple([name for name, _, _ in told]),
+        tuple([utility.count for _, _, utility in told]),
+        tuple([utility.sum for _, _, utility in told]),
+        tuple([utility.missed for _, _, utility in told]),
+        tuple([one.responses.sum_s for _, one, _ in told]),
+        tuple([one.stale_s for _, one, _ in told]),
+        tuple([one.stale_share(now) for _, one, _ in told]),
+        tuple([one.answers for one in tardiness]),
+        tuple([one.tardy for one in tardiness]),
+        tuple([one.sum_s for one in tardiness]),
+    )

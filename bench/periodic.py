@@ -1,0 +1,89 @@
+"""What choosing the periods of periodic queries costs, and a decision which of them run.
+
+A thousand queries of one aggregate, in twenty sub-groups: windows and slides as Golab draws them, and slides over a wider range.
+Every query that comes or goes has its group's periods chosen anew, so it is held against what a registration may take.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from bench.measure import Figure, seconds_each
+from configs.periodic import periodic_of
+from scheduler.periodic import PeriodicQuery, PeriodicScheduler, ScanCosts, build_periodic
+from scheduler.periodic.model import SubGroup, sub_groups_of
+from scheduler.periodic.periods import cheapest_periods
+
+QUERIES, SUB_GROUPS = 1000, 20
+DRAWS = 5
+COSTS = ScanCosts(interval=1.0, call=5.0, answer=0.1)
+
+
+def figures() -> list[Figure]:
+    drawn = [queries(chance, draw) for draw in (golab_slide, any_slide) for chance in range(DRAWS)]
+    groups = [sub_groups_of(one) for one in drawn]
+    assert {len(group) for group in groups} == {SUB_GROUPS}
+    exact = [cheapest_periods(group, COSTS).exact for group in groups]
+    return [
+        Figure("hybrid periods, 1,000 queries in 20 sub-groups", choice_ms(groups, True), "ms", limit=100.0),
+        Figure("hybrid periods without meetings", choice_ms(groups, False), "ms", limit=100.0),
+        Figure("of ten such choices, proven to be the cheapest", float(sum(exact)), ""),
+        *(
+            Figure(f"periodic decision, {kind}", 1e6 * decision_s(drawn[0], kind), "µs", limit=200.0)
+            for kind in ("none", "conservative", "hybrid")
+        ),
+    ]
+
+
+def choice_ms(groups: list[tuple[SubGroup, ...]], meetings: bool) -> float:
+    """Of the group that takes longest."""
+    return 1e3 * max(seconds_each(partial(cheapest_periods, one, COSTS, meetings), 1) for one in groups)
+
+
+def golab_slide(chance: random.Random, window: int) -> int:
+    return chance.randint(1, window // 2)
+
+
+def any_slide(chance: random.Random, window: int) -> int:
+    return chance.randint(1, 1000)
+
+
+def queries(seed: int, draw: Callable[[random.Random, int], int]) -> list[PeriodicQuery]:
+    chance = random.Random(seed)
+    slides: set[int] = set()
+    while len(slides) < SUB_GROUPS:
+        slides.add(draw(chance, chance.randint(20, 100)))
+    among = sorted(slides)
+    return [
+        PeriodicQuery(
+            f"q{place}",
+            "synopsis",
+            "group",
+            max(chance.randint(20, 100), 2 * among[place % SUB_GROUPS]),
+            among[place % SUB_GROUPS],
+        )
+        for place in range(QUERIES)
+    ]
+
+
+def decision_s(among: list[PeriodicQuery], kind: str) -> float:
+    """A pick with the update that it follows and the report of the run, of fifty queries each."""
+    scheduler: PeriodicScheduler = build_periodic(periodic_of(kind))
+    scheduler.open("synopsis", 1.0)
+    for query in among:
+        scheduler.add(query, COSTS)
+    now = 0.0
+
+    def decide() -> None:
+        nonlocal now
+        while True:
+            task = scheduler.pick(now)
+            if task is not None:
+                scheduler.done(task, now)
+                return
+            now += 1.0
+            scheduler.updated("synopsis", now)
+
+    return seconds_each(decide, 300)

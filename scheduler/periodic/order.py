@@ -1,0 +1,124 @@
+"""Which of the due tasks runs next.
+
+    EDF     the earliest deadline (Golab §4.1)
+    HR      the most answers for its cost: least tardiness once everybody is late (Sharaf §3.5.1)
+    EDF/HR  two lists: who can still make its deadline (t + C ≤ D) by deadline, the others by rate. HR's head runs if EDF's
+            can wait for it (t + C_HR < D_EDF), else EDF's head (Sharaf §3.5.2)
+
+Tasks are kept in heaps. One that is gone, or has changed, leaves its old places in them when they surface: an entry counts
+only while the task's `place` is that of the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from typing import Generic, Protocol, TypeVar
+
+from configs.periodic import Order
+
+# Of a task that is not waiting.
+NOWHERE = 0
+
+
+class Waiting(Protocol):
+    """What an order has to know of a task."""
+
+    deadline_s: float
+    cost: float
+    answers: int
+    place: int
+
+
+AnyTask = TypeVar("AnyTask", bound=Waiting)
+
+
+class TaskHeap(Generic[AnyTask]):
+    """Tasks by a key, then as they came."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, AnyTask]] = []
+
+    def push(self, key: float, task: AnyTask) -> None:
+        heappush(self._heap, (key, task.place, task))
+
+    def head(self) -> AnyTask | None:
+        while self._heap:
+            _, place, task = self._heap[0]
+            if task.place == place:
+                return task
+            heappop(self._heap)
+        return None
+
+
+class TaskOrder(Protocol[AnyTask]):
+    """Due tasks."""
+
+    def put(self, task: AnyTask) -> None:
+        """It is due, or has changed since."""
+
+    def head(self, now: float) -> AnyTask | None:
+        """Which one runs next; it leaves when its `place` is NOWHERE."""
+
+
+class KeyOrder(Generic[AnyTask]):
+    """The least key first: EDF, HR."""
+
+    def __init__(self, key: Callable[[Waiting], float]) -> None:
+        self._key = key
+        self._tasks = TaskHeap[AnyTask]()
+        self._places = NOWHERE
+
+    def put(self, task: AnyTask) -> None:
+        self._places += 1
+        task.place = self._places
+        self._tasks.push(self._key(task), task)
+
+    def head(self, now: float) -> AnyTask | None:
+        return self._tasks.head()
+
+
+class DeadlineOrRate(Generic[AnyTask]):
+    """EDF/HR."""
+
+    def __init__(self) -> None:
+        self._by_deadline = TaskHeap[AnyTask]()
+        self._by_latest_start = TaskHeap[AnyTask]()  # the same tasks
+        self._by_rate = TaskHeap[AnyTask]()
+        self._places = NOWHERE
+
+    def put(self, task: AnyTask) -> None:
+        self._places += 1
+        task.place = self._places
+        self._by_deadline.push(task.deadline_s, task)
+        self._by_latest_start.push(task.deadline_s - task.cost, task)
+
+    def head(self, now: float) -> AnyTask | None:
+        # With the heap's own key, so that rounding cannot hold one up that is no longer first.
+        while (task := self._by_latest_start.head()) is not None and now > task.deadline_s - task.cost:
+            self._places += 1
+            task.place = self._places
+            self._by_rate.push(negative_rate(task), task)
+        in_time, too_late = self._by_deadline.head(), self._by_rate.head()
+        if too_late is None or (in_time is not None and now + too_late.cost >= in_time.deadline_s):
+            return in_time
+        return too_late
+
+
+def deadline(task: Waiting) -> float:
+    return task.deadline_s
+
+
+def negative_rate(task: Waiting) -> float:
+    return -task.answers / task.cost if task.cost > 0 else -inf
+
+
+def build_order(order: Order) -> TaskOrder[AnyTask]:
+    match order:
+        case "edf":
+            return KeyOrder(deadline)
+        case "hr":
+            return KeyOrder(negative_rate)
+        case "edf-hr":
+            return DeadlineOrRate()

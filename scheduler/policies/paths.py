@@ -1,0 +1,120 @@
+"""Policies that are defined on paths from a source to a root (MavStream ch. 4): path capacity, segment, simplified segment.
+
+    path                1 / Σ s_1…s_{i−1}·c_i over the path: tuples a second that it can take through   least latency
+    segment             (in − out·Πs) / Σ s_1…s_{i−1}·c_i over the segment: size released a second      least memory
+    simplified-segment  the same, with at most two segments a path                                       little memory
+
+A path is cut where the next operator on its own releases no more a second than the current one: what comes after is
+a segment of its own. Simplified, the first segment goes on while the next operator releases more than γ of what the
+current one does, and the second is the rest. A segment that is part of another path's segment is dropped.
+
+All operators of a path (or segment) have its value, and ties go to the lower number: it runs from the source down. An
+operator of several has the best of theirs. As in Chain, what leaves a root leaves the system's memory; the thesis counts
+it as output, and a root that keeps everything would then run last, behind a growing queue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+
+from scheduler.network import NetworkEstimates
+from scheduler.policies.static import Priorities, ratio
+
+Path = tuple[int, ...]
+Stretch = tuple[float, Path]  # of a path, with the size of the tuples that enter it
+
+
+def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+    """Of the paths through an operator, the highest processing capacity."""
+    paths = believed.network.depth_first_paths()
+    return best_of(((path, ratio(1.0, service_s(believed, path))) for path in paths), operators)
+
+
+def fastest_release(gamma: float | None = None) -> Priorities:
+    """Of the segments that an operator is in, the highest memory release capacity; given a γ, of simplified ones."""
+
+    def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        segments = {
+            segment
+            for path in believed.network.depth_first_paths()
+            for segment in (cut(believed, path) if gamma is None else cut_once(believed, path, gamma))
+        }
+        return best_of(
+            ((one[1], release_capacity(believed, one)) for one in whole_segments(segments)), operators
+        )
+
+    return priorities
+
+
+def best_of(values: Iterable[tuple[Path, float]], operators: Collection[int]) -> list[float]:
+    best: dict[int, float] = {}
+    for path, value in values:
+        for one in path:
+            best[one] = max(value, best.get(one, value))
+    return [best[one] for one in operators]
+
+
+def service_s(believed: NetworkEstimates, path: Path) -> float:
+    """Expected processor time of one tuple that enters the path, in the operators of the path."""
+    spent, kept = 0.0, 1.0
+    for one in path:
+        spent += kept * believed.estimates[one].cost_s
+        kept *= believed.estimates[one].selectivity
+    return spent
+
+
+def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
+    """Size that leaves memory in a second of processor time spent on the stretch."""
+    size_in, path = stretch
+    kept = 1.0
+    for one in path:
+        kept *= believed.estimates[one].selectivity
+    released = size_in - kept * size_after(believed, path[-1])
+    # In no time: nothing is nothing, and less than nothing comes last.
+    return math.copysign(ratio(abs(released), service_s(believed, path)), released) if released else 0.0
+
+
+def size_after(believed: NetworkEstimates, operator: int) -> float:
+    own = believed.network.operators[operator]
+    return own.size_out if own.downstream else 0.0
+
+
+def sizes_before(believed: NetworkEstimates, path: Path) -> list[float]:
+    """The size of a tuple that each operator of the path takes."""
+    return [1.0, *(size_after(believed, one) for one in path[:-1])]
+
+
+def releases(believed: NetworkEstimates, path: Path, sizes: Sequence[float]) -> list[float]:
+    return [release_capacity(believed, (size, (one,))) for size, one in zip(sizes, path, strict=True)]
+
+
+def cut(believed: NetworkEstimates, path: Path) -> list[Stretch]:
+    sizes = sizes_before(believed, path)
+    falls = [after <= before for before, after in pairwise(releases(believed, path, sizes))]
+    starts = [0, *(place for place, falls_here in enumerate(falls, start=1) if falls_here), len(path)]
+    return [(sizes[start], path[start:end]) for start, end in pairwise(starts)]
+
+
+def cut_once(believed: NetworkEstimates, path: Path, gamma: float) -> list[Stretch]:
+    sizes = sizes_before(believed, path)
+    capacities = releases(believed, path, sizes)
+    end = 1
+    # Written without a quotient: one that grows what it takes releases less than nothing.
+    while end < len(path) and capacities[end] > capacities[end - 1] - (1 - gamma) * abs(capacities[end - 1]):
+        end += 1
+    return [(sizes[start], path[start:stop]) for start, stop in ((0, end), (end, len(path))) if start < stop]
+
+
+def whole_segments(segments: Iterable[Stretch]) -> list[Stretch]:
+    """Without those that are part of another."""
+    every = sorted(segments)
+    parts = {
+        path[start:end]
+        for _, path in every
+        for start in range(len(path))
+        for end in range(start + 1, len(path) + 1)
+        if end - start < len(path)
+    }
+    return [one for one in every if one[1] not in parts]

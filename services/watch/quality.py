@@ -1,0 +1,56 @@
+"""How good the answers of a tenant's queries have been, over all units of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from actors.control import SystemStatus
+from actors.units import Quality
+from configs.live import LiveClass
+from configs.utility import UtilityGraph
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWorth:
+    """Of one query, since its units began; without answers nothing has been lost yet."""
+
+    query: str
+    graph: UtilityGraph
+    answers: int
+    mean_ms: float
+    utility: float
+    missed: int
+    staleness: float
+    """Mean of the units."""
+    due: int = 0
+    """Answers of windows, which have deadlines of their own."""
+    tardy: int = 0
+    tardiness_ms: float = 0.0
+    """Mean of all of these, the ones in time among them."""
+
+
+def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
+    """In the order in which the queries were declared; at most as many as units tell of."""
+    told: dict[str, list[Quality]] = {}
+    for unit in system.units.values():
+        if unit.class_name == one.name and unit.report is not None and unit.report.counted is not None:
+            for quality in unit.report.counted.quality:
+                told.setdefault(quality.query, []).append(quality)
+    return [together(query, one.graph_of(query), told[query]) for query in one.queries if query in told]
+
+
+def together(query: str, graph: UtilityGraph, parts: Sequence[Quality]) -> QueryWorth:
+    answers, due = sum(part.answers for part in parts), sum(part.due for part in parts)
+    return QueryWorth(
+        query,
+        graph,
+        answers,
+        1e3 * sum(part.response_s for part in parts) / answers if answers else 0.0,
+        sum(part.utility for part in parts) / answers if answers else 1.0,
+        sum(part.missed for part in parts),
+        sum(part.staleness for part in parts) / len(parts),
+        due,
+        sum(part.tardy for part in parts),
+        1e3 * sum(part.tardiness_s for part in parts) / due if due else 0.0,
+    )

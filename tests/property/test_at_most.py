@@ -1,0 +1,171 @@
+"""Windows with SLIDE AT MOST, against DuckDB's answers for windows that end every half second:
+
+1. What is answered at an end is what a window with an exact SLIDE would have answered there, for all of its groups.
+2. Ends are as many as the bound asks for: of so many windows in a row that have a tuple, one is answered.
+3. Without late sharing the answers do not depend on how the input is cut into trains.
+4. Windows with an exact SLIDE beside them answer as ever.
+5. A class that is restored goes on with the same ends; settings that change, and queries that go, break no bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.windows import WindowSettings
+from tests.property.query_grammar import BASE, HALF_SECOND_US, Grouped, Statement, Window, aggregates, wheres
+from tests.property.query_runs import (
+    Cuts,
+    Rows,
+    Run,
+    cuts,
+    difference,
+    every_stream,
+    expected,
+    load,
+    pieces,
+    planned,
+)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A query, and the same for windows that end every half second."""
+
+    statement: Statement
+    range: int  # half seconds
+    slide: int
+    at_most: bool
+    unit_us: int
+
+    @property
+    def step(self) -> int:
+        return HALF_SECOND_US // self.unit_us
+
+
+@st.composite
+def bounded(draw: st.DrawFn) -> list[Bounded]:
+    """Some windows over the same input and groups."""
+    source = BASE[draw(st.sampled_from(["s", "e"]))]
+    keys = draw(st.sampled_from([(), ("k",), ("g", "k")]))
+    grouped = Grouped(source, keys, draw(wheres(source)))
+    found = []
+    for place in range(draw(st.integers(1, 4))):
+        slide, more = draw(st.integers(1, 6)), draw(st.sampled_from([0, 1, 2, 5, 9]))
+        outputs = draw(st.lists(aggregates(source), min_size=1, max_size=2))
+        window = Window("RANGE", slide + more, slide)
+        every = grouped.over(Window("RANGE", slide + more, 1), outputs, "")
+        own = grouped.over(window, outputs, "")
+        at_most = place == 0 or draw(st.booleans())
+        weir = own.weir.replace(" SLIDE ", " SLIDE AT MOST ") if at_most else own.weir
+        found.append(
+            Bounded(
+                Statement(weir, every.duck if at_most else own.duck),
+                slide + more,
+                slide,
+                at_most,
+                source.unit_us,
+            )
+        )
+    return found
+
+
+modes = st.builds(
+    WindowSettings,
+    schedule=st.sampled_from(["none", "aggressive", "conservative", "hybrid"]),
+    late=st.sampled_from(["off", "late", "late-pending"]),
+)
+
+
+def started(some: Sequence[Bounded], how: Cuts, windows: WindowSettings) -> Run:
+    run = Run([], how.train_max)
+    run.runner.network.windows = windows
+    known = queries(some)
+    run.runner.add(*known)
+    run.answers = {query.name: [] for query in known}
+    return run
+
+
+def queries(some: Sequence[Bounded]) -> Any:
+    return planned({f"q{place}": one.statement for place, one in enumerate(some)})
+
+
+def check(run: Run, name: str, one: Bounded) -> None:
+    found, wanted = run.rows(name), expected(one.statement)
+    if not one.at_most:
+        assert not difference(found, wanted), one
+        return
+    ends = {row[1] for row in found}
+    assert not difference(found, [row for row in wanted if row[1] in ends]), one
+    assert all(end % one.step == 0 for end in ends)
+    in_a_row, last = 0, None
+    for end in sorted({row[1] for row in wanted}):
+        in_a_row = in_a_row + 1 if last is not None and end == last + one.step else 1
+        in_a_row, last = 0 if end in ends else in_a_row, end
+        assert in_a_row < one.slide, (one, end, sorted(ends))
+
+
+@settings(max_examples=120)
+@given(bounded(), every_stream, cuts, cuts, modes)
+def test_answers_are_those_of_their_windows_and_come_as_often_as_they_must(
+    some: list[Bounded], rows: Rows, how: Cuts, other: Cuts, windows: WindowSettings
+) -> None:
+    load(rows)
+    runs = []
+    for one in (how, other):
+        run = started(some, one, windows)
+        for name, part, steps in pieces(rows, one):
+            run.offer(name, part)
+            run.step(steps)
+        run.finish()
+        runs.append(run)
+        for place, query in enumerate(some):
+            check(run, f"q{place}", query)
+    if windows.late == "off":
+        for place in range(len(some)):
+            assert not difference(runs[0].rows(f"q{place}"), runs[1].rows(f"q{place}"))
+
+
+@settings(max_examples=80)
+@given(bounded(), every_stream, cuts, modes, modes, st.integers(0, 12), st.data())
+def test_no_bound_is_broken_by_a_restart_other_settings_or_queries_that_go(
+    some: list[Bounded],
+    rows: Rows,
+    how: Cuts,
+    windows: WindowSettings,
+    later: WindowSettings,
+    after: int,
+    data: st.DataObject,
+) -> None:
+    load(rows)
+    run = started(some, how, windows)
+    gone = data.draw(st.integers(0, len(some) - 1))
+    change = data.draw(st.sampled_from(["restart", "settings", "query"]))
+    for place, (name, part, steps) in enumerate(pieces(rows, how)):
+        if place == after:
+            match change:
+                case "restart":
+                    run = restarted(run, some, how, windows)
+                case "settings":
+                    run.runner.network.windows = later
+                case "query":
+                    run.runner.remove(f"q{gone}")
+        run.offer(name, part)
+        run.step(steps)
+    run.finish()
+    for place, one in enumerate(some):
+        if change != "query" or place != gone:
+            check(run, f"q{place}", one)
+
+
+def restarted(run: Run, some: Sequence[Bounded], how: Cuts, windows: WindowSettings) -> Run:
+    """A new class that goes on from the old one's snapshot."""
+    snapshot = run.runner.snapshot()
+    other = started(some, how, windows)
+    other.answers = {name: list(trains) for name, trains in run.answers.items()}
+    run.finish()
+    other.runner.restore(snapshot)
+    other.now = run.now
+    return other

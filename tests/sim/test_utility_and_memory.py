@@ -1,0 +1,61 @@
+"""What a run says its answers were worth, how many came late, and how much memory its queues took."""
+
+from typing import Any
+
+import pytest
+
+from sim.results import results
+from sim.simulation import Simulation
+from tests.sim.scenarios import Data, at, project, queries, ran, scenario, tenant
+
+FALLS = [{"latency_ms": 150, "utility": 1.0}, {"latency_ms": 350, "utility": 0.0}]
+LATER = [{"latency_ms": 250, "utility": 1.0}, {"latency_ms": 260, "utility": 0.0}]
+
+
+def answered(network: Data, *times_s: float, **settings: Any) -> tuple[Simulation, dict[str, Any]]:
+    one = tenant("c", {"s": at(*times_s)}, **settings)
+    run = ran(scenario(one, networks={"n": network}, seconds=1, drain=True, train_max=1, adaptive=False))
+    (found,) = results(run, "as configured")["classes"]
+    return run, found
+
+
+def test_answers_are_worth_what_the_class_says_and_are_late_after_its_deadline() -> None:
+    # After 100, 200 and 300 ms: 1, 3/4 and 1/4.
+    _, found = answered(queries(q=[project(100)]), 0, 0, 0, utility=FALLS)
+    assert found["utility"] == pytest.approx(
+        {"mean": 2 / 3, "lost": 1 / 3, "of_queries": 2 / 3, "missed": 2, "missed_pct": 200 / 3}, abs=1e-6
+    )
+
+
+def test_without_a_graph_answers_are_worth_nothing_from_twice_the_target_on() -> None:
+    _, found = answered(queries(q=[project(100)]), 0, 0, 0, delay_target_ms=150)
+    assert (found["utility"]["mean"], found["utility"]["missed"]) == (
+        pytest.approx((1 + 2 / 3 + 0) / 3, abs=1e-6),
+        2,
+    )
+
+
+def test_a_query_may_have_a_graph_of_its_own() -> None:
+    network = queries(one=[project(100)], other=[project(100)])
+    network["queries"][1]["utility"] = LATER
+    _, found = answered(network, 0, 0, utility=FALLS, policy={"kind": "rr"})
+    # In turn: the one after 100 and 300 ms, the other after 200 and 400.
+    assert found["queries"] == {
+        "one": {"results": 2, "utility": 0.625, "missed": 1},
+        "other": {"results": 2, "utility": 0.5, "missed": 1},
+    }
+    assert found["utility"]["of_queries"] == 0.5625
+
+
+def test_a_tuple_takes_memory_from_its_arrival_to_its_answer() -> None:
+    run, found = answered(queries(q=[project(100)]), 0, 0, 0)
+    assert found["memory"]["max"] == 3
+    assert found["memory"]["mean"] * run.now == pytest.approx(0.1 * (3 + 2 + 1), abs=1e-5)
+
+
+def test_memory_goes_by_the_size_of_what_an_operator_gives() -> None:
+    network = queries(q=[project(100) | {"size_out": 5.0}, project(100)])
+    run, found = answered(network, 0, 0.15)
+    assert found["memory"]["max"] == 6
+    # The first is of size 1 for 100 ms and of size 5 for another 100; the second, that comes meanwhile, waits for 50.
+    assert found["memory"]["mean"] * run.now == pytest.approx(0.1 + 0.5 + 0.05 + 0.1 + 0.5, abs=1e-5)

@@ -1,0 +1,127 @@
+"""Windows with SLIDE AT MOST: how far they slide, at which ends, and which of them one scan answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from configs.periodic import Late, PeriodicKind
+from configs.windows import WindowSettings
+from engine.operators.windows import WindowOperator
+from engine.runner import ClassRunner
+from engine.schema import INT64
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.train import Train, Values, same_arrival
+
+STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
+SECOND = 1000
+# Golab's example: windows and bounds in seconds.
+GOLAB = [(10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5)]
+Bound = tuple[int, int] | tuple[int, int, str]
+
+
+class Class:
+    """Queries for the largest x of windows, named by their places."""
+
+    def __init__(self, bounds: Sequence[Bound], settings: WindowSettings) -> None:
+        self.answers: dict[str, list[tuple[int, int]]] = {}
+        self.runner = ClassRunner(self._answer, windows=settings)
+        self.runner.add(*(query_of(place, *one) for place, one in enumerate(bounds)))
+
+    def _answer(self, query: str, train: Train) -> None:
+        found = zip(train.columns[1].data.tolist(), train.columns[2].data.tolist(), strict=True)
+        self.answers.setdefault(query, []).extend((end // SECOND, most) for end, most in found)
+
+    def offer(self, *seconds: int) -> None:
+        times = np.array(seconds, np.int64) * SECOND
+        self.runner.offer(
+            "s", Train((Values(INT64, times), Values(INT64, times)), same_arrival(0.0, len(times)))
+        )
+        self.runner.run(1e9, lambda: 0.0, lambda: 0.0)
+
+    def ends(self, place: int) -> list[int]:
+        return [end for end, _ in self.answers.get(f"q{place}", [])]
+
+    @property
+    def windows(self) -> list[WindowOperator]:
+        return [one.operator for one in self.runner.network.nodes if isinstance(one.operator, WindowOperator)]
+
+    @property
+    def periods(self) -> list[int]:
+        return [one._schedule.period(one._reader) for one in self.windows]
+
+
+def query_of(place: int, range_: int, slide: int, kind: str = "AT MOST") -> Any:
+    text = f"SELECT window_start, window_end, MAX(x) AS hi FROM s [RANGE {range_} SECONDS SLIDE {kind} {slide} SECONDS]"
+    return plan_query(f"q{place}", text, Catalog.of([STREAM]))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "short", "long"),
+    [
+        ("none", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
+        ("conservative", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
+        ("aggressive", [2, 2, 2, 2, 2, 2, 2], [2, 2, 2]),
+        # An answer costs as much as four panes, so that short windows are better left as they are.
+        ("hybrid", [2, 2, 2, 3, 3, 5, 5], [2, 2, 5]),
+    ],
+)
+def test_bounds_are_shortened_where_the_schedule_says(
+    schedule: PeriodicKind, short: list[int], long: list[int]
+) -> None:
+    settings = WindowSettings(schedule=schedule)
+    assert Class(GOLAB, settings).periods == short
+    assert Class([(50, 2), (60, 3), (300, 5)], settings).periods == long
+
+
+def test_a_window_with_an_exact_slide_keeps_it_and_others_meet_it() -> None:
+    one = Class([(30, 3, ""), (30, 4)], WindowSettings())
+    assert one.periods == [3, 3]
+    one.offer(*range(13))
+    assert (one.ends(0), one.ends(1)) == ([3, 6, 9, 12], [3, 6, 9, 12])
+    assert one.answers["q0"] == one.answers["q1"] == [(end, (end - 1) * SECOND) for end in (3, 6, 9, 12)]
+
+
+def test_a_scan_leaves_what_shorter_windows_need_until_they_have_taken_it() -> None:
+    one = Class([(2, 1), (5, 1), (5, 1, ""), (3, 1)], WindowSettings())
+    assert len({id(window._schedule) for window in one.windows}) == 1
+    one.offer(*range(8))
+    assert [one.ends(place) for place in range(4)] == [list(range(1, 8))] * 4
+    for place in range(4):
+        assert one.answers[f"q{place}"] == [(end, (end - 1) * SECOND) for end in range(1, 8)]
+    assert not one.windows[0]._schedule._scans._left
+
+
+@pytest.mark.parametrize(
+    ("late", "ends"),
+    [
+        ("off", [[2, 4, 6, 8, 10, 12, 14, 16, 18, 20]] * 2),
+        ("late", [[2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [4, 8, 12, 16, 20]]),
+        ("late-pending", [[2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [4, 8, 12, 16, 20]]),
+    ],
+)
+def test_what_is_late_slides_by_its_whole_bound_and_is_scanned_with_others(
+    late: Late, ends: list[list[int]]
+) -> None:
+    one = Class([(9, 2), (20, 5)], WindowSettings(schedule="aggressive", late=late))
+    one.offer(*range(21))
+    assert [one.ends(place) for place in range(2)] == ends
+    one.offer(21, 22)
+    one.offer(23, 24)
+    assert [one.ends(place)[len(ends[place]) :] for place in range(2)] == [[22, 24], [22, 24]]
+
+
+def test_a_stretch_without_tuples_has_no_answers_and_takes_no_time() -> None:
+    one = Class([(4, 2), (6, 3)], WindowSettings(late="late"))
+    one.offer(1, 10**9, 10**9 + 9)
+    assert all(end < 10 or end > 10**9 for place in range(2) for end in one.ends(place))
+    assert min(one.ends(0)) <= 3
+    assert min(end for end in one.ends(0) if end > 10) <= 10**9 + 2
+
+
+def test_a_window_takes_part_in_panes_that_its_bound_is_no_multiple_of() -> None:
+    one = Class([(6, 2, "")], WindowSettings())
+    one.runner.add(query_of(1, 12, 5))
+    assert one.periods == [1, 2]
+    assert {window._store.pane for window in one.windows} == {2 * SECOND}

@@ -1,0 +1,88 @@
+"""What the answers of a unit's queries were worth as people see it: from the beginning, and in the last seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from actors.recent import PIECE_S, RECENT_S
+from actors.units import QUERIES_MAX, Quality
+from actors.worth import Worth
+from configs.utility import UtilityGraph
+from engine.quality import QueryQuality
+
+GRAPH = UtilityGraph.step(100)
+CYCLE_S = 0.25
+
+
+def answer(quality: QueryQuality, now: float, took: float, count: int = 1) -> None:
+    quality.answered(np.full(count, now - took), now)
+
+
+def test_first_answers_are_told_at_once_and_others_once_a_second() -> None:
+    worth, queries = Worth(), {"q": QueryQuality(GRAPH), "r": QueryQuality(GRAPH)}
+    worth.begin(0.0, queries)
+    worth.end_cycle(0.1, queries)
+    assert (worth.figures.utility, list(worth.queries)) == ({}, [])
+    answer(queries["q"], 0.5, took=0.15, count=4)
+    worth.end_cycle(0.5, queries)
+    assert worth.figures.utility == pytest.approx(
+        {"mean": 0.5, "lost": 0.5, "of_queries": 0.75, "missed": 4, "missed_pct": 100}
+    )
+    assert worth.figures.staleness == pytest.approx({"mean": 0.5, "max": 1.0})
+    q, r = worth.queries
+    assert (q.query, q.answers, q.missed) == ("q", 4, 4)
+    assert (q.utility, q.response_s, q.stale_s, q.staleness) == pytest.approx((2.0, 0.6, 0.15, 1.0))
+    assert r == Quality("r", 0, 0.0, 0, 0.0, 0.0, 0.0)
+    answer(queries["r"], 0.75, took=0.05)
+    worth.end_cycle(0.75, queries)
+    assert worth.figures.utility["missed_pct"] == 100
+    worth.end_cycle(0.5 + PIECE_S, queries)
+    assert worth.figures.utility["missed_pct"] == 80
+    answer(queries["r"], 1.75, took=0.3)
+    worth.end_cycle(1.75, queries, is_last=True)
+    assert worth.figures.utility["missed"] == 5
+
+
+def test_what_was_some_seconds_ago_is_not_now() -> None:
+    worth, queries = Worth(), {"q": QueryQuality(GRAPH)}
+    worth.begin(0.0, queries)
+    now = []
+    for cycle in range(1, int(4 * RECENT_S / CYCLE_S)):
+        at = cycle * CYCLE_S
+        answer(queries["q"], at, took=CYCLE_S if at <= RECENT_S else 0.05)
+        worth.end_cycle(at, queries)
+        figures = worth.figures
+        now.append((figures.utility_now, figures.missed_now, figures.staleness_now))
+    assert now[0] == pytest.approx((0.0, 1.0, 1.0))
+    assert now[-1] == pytest.approx((1.0, 0.0, 0.05 / CYCLE_S))
+    assert worth.figures.utility["missed"] == RECENT_S / CYCLE_S
+
+
+def test_queries_that_come_and_go_do_not_make_up_answers() -> None:
+    worth, queries = Worth(), {"q": QueryQuality(GRAPH), "r": QueryQuality(GRAPH)}
+    worth.begin(0.0, queries)
+    for query in queries.values():
+        answer(query, 1.0, took=0.15, count=10)
+    worth.end_cycle(1.0, queries)
+    del queries["q"]
+    answer(queries["r"], 2.0, took=0.05)
+    worth.end_cycle(2.0, queries)
+    assert (worth.figures.utility["missed"], worth.figures.utility_now, worth.figures.missed_now) == (
+        10,
+        1.0,
+        0.0,
+    )
+    queries["s"] = QueryQuality(GRAPH)
+    worth.end_cycle(3.0, queries)
+    answer(queries["s"], 4.0, took=0.2)
+    worth.end_cycle(4.0, queries)
+    assert (worth.figures.utility_now, worth.figures.missed_now) == (0.0, 1.0)
+    assert [one.query for one in worth.queries] == ["r", "s"]
+
+
+def test_no_more_queries_are_told_than_a_report_has_room_for() -> None:
+    worth, queries = Worth(), {f"q{number}": QueryQuality(GRAPH) for number in range(QUERIES_MAX + 5)}
+    worth.begin(0.0, queries)
+    worth.end_cycle(PIECE_S, queries)
+    assert len(worth.queries.query) == QUERIES_MAX
