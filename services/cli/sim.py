@@ -21,7 +21,7 @@ from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario, load_scenario, preset_names
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
-from services.cli.tables import claim_table, compare_table, policy_table, promise_table, result_table
+from services.cli.tables import claim_table, compare_table, policy_tables, promise_table, result_table
 from sim.promises import check_promises
 from sim.report import write_report
 from sim.results import outcome_of, results
@@ -118,7 +118,8 @@ def sim(
         if as_json:
             typer.echo(json.dumps(list(rows.values()), indent=2))
         elif policies:
-            out.print(policy_table(f"{chosen.name}, every level-2 policy", rows))
+            for table in policy_tables(f"{chosen.name}, every level-2 policy", rows):
+                out.print(table)
             if chosen.claims:
                 out.print(claim_table(chosen.claims, rows))
         else:

@@ -84,18 +84,28 @@ def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def policy_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Several level-2 policies side by side, the best of each column marked."""
+TIMES = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2")
+WORTH = ("stale", "utility lost", "late %", "memory mean", "memory max")
+
+
+def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """Several level-2 policies side by side, the best of each column marked: times, and what is not time."""
     # The same.
     from configs.scenario import PolicyMetric
 
     metrics = get_args(PolicyMetric)
+    times, worth = metrics[: len(TIMES)], metrics[len(TIMES) :]
+    return [
+        policy_table(title, TIMES, times, rows),
+        policy_table("the same, not in time", WORTH, worth, rows),
+    ]
+
+
+def policy_table(
+    title: str, heads: Sequence[str], metrics: Sequence[str], rows: Mapping[str, Mapping[str, Any]]
+) -> Table:
     values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
-    heads = (
-        *("mean ms", "max ms", "ℓ2 ms", "slow mean", "max", "ℓ2"),
-        *("stale", "lost", "late %", "memory", "max"),
-    )
     table = plain_table(title, ("policy", *heads))
     for name, row in values.items():
         table.add_row(
