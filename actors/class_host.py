@@ -26,6 +26,7 @@ from actors.eventlog import LogWriter, machine_clock
 from actors.hosting import Host, HostStatus, prepare_process
 from actors.lanes import Cores, keep_process_off
 from actors.names import COORDINATOR, NAMESPACE, find, host_key, host_name
+from actors.noticed import UnitNow
 from actors.resting import Rest
 from actors.unit import OpenRecord, not_recorded
 from actors.units import Account, Explanations, Unit, UnitReport, units_from_json
@@ -145,6 +146,10 @@ class ClassHost:
     def plan(self, unit: str) -> list[Line]:
         """The unit's operators with what was measured of them."""
         return self._host.plan(unit)
+
+    def noticed(self, unit: str) -> UnitNow | None:
+        """What its policy is chosen from, since this was asked for last."""
+        return self._host.noticed(unit)
 
     def ledger(self, unit: str) -> dict[str, Account]:
         """By stream, the account and what is queued."""

@@ -5,6 +5,7 @@
     nodes_changed             units of a lost node go on at their homes; a new node is there for units to come
     report                    what a unit uses goes to its node's core; under `common` also to the one load manager
     redistribute              each node's core moves shares
+    compared                  the core of a class that tunes itself may have its units go on by another policy
     …_restarted               whoever began anew is told again what it is to know
 
 Where units run is `actors.seating`'s to know, their shares `actors.node_cores`'s, how much all keep under `common` is
@@ -34,9 +35,11 @@ from actors.effects import Effects
 from actors.node_cores import NodeCores, OpenRecord
 from actors.seating import Declared, Seating
 from actors.telling import Telling
+from actors.tunings import Tunings
 from actors.units import Unit, UnitReport, class_of
 from configs.live import LiveClass, LiveSettings
 from configs.managers import moves_shares
+from configs.objectives import Objective
 from configs.problems import InvalidInput, UnknownName, WeirError, nearest
 from engine.admission import CheckedClass, check_change, check_together, checked
 from engine.schema import StreamSchema
@@ -51,6 +54,7 @@ from scheduler.capacity import (
     SharesChanged,
     UsageReported,
 )
+from scheduler.tuning import Compared, Explanation
 
 STATE_VERSION = 1
 # How much of a unit's load, as it is for placement, is its last cycle's: a burst moves nobody.
@@ -70,6 +74,7 @@ class ControlPlane:
     _cores: NodeCores = field(init=False)
     _common: Common = field(init=False)
     _telling: Telling = field(init=False)
+    _tunings: Tunings = field(init=False)
     changes: int = field(init=False, default=0)
     """Grows with everything that `status` and `lending` tell."""
     _moving: dict[str, str] = field(init=False, default_factory=dict)
@@ -83,6 +88,7 @@ class ControlPlane:
         self._cores = NodeCores(self.settings.manager, self.redistribution_s, self.open_record)
         self._common = Common(self.settings, self.open_record)
         self._telling = Telling(self.effects)
+        self._tunings = Tunings(self.open_record)
 
     @property
     def redistribution_s(self) -> float:
@@ -234,6 +240,12 @@ class ControlPlane:
                 self._save_shares()
                 self._tell_keep()
 
+    def compared(self, class_name: str, objective: Objective, event: Compared, now: float) -> None:
+        """What a class that tunes itself comes to, and would come to by each policy."""
+        if self._tunings.compared(class_name, objective, event, now):
+            self._save_shares()
+            self._tell_hosts()
+
     def redistribute(self, now: float) -> None:
         """A redistribution cycle has ended."""
         if moves_shares(self.settings.manager):
@@ -307,6 +319,7 @@ class ControlPlane:
         self._reports = {unit: one for unit, one in self._reports.items() if unit in seating.seats}
         self._loads = {unit: one for unit, one in self._loads.items() if unit in seating.seats}
         self._common.keep_only(seating.seats)
+        self._tunings.set_classes(self.classes)
         seating.find_homes()
         # Before anybody is told of a share: whoever asks after a crash must find the unit.
         self.effects.save("declared", self.declared_state())
@@ -337,7 +350,9 @@ class ControlPlane:
             seat = self._seating.seats.get(name)
             if seat is not None:
                 original, share = self._cores.original(seat.node, name), shares[seat.node][name]
-                wanted.setdefault(seat.host, []).append(replace(unit, original=original, share=share))
+                policy = self._tunings.policy_of(class_of(name))
+                given = replace(unit, original=original, share=share, policy=policy)
+                wanted.setdefault(seat.host, []).append(given)
         self._telling.units(wanted, self.hosts)
 
     def _tell_dispatcher(self, node: str) -> None:
@@ -359,7 +374,8 @@ class ControlPlane:
 
     def _save_shares(self) -> None:
         self.changes += 1
-        self.effects.save("shares", {**self._cores.state(), "common": self._common.state()})
+        state = {**self._cores.state(), "common": self._common.state(), "tuning": self._tunings.state()}
+        self.effects.save("shares", state)
 
     def restore(
         self,
@@ -387,6 +403,8 @@ class ControlPlane:
             self._cores.restore(shares)
             self._set_common()
             self._common.restore(shares["common"])
+            # What was saved before classes tuned themselves has none.
+            self._tunings.restore(shares.get("tuning", {}))
         self._arrange(now)
 
     def lending(self, now: float) -> dict[str, dict[str, float]]:
@@ -400,6 +418,10 @@ class ControlPlane:
         units = {unit: seat.node for unit, seat in seats.items() if class_of(unit) == class_name}
         moves = self.share_moves(set(units.values()))
         return [one for one in moves if any(map(one.concerns, units))][-last:] if last > 0 else []
+
+    def tuned(self, class_name: str, last: int) -> tuple[Explanation, ...]:
+        """The last decisions on the policy of a class, if it tunes itself."""
+        return self._tunings.explanations(class_name, last)
 
     def last_moves(self, last: int) -> list[ShareMove]:
         """Of all nodes, those that have moved anything, oldest first."""
@@ -433,6 +455,7 @@ class ControlPlane:
             tuple(waiting),
             dict(seating.homes),
             {one.schema.name: one.sql for one in seating.streams.values()},
+            self._tunings.in_force(),
         )
 
 
@@ -463,6 +486,8 @@ class SystemStatus:
     """The node at which a stream comes in, by name in small letters."""
     streams: Mapping[str, str] = field(default_factory=dict)
     """Statements of those that were declared by themselves, by name."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """Of classes that tune themselves, what they have come to."""
 
 
 def check_same(one: StreamSchema | None, other: StreamSchema) -> None:

@@ -38,12 +38,15 @@ from actors.eventlog import machine_clock
 from actors.looks import CoordinatorStatus, Decisions, Look, Number
 from actors.names import COORDINATOR, NAMESPACE, declared_key, find, host_name, shares_key
 from actors.node_cores import OpenRecord
+from actors.noticed import UnitNow
 from actors.resting import Rest
 from actors.units import UnitReport
 from configs.live import LiveClass
+from configs.objectives import Objective
 from configs.problems import WeirError
 from loadshed.records import Core, CoreName, header_of
 from scheduler.capacity import ShareMove
+from scheduler.tuning import Compared
 
 # How long a caller waits for the control thread, or for a host's answer that is passed on.
 ANSWER_S = 30.0
@@ -123,13 +126,25 @@ class Coordinator:
         asked = {unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()}
         units = dict(zip(asked, ray.get(list(asked.values()), timeout=ANSWER_S), strict=True))
         moves = self._control.ask(lambda plane, _: plane.moves(class_name, last))
-        return Decisions(units, tuple(moves), time.time() - time.monotonic())
+        tuned = self._control.ask(lambda plane, _: plane.tuned(class_name, last))
+        return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
 
     def plan(self, class_name: str) -> Any:
         """The class's operators with what was measured of them, in its first unit."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         unit, host = next(iter(hosts.items()))
         return ray.get(find(host_name(host)).plan.remote(unit), timeout=ANSWER_S)
+
+    def noticed(self, class_name: str) -> UnitNow | None:
+        """What the policy of a class that tunes itself is chosen from, as its first unit has noticed it since this was asked."""
+        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
+        unit, host = next(iter(hosts.items()))
+        found: UnitNow | None = ray.get(find(host_name(host)).noticed.remote(unit), timeout=ANSWER_S)
+        return found
+
+    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
+        """What the class comes to, and would come to by each policy; what follows is on its way when this returns."""
+        self._control.ask(lambda plane, now: plane.compared(class_name, objective, event, now))
 
     def move(self, unit: str, node: str) -> None:
         """Begin to move a unit to another node."""

@@ -30,6 +30,7 @@ from actors.dirs import RunDirs
 from actors.gateway_messages import Grew, Released
 from actors.ingest import Ingest
 from actors.lanes import Cores
+from actors.noticed import UnitNow
 from actors.segments import LogTaken
 from actors.slices import SliceClient
 from actors.unit import NEVER, HostedUnit, OpenRecord, UnitStatus, not_recorded
@@ -149,6 +150,9 @@ class Host:
 
     def plan(self, unit: str) -> list[Line]:
         return self.ask(lambda: self._known(unit).plan())
+
+    def noticed(self, unit: str) -> UnitNow | None:
+        return self.ask(lambda: self._known(unit).noticed())
 
     def ledger(self, unit: str) -> dict[str, Account]:
         """By stream, the account and what is queued."""

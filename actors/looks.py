@@ -9,6 +9,7 @@ from typing import Any
 from actors.control import SystemStatus
 from actors.units import Explanations
 from scheduler.capacity import ShareMove
+from scheduler.tuning import Explanation
 
 Number = tuple[Any, ...]
 
@@ -49,3 +50,5 @@ class Decisions:
     """Of its shares."""
     epoch_s: float
     """To be added to the times of moves for seconds since 1970."""
+    tuned: tuple[Explanation, ...] = ()
+    """Of its policy, if it tunes itself; at times as of moves."""

@@ -28,6 +28,7 @@ from actors.dirs import RunDirs
 from actors.frames import batch_of
 from actors.inbox import Inbox
 from actors.ingest import Feed, Intake
+from actors.noticed import Noticed, UnitNow
 from actors.recent import Recent
 from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
 from actors.unit_log import Steered, UnitLog
@@ -133,7 +134,8 @@ class HostedUnit:
         self._cpu = lane_clock(self.settings.lane_part)
         limited = self.unit.declared.limits.result_bytes
         self._log = UnitLog(self.dirs.class_log(self.unit.name), limited or self.settings.results_bytes)
-        self._train_max = self.settings.train_max
+        most = self.settings.train_max
+        self._train_max = min(self.unit.declared.train_max or most, most)
         if limited is not None:
             # What one train leads to should fit into a commit.
             self._train_max = max(1, min(self._train_max, self._log.frame_max // 2 // ANSWER_BYTES))
@@ -161,6 +163,7 @@ class HostedUnit:
         self._keep = 1.0
         self._cycles = 0
         self._counting = Counting(recovered=not is_new)
+        self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._train_max)
         self._worth = Worth()
         if is_new:
             state = self.hosted.state()
@@ -174,6 +177,9 @@ class HostedUnit:
             self.hosted.set_queries(declared.queries)
             self.hosted.set_windows(declared.windows)
         self._log.describe(self.hosted.queries)
+        if self.unit.runs_by != declared.first_policy:
+            self.hosted.switch(self.unit.runs_by)
+        self._noticed.follow(declared.policy, self.hosted)
         self._set_manager()
         self.figures = Figures()
         name = self.unit.name
@@ -196,6 +202,7 @@ class HostedUnit:
         """Whether it can be changed as it runs; if not, it has to be made again over its log."""
         left = {"queries", "utility", "utilities", "priority", "delay_target_ms", "max_drop"}
         left |= {"min_share", "lendable", "borrow_limit", "windows"}
+        left |= {"objective", "policy"}
         return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
 
     def become(self, unit: Unit) -> None:
@@ -208,6 +215,9 @@ class HostedUnit:
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
             self._commit()
+        if before.runs_by != unit.runs_by:
+            self.hosted.switch(unit.runs_by)
+        self._noticed.follow(unit.declared.policy, self.hosted)
         self.hosted.set_windows(unit.declared.windows)
         limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
         if limits[0] != limits[1]:
@@ -447,6 +457,7 @@ class HostedUnit:
         self._measure(now)
         if self.hosted.repeating:
             return None
+        self._noticed.cycle_ended(cycle, self._keep, self.hosted)
         usage, load, reclaim = self._decide(cycle, now)
         self._fall_asleep(cycle)
         self._worth.end_cycle(now, self.hosted.runner.quality, self.asleep)
@@ -564,6 +575,13 @@ class HostedUnit:
 
     def plan(self) -> list[Line]:
         return explain(self.hosted.runner)
+
+    def noticed(self) -> UnitNow | None:
+        """What the class's policy is chosen from, since it was asked for last; None if the class says it."""
+        share = self.unit.share * self.settings.lanes
+        if self.manager is not None:
+            share = max(self.manager.control.headroom, self.manager.share * self.settings.lanes)
+        return self._noticed.now(self.hosted, min(1.0, share))
 
     def status(self) -> UnitStatus:
         hosted = self.hosted

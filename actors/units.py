@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from configs.live import LiveClass
+from configs.policies import POLICY, PolicySettings
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.manager import Explanation
@@ -24,10 +25,16 @@ class Unit:
     shard: int = 0
     original: float = 0.0
     share: float = 0.0
+    policy: PolicySettings | None = None
+    """By which it runs, if its class tunes itself and has come to one."""
 
     @property
     def name(self) -> str:
         return unit_name(self.declared.name, self.shard, self.declared.shards)
+
+    @property
+    def runs_by(self) -> PolicySettings:
+        return self.declared.first_policy if self.policy is None else self.policy
 
 
 def unit_name(class_name: str, shard: int, shards: int) -> str:
@@ -40,14 +47,28 @@ def class_of(unit: str) -> str:
 
 def units_to_json(units: Iterable[Unit]) -> list[Any]:
     """As they are kept for a host that begins anew."""
-    return [[one.declared.model_dump(mode="json"), one.shard, one.original, one.share] for one in units]
+    return [
+        [
+            one.declared.model_dump(mode="json"),
+            one.shard,
+            one.original,
+            one.share,
+            None if one.policy is None else one.policy.model_dump(mode="json"),
+        ]
+        for one in units
+    ]
 
 
 def units_from_json(value: Iterable[Any]) -> list[Unit]:
     return [
-        Unit(LiveClass.model_validate(declared), shard, original, share)
-        for declared, shard, original, share in value
+        Unit(LiveClass.model_validate(declared), shard, original, share, policy_from_json(*rest))
+        for declared, shard, original, share, *rest in value
     ]
+
+
+def policy_from_json(value: Any = None) -> PolicySettings | None:
+    """What was kept before classes tuned themselves has none."""
+    return None if value is None else POLICY.validate_python(value)
 
 
 @dataclass(frozen=True, slots=True)

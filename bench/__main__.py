@@ -17,10 +17,12 @@ from bench import (
     engine,
     fanout,
     faults,
+    freshening,
     idle,
     live,
     logs,
     metrics,
+    overhead,
     periodic,
     service,
     simulator,
@@ -31,6 +33,7 @@ from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,
+    "overhead": overhead.figures,
     "periodic": periodic.figures,
     "control": control.figures,
     "simulator": simulator.figures,
@@ -44,6 +47,7 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "service": service.figures,
     "fanout": fanout.figures,
     "metrics": metrics.figures,
+    "freshening": freshening.figures,
 }
 
 

@@ -10,13 +10,16 @@ import random
 from collections import deque
 
 from bench.measure import Figure, seconds_each
-from configs.policies import policy_of
+from configs.policies import POLICY_KINDS, PolicySettings, policy_of
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators import OperatorScheduler
 from scheduler.policies import build_policy
 
 OPERATORS = 11_000
+SWITCHED = 1_000  # operators of a class whose policy changes, all with input
 IDLE = 1_000  # of them; 10,000 are ready at every decision
 GAP_S = 1e-4  # between two arrivals
+CLUSTERED = ("lsf", "brt", "bsd")
 STATIC = ("hr", "hnr", "srpt", "chain")
 
 
@@ -35,6 +38,7 @@ def figures() -> list[Figure]:
         Figure("decision among 10,000, bsd naive", 1e6 * naive, "µs"),
         Figure("clustered bsd over the dearest static policy", clustered / static, "×", limit=4.0),
         Figure("naive bsd over clustered bsd", naive / clustered, "×", least=50.0),
+        Figure("dearest switch of policy among 1,000 operators", 1e3 * dearest_switch_s(), "ms", limit=10.0),
     ]
 
 
@@ -82,3 +86,22 @@ def naive_decision_s(believed: NetworkEstimates) -> float:
         head[max(range(len(head)), key=priority)] = now
 
     return seconds_each(decide, 10)
+
+
+def dearest_switch_s() -> float:
+    """From and to any policy, with all operators ready and the next one picked."""
+    believed = many_queries(SWITCHED)
+    scheduler = OperatorScheduler(believed.network, policy_of("hr"), believed.estimates)
+    heads = [(operator, operator * GAP_S, 1) for operator in range(SWITCHED)]
+
+    def switched_s(settings: PolicySettings) -> float:
+        def switch() -> None:
+            # What is believed has changed since the last time, too: segments are worked out anew.
+            scheduler.statistics.changed = True
+            scheduler.switch(settings, heads)
+            scheduler.pick(SWITCHED * GAP_S)
+
+        return seconds_each(switch, 20)
+
+    kinds = [(kind, clusters) for kind in POLICY_KINDS for clusters in (0, 12)]
+    return max(switched_s(policy_of(*one)) for one in kinds if one[1] == 0 or one[0] in CLUSTERED)

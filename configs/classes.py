@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from configs.base import Fraction, Name, Positive, Settings
-from configs.policies import HighestRate, PolicySettings
+from configs.objectives import Objective, check_can_tune, policy_for
+from configs.policies import Automatic, ClassPolicy, PolicySettings
 from configs.utility import Utility, UtilityGraph
 
 MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
+TrainMax = Annotated[int, Field(ge=1, le=1_000_000)]
 Victim = Literal["random", "oldest", "newest", "fair"]
 
 
@@ -39,12 +41,40 @@ class PriorityClass(Settings):
     victim: Victim = "random"
     """Which tuples go first when some must."""
 
-    policy: PolicySettings = HighestRate()
-    """Level-2 policy: which of the class's operators runs next."""
+    objective: Objective = "response"
+    """What the class is measured by, and what its policy is chosen for."""
+
+    policy: ClassPolicy | None = None
+    """Level-2 policy: which of the class's operators runs next. None: the one that serves the objective; `auto`: whichever
+    serves it best as things are."""
+
+    train_max: TrainMax | None = None
+    """Most tuples one call of its operators takes: fewer let urgent ones go between, more spare calls. Left out, as the system says;
+    live never more than that, so that an overrun stays small."""
 
     utility: Utility | None = None
     """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
     and nothing from twice of it on."""
+
+    @model_validator(mode="after")
+    def objective_is_served(self) -> Self:
+        if self.policy is None or isinstance(self.policy, Automatic):
+            policy_for(self.objective)
+        if isinstance(self.policy, Automatic):
+            check_can_tune(self.objective)
+        return self
+
+    @property
+    def first_policy(self) -> PolicySettings:
+        """What it runs by; if it tunes itself, until it knows better."""
+        if self.policy is None or isinstance(self.policy, Automatic):
+            return policy_for(self.objective)
+        return self.policy
+
+    @property
+    def policy_name(self) -> str:
+        """The kind of what runs it, or `auto`."""
+        return "auto" if isinstance(self.policy, Automatic) else self.first_policy.kind
 
     @property
     def graph(self) -> UtilityGraph:

@@ -15,13 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
+
+from pydantic import model_validator
 
 from configs.base import Fraction, Name, Positive, Settings
-from configs.classes import MaxDrop, PriorityClass, Victim
+from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
-from configs.policies import PolicySettings
+from configs.objectives import Objective, check_can_tune, policy_for
+from configs.policies import Automatic, ClassPolicy
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
 from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, StreamsFile
@@ -31,7 +34,7 @@ from configs.windows import WindowSettings
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "policy", "utility", "windows")
+AS_IT_LIKES = ("victim", "objective", "policy", "train_max", "utility", "windows")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -57,10 +60,20 @@ class Overrides(Settings):
     borrow_limit: Fraction | None = None
     max_drop: MaxDrop | None = None
     victim: Victim | None = None
-    policy: PolicySettings | None = None
+    objective: Objective | None = None
+    policy: ClassPolicy | None = None
+    train_max: TrainMax | None = None
     utility: Utility | None = None
     lossless: bool | None = None
     windows: WindowSettings | None = None
+
+    @model_validator(mode="after")
+    def objective_is_served(self) -> Self:
+        if self.objective is not None and (self.policy is None or isinstance(self.policy, Automatic)):
+            policy_for(self.objective)
+        if isinstance(self.policy, Automatic) and self.objective is not None:
+            check_can_tune(self.objective)
+        return self
 
 
 class LimitOverrides(Settings):
@@ -274,6 +287,9 @@ def live_class(
     check_within(asked, priority_class, tenant, "overrides")
     check_within(limits, priority_class.limits.filled(), tenant, "limits")
     given = priority_class.model_dump(exclude={"kind"}) | asked
+    if "objective" in asked and "policy" not in asked and not isinstance(priority_class.policy, Automatic):
+        # The policy of the class serves another objective.
+        given["policy"] = None
     return parse_model(
         LiveClass,
         given

@@ -18,6 +18,10 @@ Sharing = Literal["pdt", "sum", "max"]
 """What makes the priority of an operator that several queries share: its priority-defining tree (Sharaf §3.6.2), all
 segments behind it, or the best of them alone."""
 
+Parts = Annotated[int, Field(ge=1, le=500)]
+PushThrough = bool
+"""Whether all that follows an operator runs as soon as it has, without further decisions."""
+
 Clusters = Annotated[int, Field(ge=0, le=1000)]
 
 
@@ -78,6 +82,43 @@ class SimplifiedSegment(Settings):
     gamma: Annotated[float, Field(gt=0, lt=1)] = 0.75
     """A path's first part goes on while the next operator releases more than this of what the current one does; the
     thesis only asks for less than 1, which it would be for `segment`."""
+
+
+class FixedPriority(Settings):
+    """Least static slack, deadline less downstream cost, first: utility under steady load (Carney)."""
+
+    kind: Literal["fixed"] = "fixed"
+    push_through: PushThrough = False
+
+
+class SlopeSlack(Settings):
+    """Highest loss of utility a second at the expected latency, then least slack: utility under bursty load (Carney)."""
+
+    kind: Literal["slope-slack"] = "slope-slack"
+    push_through: PushThrough = False
+
+
+class Bucketed(Settings):
+    """Slope-slack by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
+
+    kind: Literal["bucket"] = "bucket"
+    gradients: Parts = 20
+    slacks: Parts = 20
+    """Parts of each range; in the thesis 20 do best in a network of 1,000 operators, 50 in one of 10,000."""
+
+    push_through: PushThrough = False
+
+
+class Superbox(Settings):
+    """One decision runs a whole query: fewer decisions and fewer calls (Carney)."""
+
+    kind: Literal["superbox"] = "superbox"
+    order: Literal["rr", "fcfs", "hr", "fixed"] = "rr"
+    """Which query: that of the operator this policy picks."""
+
+    traversal: Literal["min-cost", "min-latency", "min-memory"] = "min-cost"
+    """In which order the query's operators run: each once, after all that feed it; those nearest to an answer first, each with all
+    that follow it; or those that release most memory first."""
 
 
 class Waiting(Settings):
@@ -147,12 +188,37 @@ PolicySettings = Annotated[
     | PathCapacity
     | Segment
     | SimplifiedSegment
+    | FixedPriority
+    | SlopeSlack
+    | Bucketed
+    | Superbox
     | LongestStretchFirst
     | BalanceResponse
     | BalanceSlowdown
     | FreshnessAware,
     Field(discriminator="kind"),
 ]
+
+
+class Automatic(Settings):
+    """Whichever of the policies the simulator finds best for the class's objective, as the class is now.
+
+    It begins with the objective's own (`configs.objectives`); `scheduler.tuning` says when it is left for another.
+    """
+
+    kind: Literal["auto"] = "auto"
+    gain: Annotated[float, Field(ge=0.01, le=0.9)] = 0.1
+    """By which part another policy has to do better, to be worth a switch: forecasts of one run differ by some percent."""
+
+    steady: Annotated[int, Field(ge=1, le=50)] = 3
+    """How many times in a row it has to."""
+
+    every_s: Annotated[float, Field(ge=1, le=3600)] = 10.0
+    """Time from one comparison to the next, at least: a comparison takes a second of another processor or so."""
+
+
+ClassPolicy = Annotated[PolicySettings | Automatic, Field(discriminator="kind")]
+"""What a class may say."""
 
 PolicyKind = Literal[
     "rr",
@@ -164,6 +230,10 @@ PolicyKind = Literal[
     "path",
     "segment",
     "simplified-segment",
+    "fixed",
+    "slope-slack",
+    "bucket",
+    "superbox",
     "lsf",
     "brt",
     "bsd",
@@ -214,3 +284,11 @@ def checked_policy_name(name: str) -> str:
 
 PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy_name)]
 """A policy by its name, with settings that are not the usual ones: `fas:beta=0.25`."""
+
+
+def policy_text(settings: PolicySettings) -> str:
+    """A policy by its name, with the settings that are not the usual ones: what `policy_of` reads."""
+    given = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
+    return (
+        settings.kind + (":" if given else "") + ",".join(f"{name}={value}" for name, value in given.items())
+    )

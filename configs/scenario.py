@@ -124,10 +124,10 @@ class QueryModel(Settings):
     name: Name
     reads: tuple[Name, ...] = Field(min_length=1, max_length=2)
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
-    weight: Positive = 1.0
-    """How much the freshness of its output counts beside others'."""
     utility: Utility | None = None
     """What its answers are worth by their latency; the class's without it."""
+    weight: Positive = 1.0
+    """How much the freshness of its output counts beside others'."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -245,7 +245,64 @@ class SharafNetwork(Settings):
         return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
 
 
-NetworkModel = Annotated[QueryNetwork | SharafNetwork, Field(discriminator="kind")]
+class OperatorBox(Settings):
+    """One operator as it was measured, with those that it feeds by their places in the list."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1000)]
+    feeds: tuple[int, ...] = ()
+    stream: Name | None = None
+    """Whose tuples it takes in; it has a queue of its own of them."""
+
+    query: str = ""
+    selectivity: NonNegative = 1.0
+    tuple_us: NonNegative
+    call_us: NonNegative | None = None
+    partner: int | None = None
+    """The other side of a join."""
+
+
+class OperatorNetwork(Settings):
+    """Operators one by one, shared ones once: a network as it runs, each with its measured cost and selectivity."""
+
+    kind: Literal["operators"]
+    operators: tuple[OperatorBox, ...] = Field(min_length=1, max_length=100_000)
+
+    @model_validator(mode="after")
+    def in_order(self) -> Self:
+        size = len(self.operators)
+        for place, one in enumerate(self.operators):
+            if any(not place < below < size for below in one.feeds):
+                raise Contradiction(
+                    "an operator feeds such as come after it",
+                    f"operators[{place}].feeds",
+                    list(one.feeds),
+                    "list operators so that each comes after those that feed it",
+                )
+            if one.partner is not None and (
+                not 0 <= one.partner < size or self.operators[one.partner].partner != place
+            ):
+                raise Contradiction(
+                    "the two sides of a join name each other",
+                    f"operators[{place}].partner",
+                    one.partner,
+                    "give each the place of the other",
+                )
+        fed = {below for one in self.operators for below in one.feeds}
+        for place, one in enumerate(self.operators):
+            if (one.stream is None) != (place in fed):
+                raise Contradiction(
+                    "an operator takes tuples either of a stream or from others",
+                    f"operators[{place}].stream",
+                    one.stream,
+                    "name a stream, or let another operator feed it",
+                )
+        return self
+
+    def streams(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.stream for one in self.operators if one.stream is not None))
+
+
+NetworkModel = Annotated[QueryNetwork | SharafNetwork | OperatorNetwork, Field(discriminator="kind")]
 
 
 class StreamInput(Settings):
@@ -266,9 +323,6 @@ class SimulatedClass(PriorityClass):
     streams: Mapping[Name, StreamInput]
     offered_load: Positive | None = None
     """Processors the input asks for at trains of `load_at_train`; scales the arrival rates (Sharaf: the costs)."""
-
-    train_max: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Most tuples one call of its operators takes; the scenario's without it."""
 
     sources: Literal["last", "ranked"] = "last"
     """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
@@ -326,11 +380,11 @@ PolicyMetric = Literal[
     "slowdown.mean",
     "slowdown.max",
     "slowdown.l2",
-    "staleness.mean",
     "utility.lost",
     "utility.missed_pct",
     "memory.mean",
     "memory.max",
+    "staleness.mean",
 ]
 """By which level-2 policies are compared; of all of them less is better."""
 
@@ -373,6 +427,9 @@ class Scenario(Settings):
 
     selection: Literal["random", "even"] = "random"
     """How operators choose: by a coin for every tuple, or evenly spread (every k-th)."""
+
+    settles: bool = False
+    """Whether answers are handed out when nothing is queued behind the sources, as live, or as they come."""
 
     costs: Costs = Costs()
     load: LoadSettings = LoadSettings()

@@ -15,7 +15,7 @@ from configs.live import LiveClass
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.partition import Places, key_places
 from engine.plan import Query, Scan
-from engine.reading import reads, sources
+from engine.reading import check_lookups, reads, sources
 from engine.schema import StreamSchema
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query
 
@@ -56,6 +56,11 @@ class CheckedClass:
         try:
             query = plan_query(name, sql, self.catalog)
         except PlanningError as problem:
+            raise replace(problem, field=self._at(f"queries.{name}")) from None
+        known = {one.lower(): query for one, query in self.queries.items()}
+        try:
+            check_lookups(query.plan, known)
+        except InvalidInput as problem:
             raise replace(problem, field=self._at(f"queries.{name}")) from None
         self._check_key(query)
         keys = dict(self.keys)

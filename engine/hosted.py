@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from configs.live import LiveClass
+from configs.policies import PolicySettings
 from configs.problems import InvalidInput
 from configs.utility import UtilityGraph
 from configs.windows import WindowSettings
@@ -71,7 +72,7 @@ class HostedClass:
         self.schemas = {one.name.lower(): one for one in map(parse_create_stream, settings.streams)}
         self.runner = ClassRunner(
             self._answer,
-            settings.policy,
+            settings.first_policy,
             train_max,
             limits=settings.limits,
             windows=settings.windows,
@@ -80,6 +81,8 @@ class HostedClass:
         )
         self.responses = ResponseStatistics(self.target_s)
         self.recent = ResponseStatistics(self.target_s)  # for the owner to replace now and then
+        self.seen: ResponseStatistics | None = None  # with slowdowns, since `notice`
+        self._ideal_s: dict[str, float] = {}  # of an answer, by query; as of the last `notice`
         self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
@@ -225,6 +228,10 @@ class HostedClass:
         for query in self._queries.values():
             self._catalog = self._catalog.with_query(query)
 
+    def switch(self, policy: PolicySettings) -> None:
+        """Run by another policy from the next operator on. No step: what comes out at settle points is the same."""
+        self.runner.switch(policy)
+
     # --- input and slices ------------------------------------------------------------------------------
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
@@ -318,6 +325,11 @@ class HostedClass:
         observed = not self._repeating
         cycle = self._cycle.end(now, used_s, self.target_s, self.runner, self._entrances, observed)
         return replace(cycle, ran_dry=ran_dry)
+
+    def notice(self) -> None:
+        """Begin to look at answers anew, with slowdowns by what an answer costs now."""
+        self.seen = ResponseStatistics(self.target_s)
+        self._ideal_s = self.runner.ideal_costs()
 
     def trim(self, part: float) -> None:
         """Drop this part of what no operator has taken, the oldest first."""
@@ -481,6 +493,8 @@ class HostedClass:
             self._cycle.answered(query, results, now * results - float(train.arrival.sum()))
             self.responses.add_array(now - train.arrival, 0.0)
             self.recent.add_array(now - train.arrival, 0.0)
+        if self.seen is not None:
+            self.seen.add_array(now - train.arrival, self._ideal_s.get(query, 0.0))
         self._settled_answers.append(Answer(query, self.runner.answered[query], train))
         self._settled_bytes += train_bytes(train)
 

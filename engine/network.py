@@ -22,6 +22,7 @@ from engine.causes import NO_PROGRESS, Meeting, followed
 from engine.expressions import Condition, Failures, compile_condition
 from engine.limits import Account, Holding, Lot
 from engine.operators.join import JoinSideOperator, JoinState
+from engine.operators.last import LastRows, LastRowsOperator, LookUpOperator
 from engine.operators.protocol import Operator
 from engine.operators.rows import NumberOperator, RowWindowOperator
 from engine.operators.select import SelectOperator, plain_columns
@@ -36,6 +37,7 @@ from engine.plan import (
     Expression,
     Filter,
     IntervalJoin,
+    LastJoin,
     Numbered,
     Plan,
     Project,
@@ -52,6 +54,7 @@ from engine.plan import (
     inputs,
 )
 from engine.pruning import pruned
+from engine.reading import check_lookups
 from engine.schedule import WindowSchedule
 from engine.schema import Field, Schema, StreamSchema
 from engine.train import Mask, Train, merged, progress
@@ -203,6 +206,7 @@ class ClassNetwork:
             plans[query.name] = inlined(query.plan, known)
             known[query.name] = query
             self._check_tables(plans[query.name])
+            check_lookups(plans[query.name], {})
         # Nothing has been built so far: a query that is refused leaves no trace.
         self.queries = known
         self._common_panes = common_panes(plans.values())
@@ -277,6 +281,8 @@ class ClassNetwork:
                 yield from self._window_join(plan, user)
             case TableJoin():
                 yield self._table_join(plan, user)
+            case LastJoin():
+                yield from self._last_join(plan, user)
             case Union(inputs):
                 state = Meeting([0] * len(inputs))
                 for place, below in enumerate(inputs):
@@ -415,6 +421,18 @@ class ClassNetwork:
         left.partner, right.partner = right, left
         yield self._fed(left, inputs[0][0], user)
         yield self._fed(right, inputs[1][0], user)
+
+    def _last_join(self, plan: LastJoin, user: str) -> Iterator[Node]:
+        rows = LastRows(plan.right.schema, plan.right_keys)
+        looks = LookUpOperator(
+            rows, plan.right.schema, plan.left_keys, condition_of(plan.residual), plan.outer, plan.schema
+        )
+        keeps = LastRowsOperator(rows)
+        left = Node((plan, 0), "lookup", looks)
+        right = Node((plan, 1), "last", keeps, relays=False, holding=keeps.holding)
+        left.partner, right.partner = right, left
+        yield self._fed(left, plan.left, user)
+        yield self._fed(right, plan.right, user)
 
     def _table_join(self, plan: TableJoin, user: str) -> Node:
         operator = TableJoinOperator(

@@ -15,7 +15,7 @@ are those from which the aggregates of all readers can be had:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -340,34 +340,39 @@ def accumulate(
             ESTIMATE[name](state, where, data, theirs)
 
 
-def merged_panes(panes: Iterable[Pane]) -> Pane:
-    """Several panes as one, combined in their order; those given stay as they are."""
+def merged_panes(panes: Iterable[Pane], measures: Collection[Measure]) -> Pane:
+    """Several panes as one with these measures, combined in their order; those given stay as they are."""
     whole, own = Pane(), set[Measure]()
-    for pane in panes:
-        whole.tuples += pane.tuples
-        whole.offered += pane.offered
-        for measure, state in pane.measures.items():
-            ours = whole.measures.get(measure)
-            whole.measures[measure] = state if ours is None else fold(measure[0], ours, state)
-        for measure, chunks in pane.values.items():
-            whole.values[measure] = [*whole.values.get(measure, ()), *chunks]
-        for measure, sketches in pane.sketches.items():
-            if measure not in own:
-                own.add(measure)
-                whole.sketches[measure] = SKETCHES[measure[0]]()
-            whole.sketches[measure].merge(sketches)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for pane in panes:
+            whole.tuples += pane.tuples
+            whole.offered += pane.offered
+            for measure in measures:
+                state = pane.measures.get(measure)
+                if state is not None:
+                    ours = whole.measures.get(measure)
+                    whole.measures[measure] = state if ours is None else folded_in(measure[0], ours, state)
+                elif measure in pane.values:
+                    if measure not in own:
+                        own.add(measure)
+                        whole.values[measure] = []
+                    whole.values[measure] += pane.values[measure]
+                elif measure in pane.sketches:
+                    if measure not in own:
+                        own.add(measure)
+                        whole.sketches[measure] = SKETCHES[measure[0]]()
+                    whole.sketches[measure].merge(pane.sketches[measure])
     return whole
 
 
-def fold(name: str, ours: Array, theirs: Array) -> Array:
+def folded_in(name: str, ours: Array, theirs: Array) -> Array:
     """One measure of two panes, of which one may not know the youngest groups yet."""
+    fold = FOLD.get(name, np.add)
+    if ours.shape == theirs.shape:
+        return fold(ours, theirs)
     both = min(ours.shape[-1], theirs.shape[-1])
     longer = ours if ours.shape[-1] > both else theirs
-    one, other = ours[..., :both], theirs[..., :both]
-    combine = FOLD.get(name, np.add)
-    with np.errstate(over="ignore", invalid="ignore"):
-        found: Array = merged_moments([one, other]) if name == "moments" else combine(one, other)
-    return found if longer.shape[-1] == both else np.concatenate([found, longer[..., both:]], axis=-1)
+    return np.concatenate([fold(ours[..., :both], theirs[..., :both]), longer[..., both:]], axis=-1)
 
 
 def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> Array:
@@ -548,6 +553,7 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
 FOLD: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,
     "max": np.maximum,
+    "moments": lambda ours, theirs: merged_moments([ours, theirs]),
     "error rows": root_of_squares,
     "error count": root_of_squares,
     "error sum": root_of_squares,

@@ -16,6 +16,7 @@ from engine.plan import (
     Column,
     Filter,
     IntervalJoin,
+    LastJoin,
     Numbered,
     Plan,
     Project,
@@ -69,7 +70,7 @@ class KeyTrace:
                 raise self._refused("counts rows of all keys in one window", "use a window of time")
             case WindowAggregate():
                 return self._grouped(plan)
-            case IntervalJoin() | WindowJoin():
+            case IntervalJoin() | WindowJoin() | LastJoin():
                 return self._joined(plan)
             case Union(inputs):
                 return frozenset.intersection(*map(self.places, inputs))
@@ -82,12 +83,14 @@ class KeyTrace:
             raise self._refused("puts tuples of several keys into one group", f"add {self._key} to GROUP BY")
         return found
 
-    def _joined(self, plan: IntervalJoin | WindowJoin) -> Places:
+    def _joined(self, plan: IntervalJoin | WindowJoin | LastJoin) -> Places:
         left, right = self.places(plan.left), self.places(plan.right)
         pairs = zip(plan.left_keys, plan.right_keys, strict=True)
         if not any(one in left and other in right for one, other in pairs):
             hint = f"add left.{self._key} = right.{self._key} to the join's condition"
             raise self._refused("joins tuples of different keys", hint)
+        if isinstance(plan, LastJoin) and plan.outer:
+            return left  # the other side's may be NULL
         return left | frozenset(place + len(plan.left.schema) for place in right)
 
     def _refused(self, what: str, remedy: str) -> InvalidInput:

@@ -229,6 +229,19 @@ class TableJoin:
 
 
 @dataclass(frozen=True)
+class LastJoin:
+    """Each tuple of the left with the last row of equal key of the right; `outer` keeps tuples without one."""
+
+    left: Plan
+    right: Plan
+    left_keys: tuple[int, ...]
+    right_keys: tuple[int, ...]
+    residual: Expression
+    outer: bool
+    schema: Schema
+
+
+@dataclass(frozen=True)
 class Union:
     """The tuples of all inputs, whose columns have equal types."""
 
@@ -255,6 +268,7 @@ Plan = (
     | IntervalJoin
     | WindowJoin
     | TableJoin
+    | LastJoin
     | Union
     | QueryOutput
 )
@@ -283,6 +297,8 @@ def event_times(plan: Plan) -> tuple[EventTime, ...]:
             return () if source.time is None else (EventTime(source.time, source.time_unit_us),)
         case Filter() | TableJoin():
             return event_times(plan.input)
+        case LastJoin():
+            return event_times(plan.left)
         case Numbered():
             return (EventTime(len(plan.input.schema), 1),)
         case Project(time=place):

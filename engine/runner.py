@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -207,7 +207,7 @@ class ClassRunner:
         if node.source:
             self.entered(node.stream, tuples)
         if node.queue:
-            if scheduler.counts:
+            if scheduler.counted[number]:
                 scheduler.pending(number, node.tuples)
             scheduler.ready(number, queue_head(node, head))
         else:
@@ -270,6 +270,13 @@ class ClassRunner:
         node = self.network.source(stream)
         return max(0.0, now - queue_head(node, now)) if node is not None and node.queue else 0.0
 
+    def switch(self, policy: PolicySettings) -> None:
+        """Run by another policy from the next operator on, also within a slice; what is queued stays where it is."""
+        self.policy = policy
+        # One that is behind the network's nodes is told of the rest when it is brought up to date.
+        if self._scheduler is not None:
+            self._scheduler.switch(policy, self._heads(0))
+
     def refresh(self) -> None:
         """Let changed statistics change priorities; once a load cycle."""
         self._current().refresh()
@@ -283,6 +290,17 @@ class ClassRunner:
     def believed(self) -> NetworkEstimates:
         """What is known of every operator; the order is that of `network.nodes`."""
         return self._current().refresh()
+
+    def ideal_costs(self) -> dict[str, float]:
+        """T of each query's answers: the least, if several operators give them."""
+        believed = self.believed()
+        found: dict[str, float] = {}
+        for number, node in enumerate(self._nodes):
+            if node.outputs:
+                # What reads the output of a query stands below it; T of the query itself ends here.
+                ideal_s = believed.network.ideal_cost(number, believed.estimates)
+                found |= {query: min(ideal_s, found.get(query, ideal_s)) for query in node.outputs}
+        return found
 
     def taken(self, number: int) -> int:
         """Tuples an operator has taken so far."""
@@ -389,7 +407,7 @@ class ClassRunner:
         place = self._place.get(id(node))
         if place is None or self._scheduler is None:
             return
-        if self._scheduler.counts:
+        if self._scheduler.counted[place]:
             self._scheduler.pending(place, node.tuples)
         if was_empty:
             self._scheduler.ready(place, queue_head(node, head))
@@ -472,11 +490,16 @@ class ClassRunner:
         return Box(node.name, below, node.source, partner=partner, utility=utility)
 
     def _tell_queued(self, scheduler: OperatorScheduler, start: int) -> None:
+        for place, head, tuples in self._heads(start):
+            if scheduler.counts:
+                scheduler.pending(place, tuples)
+            scheduler.ready(place, head)
+
+    def _heads(self, start: int) -> Iterator[tuple[int, float, int]]:
+        """From this place on, nodes that have input, with the arrival of their oldest tuple and how many there are."""
         for place, node in enumerate(self._nodes[start:], start):
             if node.queue:
-                if scheduler.counts:
-                    scheduler.pending(place, node.tuples)
-                scheduler.ready(place, queue_head(node, 0.0))
+                yield place, queue_head(node, 0.0), node.tuples
 
 
 def queue_head(node: Node, otherwise: float) -> float:

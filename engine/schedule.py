@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from configs.windows import WindowSettings
-from engine.panes import Pane, PaneStore, merged_panes
+from engine.panes import Measure, Pane, PaneStore, merged_panes
 from scheduler.periodic import ScanCosts
 from scheduler.periodic.model import SubGroup
 from scheduler.periodic.tasks import PERIODS
@@ -45,6 +45,9 @@ class WindowReader(Protocol):
 
     @property
     def at_most(self) -> bool: ...
+
+    @property
+    def measures(self) -> Collection[Measure]: ...
 
     def is_due(self, end: int) -> bool:
         """Whether it is still to be answered at this end."""
@@ -129,16 +132,18 @@ class WindowSchedule:
             yield one.ends[0]
             del one.ends[0]
 
-    def panes(self, end: int, window: int, reached: int) -> Sequence[Pane]:
+    def panes(self, end: int, reader: WindowReader, reached: int) -> Sequence[Pane]:
         """What a window that ends here is made of, combined by its own scan or by one before it."""
         self._settle(reached)
+        window = reader.window
         left = self._scans.take(end, window)
         if left is not None:
             return [left]
-        windows = [window]
+        due = [reader]
         if self._settings.schedule != "none":
-            windows = sorted([one.window for one in self._readers.values() if one.is_due(end)])
-        found = self._scan(end, windows)
+            due = [one for one in self._readers.values() if one.is_due(end)]
+        windows = [one.window for one in due]
+        found = self._scan(end, windows, set[Measure]().union(*(one.measures for one in due)))
         windows.remove(window)
         for one in set(windows):
             self._scans.leave(end, one, found[one], windows.count(one))
@@ -217,12 +222,12 @@ class WindowSchedule:
 
     # -- scans ----------------------------------------------------------------------------------------
 
-    def _scan(self, end: int, windows: Collection[int]) -> dict[int, Pane]:
+    def _scan(self, end: int, windows: Collection[int], measures: Collection[Measure]) -> dict[int, Pane]:
         """From the youngest pane on, what each of the windows is made of, the shortest first."""
         found: dict[int, Pane] = {}
         before, start = Pane(), end
         for window in sorted(set(windows)):
-            before = merged_panes([before, *self._store.youngest(end - window, start)])
+            before = merged_panes([before, *self._store.youngest(end - window, start)], measures)
             found[window], start = before, end - window
         return found
 

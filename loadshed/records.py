@@ -40,13 +40,14 @@ from typing import (
 from configs.base import Settings
 from loadshed.manager import LoadCommand, LoadEvent, LoadManager
 from scheduler.capacity import CapacityCommand, CapacityCore, CapacityEvent
+from scheduler.tuning import TuningCommand, TuningCore, TuningEvent
 from scheduler.wrr import Grant, RoundRobin, TurnEvent
 
 VERSION = 1
 # What a core remembers for people alone.
 FOR_PEOPLE = {"explanations"}
 
-CoreName = Literal["turns", "load", "capacity"]
+CoreName = Literal["turns", "load", "capacity", "tuning"]
 
 
 class NotARecord(ValueError):
@@ -309,6 +310,7 @@ KINDS: Mapping[CoreName, Kind] = {
     "turns": Kind(RoundRobin, TurnEvent, Grant),
     "load": Kind(LoadManager, LoadEvent, LoadCommand, carried=("control",)),
     "capacity": Kind(CapacityCore, CapacityEvent, CapacityCommand),
+    "tuning": Kind(TuningCore, TuningEvent, TuningCommand, carried=("memory",)),
 }
 
 

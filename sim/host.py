@@ -14,8 +14,9 @@ from math import inf, isclose
 
 import numpy as np
 
+from configs.policies import PolicySettings
 from configs.problems import InvalidInput
-from configs.scenario import Scenario, SimulatedClass, StreamInput
+from configs.scenario import Join, Scenario, SimulatedClass, StreamInput
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
@@ -91,17 +92,18 @@ class SimulatedHost:
         initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
         sources_last = settings.sources == "last"
         self.scheduler = (
-            QueryScheduler(self.network, settings.policy, initial, scenario.adaptive)
+            QueryScheduler(self.network, settings.first_policy, initial, scenario.adaptive)
             if sources_last and scenario.networks[settings.network].kind == "sharaf"
-            else OperatorScheduler(self.network, settings.policy, initial, scenario.adaptive, sources_last)
+            else OperatorScheduler(
+                self.network, settings.first_policy, initial, scenario.adaptive, sources_last
+            )
         )
         self.entries = [
             self._entry(scenario, stream, operators, scale, seed)
             for stream, operators in self.plan.entries.items()
         ]
         self.responses = ResponseStatistics(self.target_s)
-        outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
-        self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
+        self.seen: ResponseStatistics | None = None  # the same, for an owner who begins it anew now and then
         self.utilities = {
             self.plan.boxes[root].query: UtilityStatistics(
                 self.network.operators[root].utility or settings.graph
@@ -110,6 +112,8 @@ class SimulatedHost:
         }
         self._utility = {root: self.utilities[self.plan.boxes[root].query] for root in self.network.roots}
         self.memory = QueueMemory()
+        outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
+        self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
         self.clock_offset = 0.0
         self.down = False
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
@@ -121,6 +125,7 @@ class SimulatedHost:
         self._queues: list[list[float]] = [[] for _ in range(size)]
         self._heads = [0] * size
         self._taken = [0] * size
+        self._calls = [0] * size
         self._call_s = [box.call_s for box in self.plan.boxes]
         self._tuple_s = [box.tuple_s for box in self.plan.boxes]
         self._size_in = [1.0] * size  # of a tuple in the operator's queue
@@ -141,6 +146,9 @@ class SimulatedHost:
         self._call: Call | None = None
         self._inside: tuple[int, int] = (NONE, 0)  # the last train that entered: by which operator, how long
         self._rebuild_s = 0.0
+        self._settles = scenario.settles
+        self._unsettled: list[tuple[int, list[float]]] = []
+        self._busy_inside = 0  # operators behind the sources that have input
 
     def _entry(self, scenario: Scenario, stream: str, operators: list[int], scale: float, seed: int) -> Entry:
         given = self.settings.streams[stream]
@@ -185,6 +193,7 @@ class SimulatedHost:
         out, extra_s = self._effects[operator](train)
         tuples = len(train)
         self._taken[operator] += tuples
+        self._calls[operator] += 1
         cost_s = self._call_s[operator] + tuples * self._tuple_s[operator] + extra_s
         return Call(operator, train, out, cost_s)
 
@@ -202,14 +211,24 @@ class SimulatedHost:
                 for number in below:
                     self._feed(number, out)
                     growth += len(out) * self._size_in[number]
+            elif self._settles:
+                self._unsettled.append((operator, out))
             else:
                 self._answer(operator, out, now)
         self._announce(operator)
         self.memory.change(growth, now)
+        if self._unsettled and not self._busy_inside:
+            self._settle(now)
         if operator in self._entry_of:
             self._inside = (operator, len(call.train))
         scheduler.statistics.observe(operator, len(call.train), len(out), call.cost_s)
         self.processed_s += call.cost_s
+
+    def _settle(self, now: float) -> None:
+        """Nothing is queued behind the sources: hand out what has been answered."""
+        for root, out in self._unsettled:
+            self._answer(root, out, now)
+        self._unsettled.clear()
 
     def is_empty(self) -> bool:
         return self._call is None and not any(self._pending(number) for number in range(len(self._queues)))
@@ -251,6 +270,14 @@ class SimulatedHost:
         for entry in self.entries:
             entry.cycle_offered = 0
         return cycle
+
+    def switch(self, policy: PolicySettings) -> None:
+        """Go on by another policy, whatever is queued and under way."""
+        places = enumerate(zip(self._queues, self._heads, strict=True))
+        heads = [
+            (number, queue[head], len(queue) - head) for number, (queue, head) in places if head < len(queue)
+        ]
+        self.scheduler.switch(policy, heads)
 
     def set_keep(self, keep: float) -> None:
         for entry in self.entries:
@@ -303,16 +330,20 @@ class SimulatedHost:
             for number in entry.operators
         )
 
+    @property
+    def train_max(self) -> int:
+        return self._train_max
+
+    @property
+    def settles(self) -> bool:
+        return self._settles
+
+    def mean_train(self, operator: int) -> float:
+        """Tuples that it takes in a call; 1 before there was one."""
+        return max(1.0, self._taken[operator] / max(self._calls[operator], 1))
+
     def queued_tuples(self) -> int:
         return sum(self._pending(number) for number in range(len(self._queues)))
-
-    def staleness(self, now: float) -> dict[str, float]:
-        """Of the outputs so far; the mean by the weights of their queries."""
-        roots = {self.plan.boxes[root].query: root for root in self.network.roots}.values()
-        weights = [self.network.operators[root].weight for root in roots]
-        shares = [self._staleness[root].share(now + self.clock_offset) for root in roots]
-        weighted = sum(weight * share for weight, share in zip(weights, shares, strict=True))
-        return {"mean": weighted / sum(weights), "max": max(shares)}
 
     def utility(self) -> dict[str, float]:
         """Of all answers, and as the mean over queries, as Aurora tells it."""
@@ -327,6 +358,14 @@ class SimulatedHost:
             "missed": whole.missed,
             "missed_pct": whole.missed_pct,
         }
+
+    def staleness(self, now: float) -> dict[str, float]:
+        """Of the outputs so far; the mean by the weights of their queries."""
+        roots = {self.plan.boxes[root].query: root for root in self.network.roots}.values()
+        weights = [self.network.operators[root].weight for root in roots]
+        shares = [self._staleness[root].share(now + self.clock_offset) for root in roots]
+        weighted = sum(weight * share for weight, share in zip(weights, shares, strict=True))
+        return {"mean": weighted / sum(weights), "max": max(shares)}
 
     def ledger(self) -> TupleLedger:
         self._count_delivered()
@@ -400,6 +439,7 @@ class SimulatedHost:
         tuples = len(queue) - head
         if tuples <= most:
             self._queues[operator], self._heads[operator] = [], 0
+            self._busy_inside -= operator not in self._entry_of
             return queue[head:] if head else queue
         end = head + most
         train = queue[head:end]
@@ -412,8 +452,9 @@ class SimulatedHost:
     def _feed(self, number: int, out: list[float]) -> None:
         queue = self._queues[number]
         is_new = not queue
+        self._busy_inside += is_new
         queue.extend(out)
-        if self.scheduler.counts:
+        if self.scheduler.counted[number]:
             self.scheduler.pending(number, len(queue) - self._heads[number])
         if is_new:
             self.scheduler.ready(number, out[0])
@@ -422,7 +463,7 @@ class SimulatedHost:
         """Tell the scheduler whether the operator has input, and since when its oldest tuple waits."""
         queue, head = self._queues[number], self._heads[number]
         if head < len(queue):
-            if self.scheduler.counts:
+            if self.scheduler.counted[number]:
                 self.scheduler.pending(number, len(queue) - head)
             self.scheduler.ready(number, queue[head])
         else:
@@ -433,13 +474,18 @@ class SimulatedHost:
         times = [stamp - arrival for arrival in out]
         self._cycle_sum[root] += sum(times)
         self._cycle_results[root] += len(times)
-        if root in self._of_pairs and (ideal_s := self._ideal_s[root]) > 0:
+        ideal_s = self._ideal_s[root]
+        if root in self._of_pairs and ideal_s > 0:
             slowdowns = [(stamp - since(arrival)) / ideal_s for arrival in out]
             self.responses.add_slowed(times, slowdowns)
+            if self.seen is not None:
+                self.seen.add_slowed(times, slowdowns)
         else:
-            self.responses.add(times, self._ideal_s[root])
-        self._staleness[root].served(out, stamp)
+            self.responses.add(times, ideal_s)
+            if self.seen is not None:
+                self.seen.add(times, ideal_s)
         self._utility[root].add(times)
+        self._staleness[root].served(out, stamp)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
         results = self._cycle_results[root]
@@ -472,6 +518,8 @@ class SimulatedHost:
                 self._taken[number] = entry.ledger.delivered
         self._queues = [[] for _ in self._queues]
         self._heads = [0] * len(self._heads)
+        self._busy_inside = 0
+        self._unsettled.clear()
         self._call = None
         self.memory.held = 0.0
 
@@ -488,7 +536,7 @@ def build_effects(
     effects: list[Effect] = []
     for number, box in enumerate(plan.boxes):
         rng = generator(seed, name, box.name)
-        if box.partner is None:
+        if box.partner is None or not isinstance(box.model, Join):
             effects.append(build_effect(box, rng, evenly))
         elif box.partner > number:
             left_s, right_s = (

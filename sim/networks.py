@@ -18,6 +18,7 @@ from configs.scenario import (
     Lookup,
     NetworkModel,
     OperatorModel,
+    OperatorNetwork,
     Project,
     QueryNetwork,
     Select,
@@ -65,8 +66,8 @@ class Plan:
     downstream: list[list[int]] = field(default_factory=list)
     entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
-    weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
     utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
+    weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -147,6 +148,27 @@ def build_plan(
                 drift = Drift(model.drift_std, seconds)
                 plan.boxes = [replace(box, drift=drift) for box in plan.boxes]
             return plan
+        case OperatorNetwork():
+            return operator_plan(model, costs)
+
+
+def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
+    plan = Plan()
+    streams: list[set[str]] = [set() for _ in model.operators]
+    for number, one in enumerate(model.operators):
+        lookup = Lookup(
+            kind="lookup", selectivity=one.selectivity, tuple_us=one.tuple_us, call_us=one.call_us
+        )
+        plan.add(replace(box_of(one.name, one.query, lookup, costs), partner=one.partner))
+        plan.downstream[number] = list(one.feeds)
+        if one.stream is not None:
+            plan.entries.setdefault(one.stream, []).append(number)
+            streams[number].add(one.stream)
+        for below in one.feeds:
+            streams[below] |= streams[number]
+        if not one.feeds:
+            plan.readers[number] = tuple(sorted(streams[number]))
+    return plan
 
 
 def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
@@ -164,9 +186,9 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
                 numbers = [plan.add(box_of(name, query.name, operator, costs), numbers)]
         for number in numbers:
             plan.readers[number] = query.reads
-            plan.weights[number] = query.weight
             if query.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=query.utility)
+            plan.weights[number] = query.weight
     return plan
 
 

@@ -151,7 +151,7 @@ class Builder:
                 borrow_limit=min(1.0, declared.borrow_limit / group.pieces),
                 max_drop=one.max_drop,
                 victim="random" if declared.victim == "fair" else declared.victim,
-                policy=declared.policy,
+                policy=declared.first_policy,
                 network=name,
                 streams=streams,
                 train_max=max(1, round(self.situation.settings.train_max / max(bundles))),
@@ -230,7 +230,14 @@ def likeness(one: ClassLoad, planned: bool) -> Hashable:
     """Of classes that may be planned as one; loads within a factor of two of each other's, as parts of what they have."""
     declared = one.declared
     size = round(math.log2(max(load_of(one) / declared.priority, 1e-9)))
-    return planned, declared.delay_target_ms, one.max_drop, declared.lendable, declared.policy.kind, size
+    return (
+        planned,
+        declared.delay_target_ms,
+        one.max_drop,
+        declared.lendable,
+        declared.first_policy.kind,
+        size,
+    )
 
 
 def coarser(alike: Mapping[Hashable, list[ClassLoad]]) -> defaultdict[Hashable, list[ClassLoad]]:

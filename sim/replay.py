@@ -315,7 +315,7 @@ class _Replay:
         if living.header.core == "capacity":
             for command in commands:
                 self._note_sent(number, now, command, who, living)
-        elif event[0] == LISTENS_TO[living.header.core]:
+        elif event[0] == LISTENS_TO.get(living.header.core):
             self._heard[who][-1].add(now, event[1:], number)
 
     def _note_sent(self, number: int, now: float, command: Any, who: _Who, living: _Living) -> None:

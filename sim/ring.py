@@ -34,6 +34,7 @@ from scheduler.capacity import (
     UsageReported,
 )
 from scheduler.redistribution import by_priority
+from scheduler.tuning import SwitchPolicy, TuningCommand, TuningCore, TuningEvent
 from scheduler.wrr import Grant, RoundRobin, SharesSet, TurnEvent
 
 # The run's only node.
@@ -63,8 +64,8 @@ def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Co
     return handle_and_tell
 
 
-# To the shedder of a class.
-Order = tuple[str, SetKeep | TrimQueue]
+# To the shedder of a class, or to its scheduler.
+Order = tuple[str, SetKeep | TrimQueue | SwitchPolicy]
 
 
 @dataclass
@@ -75,15 +76,19 @@ class ControlRing:
     loads: dict[str, LoadManager]
     capacity: CapacityCore | None
     redistribute_every: int
+    tunings: Mapping[str, TuningCore] = field(default_factory=dict)
+    """Of classes that tune themselves."""
     open_record: OpenRecord | None = None
     cycles: int = field(init=False, default=0)
     turn: Handle[TurnEvent, Grant] = field(init=False)
     _decide: dict[str, Handle[LoadEvent, LoadCommand]] = field(init=False)
+    _tune: dict[str, Handle[TuningEvent, TuningCommand]] = field(init=False)
     _coordinate: Handle[CapacityEvent, CapacityCommand] = field(init=False)
 
     def __post_init__(self) -> None:
         self.turn = self._handle_of("turns", NODE, self.lanes)
         self._decide = {name: self._handle_of("load", name, core) for name, core in self.loads.items()}
+        self._tune = {name: self._handle_of("tuning", name, core) for name, core in self.tunings.items()}
         if self.capacity is not None:
             self._coordinate = self._handle_of("capacity", NODE, self.capacity)
 
@@ -117,6 +122,10 @@ class ControlRing:
                 grants += self.tell_coordinator(RedistributionDue(), now)
         return orders, grants
 
+    def compare(self, name: str, event: TuningEvent, now: float) -> list[Order]:
+        """Decide on the policy of a class that tunes itself."""
+        return [(name, command) for command in self._tune[name](event, now)]
+
     def tell_coordinator(self, event: CapacityEvent, now: float) -> list[Grant]:
         """Hand a message to the coordinator and carry what it says to lanes and load managers."""
         assert self.capacity is not None
@@ -136,7 +145,12 @@ class ControlRing:
         return merged(cycles) if name == EVERYBODY else cycles[name]
 
 
-def build_ring(scenario: Scenario, name: str, open_record: OpenRecord | None = None) -> ControlRing:
+def build_ring(
+    scenario: Scenario,
+    name: str,
+    open_record: OpenRecord | None = None,
+    tunings: Mapping[str, TuningCore] | None = None,
+) -> ControlRing:
     manager = known_manager(name)
     shares = scenario.original_shares()
     accounts = [class_account(one, shares[one.name], manager) for one in scenario.classes]
@@ -147,5 +161,6 @@ def build_ring(scenario: Scenario, name: str, open_record: OpenRecord | None = N
         load_managers(manager, scenario.classes, scenario.load, shares, scenario.lanes),
         capacity if moves_shares(manager) else None,
         scenario.load.redistribute_every,
+        tunings or {},
         open_record,
     )

@@ -6,19 +6,23 @@ cores decide, enact their commands, record. Its clock is the heap's; nothing her
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
+from configs.policies import policy_of
 from configs.scenario import ClockJumps, Fault, HostDies, ReportsLate, ReportsLost, Scenario
 from loadshed.cycle import CycleEnded
 from loadshed.manager import SetKeep, TrimQueue
 from scheduler.capacity import CapacityEvent
+from scheduler.tuning import SwitchPolicy
 from scheduler.wrr import ClassReady, Grant, SliceEnded
 from sim.host import SimulatedHost
+from sim.lookahead import Run
 from sim.ring import ControlRing, OpenRecord, Order, build_ring
 from sim.series import ClassSeries, Series
+from sim.tuning import tuned
 
 
 @dataclass(slots=True)
@@ -94,8 +98,11 @@ class Simulation:
         if self.seed is None:
             self.seed = self.scenario.seed
         scenario = self.scenario
-        self.ring: ControlRing = build_ring(scenario, self.manager, self.open_record)
         self.hosts = {one.name: SimulatedHost(scenario, one, self.seed) for one in scenario.classes}
+        tunings = {one.name: tuned(one, self.hosts[one.name]) for one in scenario.classes}
+        self.tunings = {name: one for name, one in tunings.items() if one is not None}
+        cores = {name: one.core for name, one in self.tunings.items()}
+        self.ring: ControlRing = build_ring(scenario, self.manager, self.open_record, cores)
         self.lanes = [Lane(number) for number in range(scenario.lanes)]
         self.originals = scenario.original_shares()
         self.series = Series({name: ClassSeries() for name in self.hosts})
@@ -153,11 +160,25 @@ class Simulation:
         now = self.now + self.clock_offset
         match event:
             case dict():
-                return self.ring.end_cycle(event, now, self._transport)
+                orders, grants = self.ring.end_cycle(event, now, self._transport)
+                return [*orders, *self._tune(event, now)], grants
             case ClassReady() | SliceEnded():
                 return [], list(self.ring.turn(event, now))
             case _:
                 return [], self.ring.tell_coordinator(event, now)
+
+    def _tune(self, cycles: Mapping[str, CycleEnded], now: float) -> list[Order]:
+        """What classes that tune themselves decide, as far as they compare now."""
+        orders = []
+        for name, one in self.tunings.items():
+            host, manager = self.hosts[name], self.ring.manager_of(name)
+            one.cycle_ended(cycles[name], host)
+            can_spend = manager.control.headroom if manager else 0.0
+            capacity = min(1.0, max(can_spend, self.shares()[name] * self.scenario.lanes))
+            compared = one.compared(now, host, capacity, self._cycle_s, alone)
+            if compared is not None:
+                orders += self.ring.compare(name, compared, now)
+        return orders
 
     def _enact(self, orders: list[Order], grants: list[Grant]) -> None:
         for name, order in orders:
@@ -166,6 +187,8 @@ class Simulation:
                     self.hosts[name].set_keep(keep)
                 case TrimQueue(part):
                     self.hosts[name].trim(part)
+                case SwitchPolicy(policy):
+                    self.hosts[name].switch(policy_of(policy))
         for grant in grants:
             lane = self.lanes[grant.lane]
             lane.host, lane.quota_s = self.hosts[grant.name], grant.quota_s
@@ -293,3 +316,8 @@ class Simulation:
         if at < inf:
             self._pushed += 1
             heappush(self._heap, (at, self._pushed, happening))
+
+
+def alone(scenario: Scenario, look: Callable[[Run], None] | None) -> Run:
+    """A class of such a run by itself, to see what would become of it (`sim.lookahead`)."""
+    return Simulation(scenario, "none", on_cycle=look).run()

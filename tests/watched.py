@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from actors.looks import CoordinatorStatus, Decisions, Look, Number
+from actors.noticed import UnitNow
 from actors.units import Account, Explanations, Figures, UnitReport
 from actors.units import Counted as UnitCounted
 from configs.live import LiveClass
+from configs.objectives import Objective
 from configs.problems import UnknownName
 from engine.explain import Line
 from loadshed.build import load_manager
@@ -16,6 +18,7 @@ from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from loadshed.manager import LoadManager, ReportUsage, RequestReclaim
 from scheduler.capacity import ShareMove
+from scheduler.tuning import Compared
 from services.watch.source import Away, Counted
 from tests.unit.test_control import World
 
@@ -46,6 +49,7 @@ class InProcess:
     counts: int = 0
     """How often that was asked."""
     restarts: int = 0
+    units_now: dict[str, UnitNow] = field(default_factory=dict)
 
     def declare(self, *classes: LiveClass) -> Self:
         self.world.plane.nodes_changed({NODE: 1}, self.now)
@@ -132,13 +136,22 @@ class InProcess:
         self._answer()
         moves = tuple(self.world.plane.moves(class_name, last))
         explained = tuple(self.managers[class_name].explanations)[-last:]
-        return Decisions({class_name: Explanations(EPOCH_S, explained)}, moves, EPOCH_S)
+        tuned = self.world.plane.tuned(class_name, last)
+        return Decisions({class_name: Explanations(EPOCH_S, explained)}, moves, EPOCH_S, tuned)
 
     def plan(self, class_name: str) -> list[Line]:
         self._answer()
         if class_name not in self.managers:
             raise UnknownName("no such class", "class", class_name)
         return [Line(0, "source:Readings", (1,), ("q",), 10, 0.1, 1.0, float("inf"), 0)]
+
+    def noticed(self, class_name: str) -> UnitNow | None:
+        self._answer()
+        return self.units_now.get(class_name)
+
+    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
+        self._answer()
+        self.world.plane.compared(class_name, objective, event, self.now)
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         self._answer()

@@ -17,13 +17,15 @@ from configs.windows import WindowSettings
 from engine.aggregates import combined, measures_of
 from engine.causes import NO_PROGRESS, Causes, arrival_of
 from engine.keys import Codes
-from engine.panes import Pane, PaneStore
+from engine.panes import Measure, Pane, PaneStore, merged_panes
 from engine.plan import Aggregate
 from engine.schedule import WindowSchedule
 from engine.schema import Schema
 from engine.train import Train, Values, concatenated, progress, same_arrival
 
 NEVER_CLOSED = NO_PROGRESS
+# Of fewer panes each aggregate combines its own in less time.
+FEW = 3
 
 
 class PaneOperator:
@@ -75,9 +77,8 @@ class WindowOperator:
         self._next_end = NEVER_CLOSED if fresh is None else -((-fresh - range_) // slide) * slide
         # Said before the first window closes, or a shorter window's operator would let this one's panes go.
         store.needs_from(reader, NO_PROGRESS if fresh is None else fresh)
-        store.measures.add(("rows", None))
-        for aggregate in aggregates:
-            store.measures |= measures_of(aggregate)
+        self.measures: set[Measure] = {("rows", None)}.union(*map(measures_of, aggregates))
+        store.measures |= self.measures
 
     def process(self, train: Train) -> Train | None:
         closed, time = [], train.watermark
@@ -138,8 +139,10 @@ class WindowOperator:
     def _panes(self, end: int, time: int) -> Sequence[Pane]:
         pane = self._store.pane
         if self._schedule.is_active:
-            return self._schedule.panes(end // pane, self.window, time // pane)
-        return self._store.window(end - self._range, end)
+            return self._schedule.panes(end // pane, self, time // pane)
+        panes = self._store.window(end - self._range, end)
+        # In the same order, and so to the last digit, as each aggregate would combine them by itself.
+        return panes if len(panes) < FEW else [merged_panes(panes, self.measures)]
 
     def _first_end(self, time: int) -> int:
         """The end of the first window that has a tuple, or can still get one."""

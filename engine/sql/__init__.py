@@ -9,6 +9,7 @@ from engine.sql.catalog import Catalog, output_of
 from engine.sql.create import parse_create_stream
 from engine.sql.dialect import parsed
 from engine.sql.errors import PlanningError, Text
+from engine.sql.mirror import Mirror, parse_create_mirror
 from engine.sql.output import answered
 from engine.sql.select import Selects
 from engine.sql.statements import Statement, split_statements
@@ -39,9 +40,11 @@ def aggregates(plan: Plan) -> list[Aggregate]:
 
 __all__ = [
     "Catalog",
+    "Mirror",
     "PlanningError",
     "Statement",
     "output_of",
+    "parse_create_mirror",
     "parse_create_stream",
     "plan_query",
     "split_statements",

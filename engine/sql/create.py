@@ -7,6 +7,7 @@ The column of the watermark is a timestamp, or an int64 of milliseconds since th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from sqlglot import exp
@@ -99,6 +100,16 @@ def parse_create_stream(sql: str) -> StreamSchema:
         raise text.error(tree, "a stream has columns", hint=EXAMPLE)
     if len(columns) > COLUMNS_MAX:
         raise text.error(columns[COLUMNS_MAX], f"a stream has {COLUMNS_MAX:,} columns at most")
+    schema = schema_of(text, columns)
+    if not watermarks:
+        return StreamSchema(tree.name, schema)
+    if len(watermarks) > 1:
+        raise text.error(watermarks[1], "a stream has one watermark")
+    return _timed(text, tree.name, schema, watermarks[0])
+
+
+def schema_of(text: Text, columns: Sequence[ColumnOf]) -> Schema:
+    """Their types; names differ without regard to case."""
     fields: dict[str, Field] = {}
     for column in columns:
         kind = column.args["kind"]
@@ -106,12 +117,7 @@ def parse_create_stream(sql: str) -> StreamSchema:
         if column.name.lower() in fields:
             raise text.error(column, "two columns have one name", column.name)
         fields[column.name.lower()] = Field(column.name, type_named(text, kind))
-    schema = Schema(tuple(fields.values()))
-    if not watermarks:
-        return StreamSchema(tree.name, schema)
-    if len(watermarks) > 1:
-        raise text.error(watermarks[1], "a stream has one watermark")
-    return _timed(text, tree.name, schema, watermarks[0])
+    return Schema(tuple(fields.values()))
 
 
 def _timed(text: Text, name: str, schema: Schema, watermark: WatermarkOf) -> StreamSchema:

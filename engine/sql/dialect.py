@@ -3,6 +3,7 @@
     FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS]       FROM TUMBLE(s, ts, INTERVAL '10 seconds')
     FROM s [ROWS 100 SLIDE 10]                      FROM HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds')
     FROM s [RANGE 10 SECONDS SLIDE AT MOST 2 SECONDS]
+    JOIN s [LAST BY key]
 
 sqlglot reads every dialect there is and forgives much; here a construct that is not planned must not slip through
 under another meaning. So function calls stay calls by name, the FROM clause is read by our own rules, and what
@@ -52,6 +53,12 @@ class BracketWindow(exp.Expression):
     """[RANGE size SLIDE slide], [RANGE size SLIDE AT MOST slide] or [ROWS size SLIDE slide]."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": True, "slide": False, "at_most": False}
+
+
+class LastRow(exp.Expression):
+    """[LAST BY key]."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class FunctionWindow(exp.Expression):
@@ -238,6 +245,11 @@ class WeirParser(parser.Parser):
         if not self._match(TokenType.L_BRACKET):
             return None
         kind = self._curr.text.upper()
+        if self._match_text_seq("LAST", "BY"):
+            columns = self._parse_csv(lambda: self._parse_id_var(any_token=False))
+            if not columns or not self._match(TokenType.R_BRACKET):
+                self._refuse("the columns of the key are missing here", self._seen, "[LAST BY item]")
+            return self.expression(LastRow(expressions=columns), start)
         if kind not in ("RANGE", "ROWS"):
             self._refuse(
                 "a window is a range of time or a number of rows",

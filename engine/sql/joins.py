@@ -27,6 +27,7 @@ from engine.plan import (
     Expression,
     Filter,
     IntervalJoin,
+    LastJoin,
     Plan,
     Project,
     RowWindow,
@@ -77,7 +78,8 @@ class Item:
 
     @property
     def is_table(self) -> bool:
-        return isinstance(self.relation.source, TableSchema)
+        """Whether the others look into it."""
+        return isinstance(self.relation.source, TableSchema) or bool(self.relation.last)
 
     @property
     def is_outer(self) -> bool:
@@ -390,8 +392,7 @@ class Joiner:
     def _table(self, plan: Plan, owner: int, offsets: list[int | None]) -> Plan:
         item = self.items[owner]
         table = item.relation.source
-        assert isinstance(table, TableSchema)
-        if item.relation.window is not None:
+        if isinstance(table, TableSchema) and item.relation.window is not None:
             raise self.text.error(
                 item.relation.node, "a table has no window", item.relation.alias, "leave it out"
             )
@@ -405,6 +406,11 @@ class Joiner:
             what = "a join with a table needs a key"
             raise self.text.error(item.join or item.relation.node, what, hint="ON stream.k = table.k")
         pairs = sorted(dict.fromkeys(pairs), key=repr)
+        if {column.place for _, column in pairs} != set(item.relation.last) and item.relation.last:
+            what = "a join with the last row by key goes by that key, all of it and nothing else"
+            raise self.text.error(
+                item.join or item.relation.node, what, hint="ON stream.k = other.k for [LAST BY k]"
+            )
         plan, keys = with_columns(plan, [key for key, _ in pairs])
         offsets[owner] = len(plan.schema)
         reachable = here | {owner}
@@ -415,6 +421,10 @@ class Joiner:
         )
         read = Expressions(self.scope, offsets, "the join's condition")
         residual = all_of([read.condition(one.node) for one in rest])
+        if not isinstance(table, TableSchema):
+            last = tuple(column.place for _, column in pairs)
+            schema = joined_schema(plan.schema, table.schema)
+            return LastJoin(plan, table, keys, last, residual, item.is_outer, schema)
         return TableJoin(
             plan,
             table,

@@ -35,6 +35,8 @@ class Relation:
     alias: str = ""
     window: TimeWindow | RowWindow | None = None
     time: EventTime | None = None  # in terms of the plan's columns
+    last: tuple[int, ...] = ()
+    """Of [LAST BY …]: the key's columns, in terms of the plan's."""
     node: exp.Expr = field(default_factory=exp.Null, compare=False)  # for the place of errors
 
     @property

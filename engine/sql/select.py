@@ -30,7 +30,7 @@ from engine.plan import (
 )
 from engine.schema import StreamSchema, TableSchema
 from engine.sql.catalog import Catalog
-from engine.sql.dialect import FunctionWindow, Source
+from engine.sql.dialect import FunctionWindow, LastRow, Source
 from engine.sql.errors import Text
 from engine.sql.expressions import NOT_SUPPORTED, Expressions
 from engine.sql.grouping import Grouped, Wanted, is_aggregate, is_bound, windowed
@@ -185,6 +185,8 @@ class Selects:
             name = alias.name if alias else ""
         relation = replace(relation, alias=name, node=node)
         window = node.args.get("window")
+        if isinstance(window, LastRow):
+            return self._last(relation, window)
         return relation if window is None else self._windowed(relation, window)
 
     def _named(self, name: exp.Identifier) -> Relation:
@@ -201,6 +203,22 @@ class Selects:
                 return Relation(found, columns_of(found.schema))
         names = [*self.catalog.names(), *self.known]
         raise self.text.error(name, "there is no such stream", name.name, nearest(name.name, names))
+
+    def _last(self, relation: Relation, node: LastRow) -> Relation:
+        """The last row by key of a stream, as a table that others look into."""
+        if isinstance(relation.source, TableSchema):
+            raise self.text.error(node, "a table has no window", relation.alias, "leave it out")
+        known = {
+            one.name.lower(): one.expression.place
+            for one in relation.columns
+            if isinstance(one.expression, Column)
+        }
+        for name in node.expressions:
+            if name.name.lower() not in known:
+                raise self.text.error(name, "there is no such column", name.name, nearest(name.name, known))
+        return replace(
+            relation, last=tuple(dict.fromkeys(known[one.name.lower()] for one in node.expressions))
+        )
 
     def _windowed(self, relation: Relation, node: exp.Expr) -> Relation:
         if isinstance(relation.source, TableSchema):

@@ -1,4 +1,4 @@
-"""A file of statements: CREATE STREAM, CREATE QUERY name AS SELECT …, and queries without a name."""
+"""A file of statements: CREATE STREAM, CREATE MIRROR, CREATE QUERY name AS SELECT …, and queries without a name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from configs.problems import nearest
 from engine.sql.dialect import SQL_BYTES_MAX, tokenized
 from engine.sql.errors import Text
 
-StatementKind = Literal["stream", "query", "explain"]
+StatementKind = Literal["stream", "mirror", "query", "explain"]
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM)
 FILE_BYTES_MAX = 100 * SQL_BYTES_MAX
 
@@ -45,6 +45,8 @@ def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> State
     name, first = "", 0
     if words == ["CREATE", "STREAM"]:
         kind, name = "stream", tokens[2].text if len(tokens) > 2 else ""
+    elif words == ["CREATE", "MIRROR"]:
+        kind, name = "mirror", tokens[2].text if len(tokens) > 2 else ""
     elif words == ["CREATE", "QUERY"]:
         first = 4
         if len(tokens) < 5 or tokens[3].text.upper() != "AS":
@@ -55,7 +57,7 @@ def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> State
     elif words[0] == "EXPLAIN":
         kind, first = "explain", 1
     taken = {one.name.lower() for one in earlier}
-    if kind != "stream":
+    if kind not in ("stream", "mirror"):
         _check_is_query(sql, tokens, first)
         name = name or next(one for one in map("q{}".format, range(1, len(taken) + 2)) if one not in taken)
     if name.lower() in taken:
@@ -72,10 +74,10 @@ def _check_is_query(sql: str, tokens: list[Token], first: int) -> None:
     token = tokens[first]
     if token.token_type in QUERY_STARTS:
         return
-    words = ["SELECT", "WITH", "CREATE STREAM", "CREATE QUERY", "EXPLAIN"]
+    words = ["SELECT", "WITH", "CREATE STREAM", "CREATE MIRROR", "CREATE QUERY", "EXPLAIN"]
     raise Text(sql).error(
         token.start,
-        "a statement is CREATE STREAM, CREATE QUERY or a query",
+        "a statement is CREATE STREAM, CREATE MIRROR, CREATE QUERY or a query",
         token.text,
         nearest(token.text, words),
     )

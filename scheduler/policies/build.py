@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from configs.policies import POLICY_KINDS, PolicySettings, Waiting
+from configs.policies import POLICY_KINDS, PolicySettings, Waiting, policy_of
 from configs.problems import UnknownName, nearest
 from scheduler.network import Gain, NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
+from scheduler.policies.bucket import BucketPolicy
 from scheduler.policies.chain import steepest_release
 from scheduler.policies.freshness import FreshnessPolicy
+from scheduler.policies.outlook import least_slack
 from scheduler.policies.paths import fastest_release, highest_path_capacity
 from scheduler.policies.protocol import Policy
+from scheduler.policies.slope import SlopeSlackPolicy
 from scheduler.policies.static import (
     Priorities,
     StaticPolicy,
@@ -49,6 +52,14 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
             return StaticPolicy(fastest_release(), believed)
         case "simplified-segment":
             return StaticPolicy(fastest_release(settings.gamma), believed)
+        case "fixed":
+            return StaticPolicy(least_slack, believed)
+        case "slope-slack":
+            return SlopeSlackPolicy(believed)
+        case "bucket":
+            return BucketPolicy(settings.gradients, settings.slacks, believed)
+        case "superbox":
+            return build_policy(policy_of(settings.order), believed)
         case "lsf":
             return waiting(shortest_ideal, settings, believed)
         case "brt":

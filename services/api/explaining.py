@@ -1,7 +1,7 @@
 """Decisions of the running system as the service tells them: in words, and with the numbers they were made on.
 
 A load decision is the branch of ALoMa that was taken at the end of a load cycle; a share decision is a redistribution, a
-reclaim or a change of classes. To a tenant all others are ANOTHER, together: it learns neither their names nor their number.
+reclaim or a change of classes; a policy decision is a comparison of a class that tunes itself. To a tenant all others are ANOTHER, together: it learns neither their names nor their number.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from pydantic import BaseModel, Field
 
 from actors.looks import Decisions
 from actors.units import class_of
+from configs.objectives import Objective
 from loadshed.manager import Explanation
 from scheduler.capacity import ShareMove
+from scheduler.tuning import Explanation as Tuned
 
 ANOTHER = "another class"
 # Of what is told as moved.
@@ -79,7 +81,29 @@ class ShareDecision(BaseModel):
     figures: ShareFigures
 
 
-Decision = Annotated[LoadDecision | ShareDecision, Field(discriminator="about")]
+class PolicyFigures(BaseModel):
+    """What the objective came to, and would have come to under each policy; less is better."""
+
+    objective: Objective
+    measured: float | None
+    forecasts: dict[str, float]
+    before: str = Field(description="Policy in force until then.")
+    after: str
+    streak: int = Field(description="How many times in a row the best one was better by enough.")
+    wait: int = Field(description="Comparisons until a switch is thought of again.")
+
+
+class PolicyDecision(BaseModel):
+    about: Literal["policy"] = "policy"
+    at: datetime
+    branch: str = Field(
+        description="`stay`, `consider`, `switch`, `watch`, `go back`, `pause` or `no forecast`."
+    )
+    words: str
+    figures: PolicyFigures
+
+
+Decision = Annotated[LoadDecision | ShareDecision | PolicyDecision, Field(discriminator="about")]
 
 
 def by_name(name: str) -> str:
@@ -100,7 +124,25 @@ def decisions_of(found: Decisions, naming: Naming) -> list[Decision]:
         for one in explained.decisions
     ]
     told += [share_decision(move, found.epoch_s, naming) for move in found.moves]
+    told += [policy_decision(one, found.epoch_s) for one in found.tuned]
     return sorted(told, key=lambda one: one.at)
+
+
+def policy_decision(one: Tuned, epoch_s: float) -> PolicyDecision:
+    return PolicyDecision(
+        at=moment(one.at + epoch_s),
+        branch=one.branch,
+        words=one.words(),
+        figures=PolicyFigures(
+            objective=one.objective,
+            measured=one.measured,
+            forecasts=dict(one.forecasts),
+            before=one.policy,
+            after=one.after,
+            streak=one.streak,
+            wait=one.wait,
+        ),
+    )
 
 
 def load_decision(unit: str, one: Explanation, epoch_s: float) -> LoadDecision:

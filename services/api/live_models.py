@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from configs.objectives import Objective
 from services.api.explaining import Decision, ShareDecision
 
 Processors = Annotated[float, Field(description="Processors.")]
@@ -79,6 +80,11 @@ class ClassStatus(Seen):
     queries: int
     units: int = Field(description="Shards that have reported.")
     asleep: bool = Field(description="Without input; it neither runs nor reports until it has some.")
+    objective: Objective = Field(description="What it is measured by.")
+    policy: str = Field(
+        description="By which its operators run now: `hr`, or `bsd:clusters=12` with its clusters."
+    )
+    tunes_itself: bool = Field(description="Whether it chooses its policy by itself.")
     share: Shares
     lent_s: float = Field(description="Processor-seconds.")
     borrowed_s: float = Field(description="Processor-seconds.")

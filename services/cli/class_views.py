@@ -9,6 +9,7 @@ from typing import Any
 from actors.control import SystemStatus, UnitStatus
 from actors.units import Figures, class_of
 from configs.live import LiveClass
+from configs.policies import Automatic, policy_text
 
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
@@ -32,10 +33,16 @@ class ClassView:
     asleep: bool
     problems: tuple[str, ...] = ()
     """Why units of it do not run as they should."""
+    policy: str = ""
+    """By which it runs now."""
 
     @property
     def name(self) -> str:
         return self.settings.name
+
+    @property
+    def tunes_itself(self) -> bool:
+        return isinstance(self.settings.policy, Automatic)
 
     @property
     def drop(self) -> float:
@@ -65,6 +72,7 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
                 len(reports),
                 bool(reports) and all(one.asleep for one in reports),
                 tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
+                system.policies.get(settings.name, policy_text(settings.first_policy)),
             )
         )
     return views
@@ -130,12 +138,18 @@ def as_json(view: ClassView) -> dict[str, Any]:
         "lent_s": view.lent_s,
         "borrowed_s": view.borrowed_s,
         "asleep": view.asleep,
+        "objective": settings.objective,
+        "policy": view.policy,
+        "tunes_itself": view.tunes_itself,
     } | {one.name: getattr(figures, one.name) for one in fields(Figures)}
 
 
 def view_told(told: Mapping[str, Any]) -> ClassView:
     """A class as the service tells of it."""
-    settings = {name: told[name] for name in ("name", "priority", "delay_target_ms", "lossless")}
+    names = ("name", "priority", "delay_target_ms", "lossless", "objective")
+    settings = {name: told[name] for name in names}
+    # The kind is enough to know whether it may change.
+    settings["policy"] = Automatic() if told["tunes_itself"] else None
     return ClassView(
         LiveClass.model_validate(settings),
         told["share"]["now"],
@@ -145,6 +159,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
         Figures(**{one.name: told[one.name] for one in fields(Figures) if one.name in told}),
         told["units"],
         told["asleep"],
+        policy=told["policy"],
     )
 
 

@@ -261,7 +261,7 @@ class LiveRun:
         return {
             "scenario": self.name,
             "manager": self.settings.manager,
-            "policy": ",".join(dict.fromkeys(one.policy.kind for one in self.classes)),
+            "policy": ",".join(dict.fromkeys(one.policy_name for one in self.classes)),
             "seed": None,
             "seconds": self.seconds,
             "classes": [self._class(one) for one in self.classes],

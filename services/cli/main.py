@@ -44,6 +44,7 @@ class Weir(LazyGroup):
         "demo": Place("services.cli.demo", SERVICE),
         "top": Place("services.cli.top", SERVICE),
         "ingest": Place("services.cli.ingest", SERVICE),
+        "mirror": Place("services.cli.mirror", SERVICE),
         "plan": Place("services.cli.plan", TENANTS),
         "apply": Place("services.cli.apply", TENANTS),
         "diff": Place("services.cli.apply", TENANTS),

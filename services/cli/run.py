@@ -27,7 +27,14 @@ from engine.explain import explain as explained
 from engine.plan import Query
 from engine.runner import ClassRunner
 from engine.schema import DataType, Field, Kind, Schema, StreamSchema, TableSchema
-from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query, split_statements
+from engine.sql import (
+    Catalog,
+    PlanningError,
+    parse_create_mirror,
+    parse_create_stream,
+    plan_query,
+    split_statements,
+)
 from engine.train import Train, train_from_arrow, train_to_arrow
 from services.cli.progress import progress
 from services.cli.tables import milliseconds, plain_table
@@ -157,8 +164,13 @@ def planned(file: Path, tables: Mapping[str, TableSchema]) -> tuple[list[StreamS
     statements = split_statements(text)
     for statement in statements:
         try:
-            if statement.kind == "stream":
-                streams.append(parse_create_stream(statement.text))
+            if statement.kind in ("stream", "mirror"):
+                is_mirror = statement.kind == "mirror"
+                streams.append(
+                    parse_create_mirror(statement.text).stream
+                    if is_mirror
+                    else parse_create_stream(statement.text)
+                )
                 catalog = catalog.with_entry(streams[-1])
             else:
                 queries.append(plan_query(statement.name, statement.text, catalog))

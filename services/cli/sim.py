@@ -118,8 +118,7 @@ def sim(
         if as_json:
             typer.echo(json.dumps(list(rows.values()), indent=2))
         elif policies:
-            for table in policy_tables(f"{chosen.name}, every level-2 policy", rows):
-                out.print(table)
+            out.print(policy_tables(f"{chosen.name}, every level-2 policy", rows))
             if chosen.claims:
                 out.print(claim_table(chosen.claims, rows))
         else:
@@ -175,7 +174,7 @@ def checked_seed(seed: int) -> int:
 
 
 def policy_name(scenario: Scenario) -> str:
-    return ",".join(dict.fromkeys(one.policy.kind for one in scenario.classes))
+    return ",".join(dict.fromkeys(one.policy_name for one in scenario.classes))
 
 
 def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int) -> list[Job]:
@@ -244,7 +243,8 @@ def result_of(job: Job) -> dict[str, Any]:
 
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     """The class's last decisions in words."""
-    manager = run.ring.manager_of(name)
+    manager, tuned = run.ring.manager_of(name), run.tunings.get(name)
+    policies = [] if tuned is None else [one.sentence() for one in list(tuned.core.explanations)[-last:]]
     if manager is None:
-        return ["this manager makes no decisions"]
-    return [one.sentence() for one in list(manager.explanations)[-last:]]
+        return policies or ["this manager makes no decisions"]
+    return [*(one.sentence() for one in list(manager.explanations)[-last:]), *policies]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
@@ -84,42 +85,41 @@ def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-TIMES = ("mean ms", "max ms", "ℓ2 ms", "slowdown mean", "max", "ℓ2")
-WORTH = ("stale", "utility lost", "late %", "memory mean", "memory max")
+TIMES = {
+    "response_ms.mean": "mean ms",
+    "response_ms.max": "max ms",
+    "response_ms.l2": "ℓ2 ms",
+    "slowdown.mean": "slowdown mean",
+    "slowdown.max": "max",
+    "slowdown.l2": "ℓ2",
+}
+OTHERS = {
+    "staleness.mean": "staleness",
+    "utility.lost": "utility lost",
+    "utility.missed_pct": "late %",
+    "memory.mean": "memory",
+    "memory.max": "max",
+}
 
 
-def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """Several level-2 policies side by side, the best of each column marked: times, and what is not time."""
-    # The same.
-    from configs.scenario import PolicyMetric
-
-    metrics = get_args(PolicyMetric)
-    times, worth = metrics[: len(TIMES)], metrics[len(TIMES) :]
-    return [
-        policy_table(title, TIMES, times, rows),
-        policy_table("the same, not in time", WORTH, worth, rows),
-    ]
+def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Group:
+    """Several level-2 policies side by side, the best of each column marked."""
+    return Group(*(metric_table(title, rows, heads) for heads in (TIMES, OTHERS)))
 
 
-def policy_table(
-    title: str, heads: Sequence[str], metrics: Sequence[str], rows: Mapping[str, Mapping[str, Any]]
-) -> Table:
-    values = {name: [metric_of(result, metric) for metric in metrics] for name, result in rows.items()}
+def metric_table(title: str, rows: Mapping[str, Mapping[str, Any]], heads: Mapping[str, str]) -> Table:
+    values = {name: [metric_of(result, metric) for metric in heads] for name, result in rows.items()}
     best = [min(column) for column in zip(*values.values(), strict=True)]
-    table = plain_table(title, ("policy", *heads))
+    table = plain_table(title, ("policy", *heads.values()))
     for name, row in values.items():
         table.add_row(
             name,
             *(
-                f"[bold green]{shown(one, metric)}[/]" if one == least else shown(one, metric)
-                for one, least, metric in zip(row, best, metrics, strict=True)
+                f"[bold green]{one:,.4g}[/]" if one == least else f"{one:,.4g}"
+                for one, least in zip(row, best, strict=True)
             ),
         )
     return table
-
-
-def shown(value: float, metric: str) -> str:
-    return f"{value:.1%}" if metric.startswith("staleness") else f"{value:,.4g}"
 
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -193,7 +193,21 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Table:
             f"{three_figures(one.lent_s)}/{three_figures(one.borrowed_s)}",
             compact(figures.results_per_s),
         )
+    told = [policy_of(one) for one in views if one.tunes_itself or one.settings.objective != "response"]
+    if told:
+        more = f"; {len(told) - POLICIES_TOLD} more" if len(told) > POLICIES_TOLD else ""
+        table.caption, table.caption_justify = escape("; ".join(told[:POLICIES_TOLD]) + more), "left"
     return table
+
+
+# Below a table; the others are in `weir explain`.
+POLICIES_TOLD = 5
+
+
+def policy_of(one: ClassView) -> str:
+    """What a class is for, and by which policy it runs for it."""
+    chosen = ", chosen by itself" if one.tunes_itself else ""
+    return f"{one.name} for {one.settings.objective} by {one.policy}{chosen}"
 
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from configs.declarations import read_documents
 from configs.managers import MANAGERS, known_manager
+from configs.problems import InvalidInput
 from configs.service import ADMISSIONS, PORT
 from configs.up import UpSettings
 from services.catalog.catalog import opened
@@ -38,6 +39,7 @@ from services.cli.ingest import (
     watch,
 )
 from services.cli.machine import SystemMachine
+from services.cli.mirror import mirror_table, mirrors_told
 from services.cli.sim import DEFAULT_MANAGER, make_folder
 from services.cli.tables import class_view_table
 from services.cli.up_service import Served, given_keys, served
@@ -46,6 +48,7 @@ from services.ingest.bringing import Brings
 from services.ingest.java import find_java
 from services.ingest.job import Door
 from services.ingest.keys import new_key
+from services.mirror.running import Running, mirrors_in
 
 if TYPE_CHECKING:
     from actors.system import System
@@ -61,6 +64,10 @@ def up(
     files: Annotated[
         list[Path] | None,
         typer.Option("--file", "-f", help="Documents to apply first.", show_default=False),
+    ] = None,
+    mirrors: Annotated[
+        list[Path] | None,
+        typer.Option("--mirror", help="SQL with CREATE MIRROR, to be polled from here.", show_default=False),
     ] = None,
     config: ConfigOption = None,
     address: Annotated[
@@ -142,6 +149,9 @@ def up(
     )
     home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=as_json)
     on_cluster = settings.cluster.address is not None
+    mirrored = [one for file in mirrors or () for one in mirrors_in(file)]
+    if mirrored and not api:
+        raise InvalidInput("mirrors bring their rows by REST", "--mirror", hint="leave --no-api out")
     with ended_by_signal(), ExitStack() as running:
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
@@ -155,6 +165,9 @@ def up(
             find_java(wanted.session.java_home, os.environ)
         if not on_cluster:
             make_folder("--folder", folder)
+        polling = None
+        if service is not None and mirrored:
+            polling = Running(mirrored, running.enter_context(service.client(keys)))
         if service is not None:
             for name, place in service.told().items():
                 console.print(f"{name.replace('_', ' ')}: {place}")
@@ -177,7 +190,10 @@ def up(
         running.enter_context(reconciling)
         if service is not None:
             service.is_ready()
-        overview = Overview(system, endpoint, machine, reconciling, service)
+        if polling is not None:
+            polling.declare()
+            running.enter_context(polling)
+        overview = Overview(system, endpoint, machine, reconciling, service, polling)
         if quiet:
             tell_problems(reconciling)
         watch(overview.picture, overview.told, as_json)
@@ -224,15 +240,18 @@ class Overview:
         machine: SystemMachine,
         reconciling: Reconciling,
         service: Served | None,
+        mirrors: Running | None = None,
     ) -> None:
-        self._system, self._endpoint, self._service = system, endpoint, service
+        self._system, self._endpoint, self._service, self._mirrors = system, endpoint, service, mirrors
         self._machine, self._reconciling = machine, reconciling
         self._views: Sequence[ClassView] = ()
 
     def picture(self) -> Group:
-        feeds = ingest_table("feeds", self._machine.feeds())
+        feeds = [ingest_table("feeds", self._machine.feeds())]
+        if self._mirrors is not None:
+            feeds.append(mirror_table("mirrors", self._mirrors.progress()))
         problems = (Text(one, style="yellow") for one in self._reconciling.problems)
-        return Group(class_view_table(f"system {self._system.name}", self._look()), feeds, *problems)
+        return Group(class_view_table(f"system {self._system.name}", self._look()), *feeds, *problems)
 
     def told(self) -> dict[str, object]:
         return {
@@ -240,6 +259,7 @@ class Overview:
             **(self._service.told() if self._service is not None else {}),
             "classes": [class_as_json(one) for one in self._look()],
             **feeds_told(self._machine.feeds()),
+            **({} if self._mirrors is None else mirrors_told(self._mirrors.progress())),
             "problems": list(self._reconciling.problems),
         }
 

@@ -24,6 +24,7 @@ from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
     from actors.system import System
+    from services.client import Client
 
 Feeds = Callable[[], Sequence[FeedProgress]]
 """How far Spark has come with each."""
@@ -73,6 +74,14 @@ class Served:
         """The home is where the administrator's key is, if it was made."""
         self._service, self._serving, self._home = service, serving, home
 
+    def client(self, given: Mapping[str, str]) -> Client:
+        """An administrator's; the key is the one that was given, or made."""
+        from services.client import Client
+
+        if self._home is None:
+            return Client(self._serving.url, given[ADMIN])
+        return Client(self._serving.url, self._home.admin_key.read_text(encoding="utf-8").strip())
+
     def told(self) -> dict[str, object]:
         """Where it is; never the key itself."""
         return {
@@ -99,6 +108,7 @@ class Served:
         from services.plan.planner import Planner
         from services.plan.running import RunningMeasured
         from services.results.rows import Rows
+        from services.tuning.tuner import Tuner
         from services.watch.source import RunningSystem
         from services.watch.watch import Watch
 
@@ -110,6 +120,11 @@ class Served:
         measured = running.enter_context(RunningMeasured(watch, settings.live))
         service.watch, service.results = watch, results
         service.rows = Rows(watch.endpoint_of, lambda: own_key)
+        # Forecasts are made one after another and may take seconds: no plan waits for them.
+        forecasting = Aside()
+        running.enter_context(Tuner(source, watch, forecasting.forecasts))
+        # It ends first: who waits for a forecast is told that there will be none.
+        running.enter_context(forecasting)
         aside = running.enter_context(Aside())
         service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
         with_operators = service.settings.metrics_operators

@@ -1,7 +1,8 @@
-"""Plans are made in a process of their own, so that who makes them can answer others meanwhile.
+"""Plans and forecasts are made in a process of their own, so that who makes them can answer others meanwhile.
 
 Guarantees:
-1. The process is started with the first plan, gives way to others, and ends with `stop` or with the process that started it.
+1. The process is started with the first plan or forecast, gives way to others, and ends with `stop` or with the process that
+   started it.
 2. One that dies is started again, for the same plan once; one that does not answer in `ANSWER_S` is killed.
 3. `stop` waits for no plan: who waits for one is told that there will be none, as is whoever asks afterwards.
 """
@@ -12,20 +13,36 @@ import os
 import signal
 import threading
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
+from typing import Any, TypeVar
 
+from configs.policies import PolicySettings
 from services.watch.source import Away
+from sim.lookahead import ClassNow, forecasts
 from sim.planner import plan
+from sim.simulation import alone
 from sim.situation import Plan, Situation
 
 # Far longer than a plan for thousands of classes takes.
 ANSWER_S = 60.0
 STOP_S = 2.0
 NICENESS = 5
+
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What was asked for could not be made."""
+
+    why: str
 
 
 class Aside:
@@ -38,14 +55,21 @@ class Aside:
 
     def plan(self, situation: Situation) -> Plan:
         """As `sim.planner.plan`; Away if there is no answer."""
+        return self._made(plan, situation)
+
+    def forecasts(self, now: ClassNow, policies: Sequence[PolicySettings]) -> Mapping[str, float]:
+        """As `sim.lookahead.forecasts`; Away if there is no answer."""
+        return self._made(forecasts, now, tuple(policies), alone)
+
+    def _made(self, make: Callable[..., Answer], *given: Any) -> Answer:
         with self._lock:
             try:
-                answer = self._asked(situation)
+                answer = self._asked(make, given)
             except (EOFError, OSError):
                 self._end()
-                answer = self._asked_again(situation)
-        if isinstance(answer, str):
-            raise RuntimeError(f"the plan has failed: {answer}")
+                answer = self._asked_again(make, given)
+        if isinstance(answer, Failed):
+            raise RuntimeError(f"the plan has failed: {answer.why}")
         return answer
 
     @property
@@ -70,9 +94,9 @@ class Aside:
     ) -> None:
         self.stop()
 
-    def _asked_again(self, situation: Situation) -> Plan | str:
+    def _asked_again(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | Failed:
         try:
-            return self._asked(situation)
+            return self._asked(make, given)
         except (EOFError, OSError):
             self._end()
             self._check_goes_on()
@@ -82,15 +106,15 @@ class Aside:
         if self._ended.is_set():
             raise Away("no more plans are made", hint="the service ends")
 
-    def _asked(self, situation: Situation) -> Plan | str:
+    def _asked(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | Failed:
         self._check_goes_on()
         _, pipe = self._running = self._running or started()
         self._check_goes_on()
-        pipe.send(situation)
+        pipe.send((make, given))
         if not pipe.poll(ANSWER_S):
             self._end()
             raise Away(f"no plan within {ANSWER_S:g} s", hint="plan for fewer documents at a time")
-        answer: Plan | str = pipe.recv()
+        answer: Answer | Failed = pipe.recv()
         return answer
 
     def _end(self) -> None:
@@ -120,10 +144,10 @@ def serve(pipe: Connection) -> None:
     os.nice(NICENESS)
     with suppress(EOFError, BrokenPipeError):
         while True:
-            situation: Situation = pipe.recv()
-            answer: Plan | str
+            make, given = pipe.recv()
+            answer: Any
             try:
-                answer = plan(situation)
+                answer = make(*given)
             except Exception:
-                answer = traceback.format_exc()
+                answer = Failed(traceback.format_exc())
             pipe.send(answer)

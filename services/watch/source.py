@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.looks import Decisions, Look, Number
+from actors.noticed import UnitNow
 from configs import problems
+from configs.objectives import Objective
 from engine.explain import Line
 from scheduler.capacity import ShareMove
+from scheduler.tuning import Compared
 
 if TYPE_CHECKING:
     from actors.dispatcher import DispatcherStatus
@@ -66,7 +69,7 @@ class Source(Protocol):
 
 
 class RunningSystem:
-    """A Source; called by several threads."""
+    """A Source, and `services.tuning.tuner.Comparing`; called by several threads."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -88,6 +91,13 @@ class RunningSystem:
     def plan(self, class_name: str) -> list[Line]:
         found: list[Line] = self._ask("plan", class_name)
         return found
+
+    def noticed(self, class_name: str) -> UnitNow | None:
+        found: UnitNow | None = self._ask("noticed", class_name)
+        return found
+
+    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
+        self._ask("compared", class_name, objective, event)
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         found: tuple[list[ShareMove], float] = self._ask("last_moves", last)

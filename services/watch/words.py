@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from configs.objectives import WAYS
 from services.cli.class_views import ClassView
 
 # Of a share, or of the input: less is not worth a word.
@@ -13,7 +14,8 @@ def in_words(view: ClassView) -> str:
         return "It is being started and has not reported yet."
     if view.asleep:
         return f"It has no input and sleeps; {shares(view)}."
-    return "; ".join(filter(None, (response(view), worth(view), shares(view), loss(view)))) + "."
+    told = (response(view), worth(view), shares(view), loss(view), *policy(view))
+    return "; ".join(filter(None, told)) + "."
 
 
 def response(view: ClassView) -> str:
@@ -50,3 +52,14 @@ def loss(view: ClassView) -> str:
     if view.figures.load <= view.figures.headroom:
         why = "a queue has to be worked off"
     return f"{view.drop:.0%} of its input is shed, because {why}"
+
+
+def policy(view: ClassView) -> list[str]:
+    """Nothing of the default."""
+    objective = view.settings.objective
+    least = f"the least {WAYS[objective].words}"
+    if view.tunes_itself:
+        return [f"its operators run by {view.policy} for now, which it has chosen for {least}"]
+    if objective == "response" and view.policy == WAYS[objective].kind:
+        return []
+    return [f"its operators run by {view.policy}, and its objective is {least}"]

@@ -15,16 +15,30 @@ from pathlib import Path
 import pytest
 
 from configs.policies import POLICY_KINDS, PolicySettings, policy_of
+from configs.utility import UtilityGraph
 from scheduler.network import Estimate, Network, Operator
 from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE
 
 TRACES = Path(__file__).parent / "traces"
 REGENERATE = os.environ.get("WEIR_REGENERATE") == "1"
-RANKED = ("path", "segment", "simplified-segment")
+PUSHED = {
+    f"{kind}-push-through": policy_of(f"{kind}:push_through=true")
+    for kind in ("fixed", "slope-slack", "bucket")
+}
+SUPERBOXES = {
+    f"superbox-{traversal}": policy_of(f"superbox:traversal={traversal}")
+    for traversal in ("min-latency", "min-memory")
+}
+RANKED = (
+    *("path", "segment", "simplified-segment", "fixed", "slope-slack", "bucket", "superbox"),
+    *PUSHED,
+    *SUPERBOXES,
+)
 POLICIES = {kind: policy_of(kind) for kind in POLICY_KINDS} | {
     f"{kind}-clustered": policy_of(kind, 3) for kind in ("lsf", "brt", "bsd")
 }
+POLICIES |= PUSHED | SUPERBOXES
 
 NETWORK = Network(
     (
@@ -45,6 +59,10 @@ ARRIVALS = {
     0: (0, 1, 2, 3, 4, 5, 20, 21, 22, 40, 41, 60, 61, 62, 63, 64),
     1: (0, 4, 5, 6, 7, 24, 25, 26, 42, 43, 65),
 }
+DUE_SOON, DUE_LATER = (
+    UtilityGraph.model_validate({"points": [{"latency_ms": at, "utility": worth} for at, worth in points]})
+    for points in (((8e3, 1.0), (14e3, 0.0)), ((12e3, 1.0), (16e3, 0.5), (30e3, 0.0)))
+)  # a second stands for a millisecond
 TREE = Network(
     (
         Operator("b5", (2,), source=True, size_out=1.5),
@@ -52,10 +70,10 @@ TREE = Network(
         Operator("b3", (3,), size_out=0.5),
         Operator("b2", (5,)),
         Operator("b6", (5,), source=True, size_out=0.5),
-        Operator("b1"),
+        Operator("b1", utility=DUE_SOON),
         Operator("c3", (7,), source=True),
         Operator("c2", (8,), size_out=2.0),
-        Operator("c1"),
+        Operator("c1", utility=DUE_LATER),
     )
 )
 TREE_ESTIMATES = tuple(

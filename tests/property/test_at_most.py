@@ -107,7 +107,7 @@ def check(run: Run, name: str, one: Bounded) -> None:
         assert in_a_row < one.slide, (one, end, sorted(ends))
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(bounded(), every_stream, cuts, cuts, modes)
 def test_answers_are_those_of_their_windows_and_come_as_often_as_they_must(
     some: list[Bounded], rows: Rows, how: Cuts, other: Cuts, windows: WindowSettings
@@ -128,7 +128,7 @@ def test_answers_are_those_of_their_windows_and_come_as_often_as_they_must(
             assert not difference(runs[0].rows(f"q{place}"), runs[1].rows(f"q{place}"))
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(bounded(), every_stream, cuts, modes, modes, st.integers(0, 12), st.data())
 def test_no_bound_is_broken_by_a_restart_other_settings_or_queries_that_go(
     some: list[Bounded],

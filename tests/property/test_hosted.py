@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.live import LiveClass
+from configs.policies import POLICY_KINDS, policy_of
 from configs.windows import WindowSettings
 from engine.door import Door, both, packed, turned_away, unpacked
 from engine.entrances import FROM_NOW
@@ -36,6 +37,7 @@ QUERIES = {
     " AND a.ts BETWEEN r.ts - INTERVAL 500 MILLISECONDS AND r.ts + INTERVAL 500 MILLISECONDS",
     "many": "SELECT window_end AS wend, COUNT(*) AS n FROM hot [RANGE 2 SECONDS] GROUP BY window_end",
 }
+EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [("bsd", 4)]
 QUERIES["early"] = (
     "SELECT window_end AS wend, MAX(temp) AS hi, APPROX_COUNT_DISTINCT(temp) AS some, APPROX_QUANTILE(temp, 0.5) AS middle,"
     " APPROX_TOP_K(temp, 2) AS often FROM readings [RANGE 6 SECONDS SLIDE AT MOST 3 SECONDS]"
@@ -235,6 +237,35 @@ def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
     host = Host(given_, np.random.default_rng(seed))
     host.begin()
     for _ in lived(host, course, 3 * batches):
+        host.check()
+    host.finish()
+    host.check()
+    found = answers(host.commits)
+    assert {query: Counter(row for _, row in rows) for query, rows in found.items()} == {
+        query: Counter(row for _, row in rows) for query, rows in undisturbed.items()
+    }
+    for rows in found.values():
+        assert [seq for seq, _ in rows] == list(range(len(rows)))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from(EVERY_POLICY), min_size=1, max_size=5),
+    st.integers(1, 9),
+)
+def test_a_class_whose_policy_changes_at_any_moment_answers_as_if_it_had_not(
+    seed: int, course: int, policies: list[tuple[str, int]], calls: int
+) -> None:
+    given_ = drawn(seed, 12)
+    undisturbed = answers(whole(given_, seed).commits)
+    host, others = Host(given_, np.random.default_rng(seed)), cycle(policies)
+    host.begin()
+    for _ in lived(host, course, 30):
+        # In the middle of a slice, with trains queued inside, more often than between two.
+        host.work(calls)
+        host.hosted.switch(policy_of(*next(others)))
         host.check()
     host.finish()
     host.check()

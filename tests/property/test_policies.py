@@ -14,12 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.policies import POLICY_KINDS, FreshnessAware, policy_of
+from configs.policies import POLICY_KINDS, Bucketed, FreshnessAware, policy_of
+from configs.utility import UtilityGraph
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.policies.waiting import ClusteredPolicy
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
+DYNAMIC_KINDS = (*WAITING_KINDS, "slope-slack", "bucket")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
 EVERY_POLICY += [("hnr:sharing=sum", 0), ("hnr:sharing=max", 0)]
 EVERY_POLICY += [("bsd:search=fagin", 0), ("bsd:search=fagin", 4), ("bsd:clustering=uniform", 4)]
@@ -27,6 +30,18 @@ TOGETHER = ("bsd:processing=clustered", 4)
 
 
 # -- networks and scripts to draw ------------------------------------------------------------------------
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> UtilityGraph:
+    """Up to four corners within 200 seconds."""
+    latencies = sorted(draw(st.sets(st.integers(0, 200), min_size=1, max_size=4)))
+    count = len(latencies)
+    utilities = sorted(draw(st.lists(st.integers(0, 4), min_size=count, max_size=count)), reverse=True)
+    points = zip(latencies, utilities, strict=True)
+    return UtilityGraph.model_validate(
+        {"points": [{"latency_ms": 1e3 * at, "utility": worth / 4} for at, worth in points]}
+    )
 
 
 @st.composite
@@ -53,6 +68,7 @@ def networks(draw: st.DrawFn) -> Network:
                 size_out=draw(st.sampled_from([1.0, 0.5, 2.0])),
                 partner=partners.get(number),
                 weight=draw(st.sampled_from([1.0, 0.25, 3.0])),
+                utility=None if downstream[number] else draw(st.none() | graphs()),
             )
             for number in range(size)
         )
@@ -413,7 +429,7 @@ def test_the_same_calls_give_the_same_picks_and_no_static_policy_looks_at_the_ti
     kind: str, clusters: int, script: Script
 ) -> None:
     def other_clock(now: float) -> float:
-        return now if kind.partition(":")[0] in WAITING_KINDS else 1000.0 - 7 * now
+        return now if kind.partition(":")[0] in DYNAMIC_KINDS else 1000.0 - 7 * now
 
     first = build_policy(policy_of(kind, clusters), script.start)
     second = build_policy(policy_of(kind, clusters), script.start)
@@ -622,6 +638,96 @@ def test_freshness_aware_scheduling_picks_the_most_fresh_outputs_by_time(script:
         assert not values or close_to_or_above(values[picked.operator], max(values.values()))
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """Of one way down from an operator: what answers are worth there, the time they take, and what a tuple adds to it."""
+
+    graph: UtilityGraph
+    slack: float
+    output_cost: float
+
+
+def most_urgent(believed: NetworkEstimates, x: int) -> Ahead:
+    ways = [path[path.index(x) :] for path in paths_through(believed.network, x)]
+    return min((ahead(believed, way) for way in ways), key=lambda one: one.slack)
+
+
+def ahead(believed: NetworkEstimates, way: Sequence[int]) -> Ahead:
+    graph = believed.network.operators[way[-1]].utility or UtilityGraph.step(1000)
+    needed = [math.prod(believed.estimates[one].selectivity for one in way[at:]) for at in range(len(way))]
+    costs = [believed.estimates[one].cost_s for one in way]
+    output_cost = sum(cost / kept if kept else math.inf for cost, kept in zip(costs, needed, strict=True))
+    return Ahead(graph, graph.deadline_s - sum(costs), output_cost)
+
+
+@given(scripts())
+def test_fixed_priority_picks_the_least_slack(script: Script) -> None:
+    for picked in answers(build_policy(policy_of("fixed"), script.start), script):
+        slacks = {one: most_urgent(picked.believed, one).slack for one in picked.heads}
+        least = min(slacks.values(), default=0.0)
+        assert not slacks or math.isclose(slacks[picked.operator], least, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def expected_latency(picked: Picked, one: int) -> float:
+    way = most_urgent(picked.believed, one)
+    return picked.now - picked.heads[one] + picked.tuples[one] * way.output_cost
+
+
+def is_clear(picked: Picked) -> bool:
+    """Whether no operator stands so near to a corner, or has two ways so alike, that rounding decides."""
+    for one in picked.heads:
+        latency, found = expected_latency(picked, one), most_urgent(picked.believed, one)
+        ways = [path[path.index(one) :] for path in paths_through(picked.believed.network, one)]
+        slacks = sorted({ahead(picked.believed, way) for way in ways}, key=lambda way: way.slack)
+        if any(math.isclose(latency, corner, abs_tol=1e-6) for corner in found.graph.latencies_s):
+            return False
+        if len(slacks) > 1 and math.isclose(slacks[0].slack, slacks[1].slack, abs_tol=1e-6):
+            return False
+    return True
+
+
+@given(scripts())
+def test_slope_slack_picks_what_loses_most_and_of_that_what_is_due_soonest(script: Script) -> None:
+    for picked in answers(build_policy(policy_of("slope-slack"), script.start), script):
+        if not picked.heads or not is_clear(picked):
+            continue
+        found = {one: looked_at(picked, one) for one in picked.heads}
+        gradient, slack = found[picked.operator]
+        steepest = max(one for one, _ in found.values())
+        assert math.isclose(gradient, steepest, rel_tol=1e-9)
+        least = min(after for one, after in found.values() if math.isclose(one, steepest, rel_tol=1e-9))
+        assert slack == least or math.isclose(slack, least, abs_tol=1e-6)
+
+
+def looked_at(picked: Picked, one: int) -> tuple[float, float]:
+    graph, latency = most_urgent(picked.believed, one).graph, expected_latency(picked, one)
+    return graph.gradient_at(latency), graph.slack_at(latency)
+
+
+@given(scripts(), st.integers(1, 8), st.integers(1, 8))
+def test_a_bucket_is_within_a_part_of_slope_slack(script: Script, gradients: int, slacks: int) -> None:
+    policy = build_policy(Bucketed(gradients=gradients, slacks=slacks), script.start)
+    for picked in answers(policy, script):
+        if not picked.heads or not is_clear(picked):
+            continue
+        graphs = {most_urgent(picked.believed, one).graph for one in range(len(picked.believed.estimates))}
+        steepest = max(one for graph in graphs for one in graph.gradients)
+        longest = max(
+            after - at for graph in graphs for at, after in itertools.pairwise((0.0, *graph.latencies_s))
+        )
+        found = {one: looked_at(picked, one) for one in picked.heads}
+        gradient, slack = found[picked.operator]
+        if math.isinf(slack):
+            assert all(math.isinf(after) for _, after in found.values())
+            continue
+        hopeful = [one for one in found.values() if not math.isinf(one[1])]
+        assert gradient >= max(one for one, _ in hopeful) - steepest / gradients - 1e-9
+        # Among those of its part of the gradients; near the border of two parts it may be either.
+        part = steepest / gradients or 1.0
+        alike = [after for one, after in hopeful if abs(one - gradient) < 1e-9 * part]
+        assert min(slack, longest) <= min(alike) + longest / slacks + 1e-6
+
+
 @given(scripts())
 def test_first_come_first_served_picks_the_oldest_head_and_the_lower_number(script: Script) -> None:
     for picked in answers(build_policy(policy_of("fcfs"), script.start), script):
@@ -636,3 +742,55 @@ def test_round_robin_picks_the_next_ready_operator_in_the_cycle(script: Script) 
         # When nothing is ready the cycle starts from the beginning.
         last = min([one for one in picked.heads if one > last] or picked.heads, default=NONE)
         assert picked.operator == last
+
+
+# -- a class that goes on by another policy ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
+@settings(max_examples=25)
+@given(st.data(), scripts())
+def test_a_scheduler_that_switches_decides_as_one_that_had_the_policy_from_the_beginning(
+    kind: str, clusters: int, data: st.DataObject, script: Script
+) -> None:
+    network, initial = script.start.network, script.start.estimates
+    first = data.draw(st.sampled_from(EVERY_POLICY))
+    switched = OperatorScheduler(network, policy_of(*first), initial)
+    other = OperatorScheduler(network, policy_of(kind, clusters), initial)
+    heads: dict[int, float] = {}
+
+    def happen(step: Step, second: float, schedulers: Sequence[OperatorScheduler]) -> list[int]:
+        match step:
+            case Ready(operator, age):
+                heads[operator] = second - age
+                for one in schedulers:
+                    if one.counted[operator]:
+                        one.pending(operator, 1 + operator)
+                    one.ready(operator, heads[operator])
+            case Idle(operator):
+                heads.pop(operator, None)
+                for one in schedulers:
+                    one.idle(operator)
+            case Rank(believed):
+                for one in schedulers:
+                    for operator, estimate in enumerate(believed.estimates):
+                        one.statistics.observe(
+                            operator, 1000, round(1000 * estimate.selectivity), estimate.cost_s
+                        )
+                    one.refresh()
+            case Pick():
+                return [one.pick(second) for one in schedulers]
+        return []
+
+    at = data.draw(st.integers(0, len(script.steps)))
+    for second, step in enumerate(script.steps[:at]):
+        happen(step, second, [switched] if isinstance(step, Pick) else [switched, other])
+    switched.switch(policy_of(kind, clusters), [(one, head, 1 + one) for one, head in heads.items()])
+    for second, step in enumerate(script.steps[at:], at):
+        picks = happen(step, second, [switched, other])
+        assert len(set(picks)) < 2
+        if picks and picks[0] != NONE:
+            happen(Idle(picks[0]), second, [switched, other])
+    left = {switched.pick(1000.0) for _ in heads}
+    assert left <= heads.keys()
+    assert bool(left) == bool(heads)

@@ -202,3 +202,20 @@ def test_the_mean_between_two_looks_comes_from_the_means_up_to_each() -> None:
     assert mean_between(at(100, 10.0), at(150, 20.0)) == pytest.approx((150 * 20 - 100 * 10) / 50)
     assert mean_between(at(100, 10.0), at(100, 10.0)) is None
     assert mean_between(None, at(10, 5.0)) == 5.0
+
+
+def test_what_a_class_is_for_and_runs_by_is_told_below_the_table() -> None:
+    silver = declared("silver", objective="memory")
+    gold = declared("gold", objective="slowdown", policy={"kind": "auto"})
+    views = [
+        replace(one, settings=settings, policy=policy)
+        for one, settings, policy in zip(
+            views_of(("gold", seated("gold", BUSY)), ("silver", seated("silver", BUSY))),
+            (gold, silver),
+            ("bsd:clusters=12", "chain"),
+            strict=True,
+        )
+    ]
+    assert " ".join(" ".join(lines(views, 120)).split()).endswith(
+        "gold for slowdown by bsd:clusters=12, chosen by itself; silver for memory by chain"
+    )

@@ -96,7 +96,7 @@ def test_every_statement_of_the_sql_page_is_planned() -> None:
         else:
             planned.append(plan_query(statement.name, statement.text, catalog))
             catalog = catalog.with_query(planned[-1])
-    assert len(planned) == 13
+    assert len(planned) == 14
 
 
 def test_every_test_that_an_invariant_names_exists() -> None:

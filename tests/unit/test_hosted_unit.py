@@ -19,9 +19,10 @@ from actors.inbox import Arrived
 from actors.segments import Reader, Writer
 from actors.unit import HostedUnit, Record, not_recorded
 from actors.unit_log import QUERIES, UnitLog
-from actors.units import Unit
+from actors.units import Unit, units_from_json, units_to_json
 from configs.live import LiveClass, LiveSettings
 from configs.managers import Manager
+from configs.policies import Automatic, Chain, HighestRate, PolicySettings
 from configs.windows import WindowSettings
 from engine.schema import StreamSchema
 from engine.steps import QueryAdded
@@ -146,6 +147,39 @@ def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_lat
         assert ledger.closes(queued)
         assert (ledger.offered, ledger.shed + ledger.delivered + queued) == (1_001_000, 1_001_000)
         assert not unit.hosted.mismatches
+
+
+def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs) -> None:
+    with made(dirs) as unit:
+        arrive(unit, 0, 100)
+        assert runs_by(unit) == HighestRate()
+        for declared, policy, expected in [
+            (DECLARED.model_copy(update={"objective": "memory"}), None, Chain()),
+            (DECLARED.model_copy(update={"objective": "memory", "policy": Automatic()}), None, Chain()),
+            (
+                DECLARED.model_copy(update={"objective": "memory", "policy": Automatic()}),
+                HighestRate(),
+                HighestRate(),
+            ),
+        ]:
+            changed = replace(unit.unit, declared=declared, policy=policy)
+            assert unit.can_become(changed)
+            unit.become(changed)
+            assert runs_by(unit) == expected
+        unit.run(1.0)
+        assert unit.ledger()["readings"][0].delivered == 100
+
+
+def test_a_unit_that_is_made_again_runs_by_what_its_class_has_come_to(dirs: RunDirs) -> None:
+    declared = DECLARED.model_copy(update={"policy": Automatic()})
+    unit = HostedUnit(Unit(declared, 0, 1.0, 1.0, Chain()), LiveSettings(), dirs)
+    assert runs_by(unit) == Chain()
+    unit.close(at_rest=False)
+    assert units_from_json(units_to_json([unit.unit])) == [unit.unit]
+
+
+def runs_by(unit: HostedUnit) -> PolicySettings:
+    return unit.hosted.runner.policy
 
 
 def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_path: Path) -> None:

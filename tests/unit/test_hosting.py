@@ -348,7 +348,14 @@ def test_a_stream_is_read_from_when_a_query_asks_for_it(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"delay_target_ms": 200}, {"victim": "newest"}, {"limits": {"groups": 5}}]
+    "changes",
+    [
+        {"delay_target_ms": 200},
+        {"victim": "newest"},
+        {"limits": {"groups": 5}},
+        {"objective": "memory"},
+        {"policy": {"kind": "bsd", "clusters": 12}},
+    ],
 )
 def test_a_class_that_is_declared_otherwise_goes_on(node: Node, changes: dict[str, Any]) -> None:
     hosted = node.host(declared())
@@ -620,6 +627,18 @@ def test_an_answer_that_no_log_takes_is_lost_and_counted_and_the_class_goes_on(n
     node.publish(readings(100_000, 10))
     hosted.wait(delivered(100_010))
     assert rows(node.dirs, "hot")[-1] == (50_004, 10_000_800, 100_008, 1.0)
+
+
+@pytest.mark.parametrize(("of_class", "calls"), [(50, 20), (5000, 10), (None, 10)])
+def test_class_may_take_shorter_trains_than_the_system_but_no_longer_ones(
+    node: Node, of_class: int | None, calls: int
+) -> None:
+    system = SETTINGS.model_copy(update={"train_max": 100})
+    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}, train_max=of_class), settings=system)
+    hosted.subscribed()
+    node.publish(readings(0, 1000))
+    hosted.wait(delivered(1000))
+    assert hosted.host.ask(lambda: hosted.host._units["gold"].hosted.runner.calls(0)) == calls
 
 
 def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> None:

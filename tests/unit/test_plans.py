@@ -1,262 +1,182 @@
-"""From a scenario's networks to boxes, and what they are expected to cost against what a run measures."""
-
-import random
-from collections import Counter
-from typing import Any
+"""Superboxes and push-through on the thesis's tree: the order of calls, and what they come to when they are run."""
 
 import pytest
-from pydantic import TypeAdapter
 
-from configs.problems import InvalidInput
-from configs.scenario import Costs, NetworkModel
-from sim.networks import Box, Plan, build_plan
-from tests.sim.scenarios import (
-    aggregate,
-    constant,
-    join,
-    lookup,
-    poisson,
-    project,
-    queries,
-    ran,
-    scenario,
-    select,
-    tenant,
+from configs.policies import PolicySettings, Superbox, policy_of
+from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators import OperatorScheduler
+from scheduler.plans import traversal
+from scheduler.policies import NONE
+
+# b1 is the root; b2 and b6 feed b1; b4 and b3 feed b2; b5 feeds b3.
+NAMES = ("b5", "b4", "b3", "b2", "b6", "b1")
+TREE = Network(
+    tuple(
+        Operator(name, tuple(map(NAMES.index, feeds)), source=name in ("b5", "b4", "b6"))
+        for name, feeds in zip(NAMES, (("b3",), ("b2",), ("b2",), ("b1",), ("b1",), ()), strict=True)
+    )
+)
+ALIKE = (Estimate(1.0, 1.0),) * len(NAMES)
+# Table 3.3 of the thesis: cost and selectivity.
+TABLE = {"b1": (2, 0.9), "b2": (2, 0.4), "b3": (1, 0.5), "b4": (2, 1.0), "b5": (3, 0.4), "b6": (1, 0.6)}
+MIN_COST = "b4 b5 b3 b2 b6 b1"
+MIN_LATENCY = "b1 b2 b1 b6 b1 b4 b2 b1 b3 b2 b1 b5 b3 b2 b1"
+
+
+class Run:
+    """Runs operators as their scheduler picks them, on counts of tuples; a call on n tuples takes o + n·p."""
+
+    def __init__(
+        self, settings: PolicySettings, network: Network = TREE, sources_last: bool = False, train: int = 1000
+    ) -> None:
+        self.network, self.train = network, train
+        estimates = (Estimate(1.0, 1.0),) * len(network.operators)
+        self.scheduler = OperatorScheduler(network, settings, estimates, False, sources_last)
+        self.queued = [0] * len(network.operators)
+        self.calls: list[str] = []
+        self.answers: list[tuple[int, int]] = []
+        self.spent_p = 0
+
+    def enter(self, operator: int, tuples: int) -> None:
+        self.queued[operator] += tuples
+        if tuples:
+            self.scheduler.ready(operator, 0.0)
+
+    def drain(self) -> "Run":
+        """Until nothing is queued; of every answer, how many tuples and calls it came after."""
+        while (number := self.scheduler.pick(0.0)) != NONE:
+            own, tuples = self.network.operators[number], min(self.queued[number], self.train)
+            self.calls.append(own.name)
+            self.queued[number] -= tuples
+            for _ in range(tuples):
+                self.spent_p += 1
+                if not own.downstream:
+                    self.answers.append((self.spent_p, len(self.calls)))
+            if not self.queued[number]:
+                self.scheduler.idle(number)
+            for below in own.downstream:
+                self.enter(below, tuples)
+        return self
+
+    @property
+    def total(self) -> tuple[int, int]:
+        return self.spent_p, len(self.calls)
+
+    @property
+    def mean_latency(self) -> tuple[float, float]:
+        of_p, of_o = zip(*self.answers, strict=True)
+        return sum(of_p) / len(of_p), sum(of_o) / len(of_o)
+
+
+def one_tuple_each(kind: str) -> Run:
+    run = Run(policy_of(f"superbox:traversal={kind}"))
+    for operator in range(len(NAMES)):
+        run.enter(operator, 1)
+    return run.drain()
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls", "total", "mean"),
+    [("min-cost", MIN_COST, (15, 6), (12.5, 6)), ("min-latency", MIN_LATENCY, (15, 15), (43 / 6, 43 / 6))],
+)
+def test_traversals_of_the_thesis_make_the_calls_and_take_the_time_that_it_says(
+    kind: str, calls: str, total: tuple[int, int], mean: tuple[float, float]
+) -> None:
+    run = one_tuple_each(kind)
+    assert (" ".join(run.calls), run.total) == (calls, total)
+    assert run.mean_latency == pytest.approx(mean)
+
+
+def test_minimum_latency_wins_while_a_tuple_costs_more_than_a_fifth_of_a_call() -> None:
+    (cost_p, cost_o), (latency_p, latency_o) = (
+        one_tuple_each(kind).mean_latency for kind in ("min-cost", "min-latency")
+    )
+    assert (latency_o - cost_o) / (cost_p - latency_p) == pytest.approx(0.22, abs=0.005)
+
+
+def test_minimum_memory_goes_by_the_pseudo_code() -> None:
+    believed = NetworkEstimates(TREE, tuple(Estimate(*TABLE[name]) for name in NAMES))
+    plan = traversal("min-memory", believed, list(range(len(NAMES))))
+    assert " ".join(NAMES[one] for one in plan) == "b3 b6 b2 b5 b3 b1 b4 b2"
+
+
+def test_what_a_plan_leaves_behind_is_run_by_the_next() -> None:
+    assert one_tuple_each("min-memory").total[0] == 15
+
+
+def test_one_tuple_in_a_chain_makes_the_same_calls_whichever_the_traversal() -> None:
+    chain = Network(tuple(Operator(f"b{4 - n}", (n + 1,) if n < 3 else (), n == 0) for n in range(4)))
+    found = set()
+    for kind in ("min-cost", "min-latency"):
+        run = Run(policy_of(f"superbox:traversal={kind}"), chain)
+        run.enter(0, 5)
+        found.add(" ".join(run.drain().calls))
+    assert found == {"b4 b3 b2 b1"}
+
+
+# Two chains of three, as the thesis's applications; and a source that both of two queries read.
+CHAINS = Network(
+    tuple(
+        Operator(f"{chain}{3 - place}", (3 * row + place + 1,) if place < 2 else (), place == 0)
+        for row, chain in enumerate("bc")
+        for place in range(3)
+    )
+)
+SHARED = Network(
+    (
+        Operator("s", (1, 2), source=True),
+        Operator("b2", (3,)),
+        Operator("c2", (4,)),
+        Operator("b1"),
+        Operator("c1"),
+    )
 )
 
-COSTS = Costs(call_us=20, source_tuple_us=3)
-PAIRS = {"p": queries(pairs=[join(2, 0.1, 0.1, match_ms=0.2)])}
+
+@pytest.mark.parametrize("sources_last", [False, True])
+@pytest.mark.parametrize("kind", ["fixed", "slope-slack", "bucket"])
+def test_what_is_pushed_through_is_out_before_another_decision(kind: str, sources_last: bool) -> None:
+    run = Run(policy_of(f"{kind}:push_through=true"), CHAINS, sources_last)
+    run.enter(0, 2)
+    run.enter(3, 1)
+    assert " ".join(run.drain().calls) in ("b3 b2 b1 c3 c2 c1", "c3 c2 c1 b3 b2 b1")
 
 
-def plan(network: Any, costs: Costs = COSTS, seed: int = 1, cost_scale: float = 1.0) -> Plan:
-    model: NetworkModel = TypeAdapter[NetworkModel](NetworkModel).validate_python(network)
-    return build_plan(model, costs, random.Random(seed), cost_scale)
+def test_a_capped_train_is_pushed_through_and_then_the_next() -> None:
+    run = Run(policy_of("fixed:push_through=true"), CHAINS, sources_last=True, train=2)
+    run.enter(0, 3)
+    assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1"
 
 
-def sharaf(count: int, **settings: Any) -> dict[str, Any]:
-    return {"kind": "sharaf", "queries": count} | settings
+def test_box_at_a_time_lets_tuples_wait_inside() -> None:
+    run = Run(policy_of("fcfs"), CHAINS)
+    run.enter(0, 2)
+    run.enter(3, 1)
+    assert " ".join(run.drain().calls) == "b3 b2 b1 c3 c2 c1"
+    other = Run(policy_of("rr"), CHAINS)
+    other.enter(0, 2)
+    other.enter(3, 1)
+    assert " ".join(other.drain().calls) == "b3 b2 b1 c3 c2 c1"
 
 
-def shape(boxes: list[Box]) -> list[tuple[str, str, int | None]]:
-    return [(box.name, box.query, box.partner) for box in boxes]
+def test_a_source_that_queries_share_runs_alone_and_each_query_as_a_whole() -> None:
+    run = Run(Superbox(), SHARED, sources_last=True)
+    run.enter(0, 2)
+    assert " ".join(run.drain().calls) == "s b2 b1 c2 c1"
 
 
-# -- written queries ---------------------------------------------------------------------------------------
+def test_sources_of_one_query_run_only_when_nothing_is_inside_if_they_run_last() -> None:
+    run = Run(Superbox(), sources_last=True)
+    for name in ("b4", "b5", "b6"):
+        run.enter(NAMES.index(name), 1)
+    assert " ".join(run.drain().calls) == "b5 b3 b2 b1 b4 b2 b1 b6 b1"
 
 
-def test_every_stream_has_one_source_that_feeds_all_its_readers() -> None:
-    made = plan(queries(few=[select(0.5, 1), project(2)], pairs=[join(1, 0.1, 1)], all=[project(1)]))
-    assert shape(made.boxes) == [
-        ("source:s", "", None),
-        ("source:t", "", None),
-        ("few.select", "few", None),
-        ("few.project", "few", None),
-        ("pairs.join.left", "pairs", 5),
-        ("pairs.join.right", "pairs", 4),
-        ("all.project", "all", None),
-    ]
-    assert made.downstream == [[2, 4, 6], [5], [3], [], [], [], []]
-    assert made.entries == {"s": [0], "t": [1]}
-    assert made.readers == {3: ("s",), 4: ("s", "t"), 5: ("s", "t"), 6: ("s",)}
-    assert made.network().sources == (0, 1)
-    assert made.network().roots == (3, 4, 5, 6)
-
-
-def test_what_follows_a_join_is_fed_by_both_its_sides() -> None:
-    made = plan(queries(pairs=[join(1, 0.1, 1), project(2)]))
-    assert made.downstream == [[2], [3], [4], [4], []]
-    assert made.readers == {4: ("s", "t")}
-
-
-def test_an_operators_own_call_cost_goes_before_the_machines() -> None:
-    made = plan(
-        queries(
-            own=[project(1) | {"call_us": 7}], machines=[project(2)], none=[select(1, 0) | {"call_us": 0}]
-        )
-    )
-    assert [(box.call_s, box.tuple_s) for box in made.boxes] == [
-        pytest.approx(pair) for pair in [(20e-6, 3e-6), (7e-6, 1e-3), (20e-6, 2e-3), (0, 0)]
-    ]
-
-
-def test_a_join_of_a_stream_with_itself_has_one_source() -> None:
-    network = queries(pairs=[join(1, 0.1, 1)])
-    network["queries"][0]["reads"] = ["s", "s"]
-    made = plan(network)
-    assert (made.entries, made.downstream) == ({"s": [0]}, [[1, 2], [], []])
-
-
-# -- Sharaf's testbed --------------------------------------------------------------------------------------
-
-
-def test_a_testbed_query_has_its_own_queue_and_three_operators_of_one_cost() -> None:
-    made = plan(sharaf(40), Costs())
-    assert made.entries == {"tuples": list(range(0, 120, 3))}
-    assert made.network().sources == tuple(range(0, 120, 3))
-    for place in range(40):
-        chain = made.boxes[3 * place : 3 * place + 3]
-        assert [box.name for box in chain] == [
-            f"Q{place + 1}.{kind}" for kind in ("select", "lookup", "project")
-        ]
-        assert made.downstream[3 * place : 3 * place + 3] == [[3 * place + 1], [3 * place + 2], []]
-        assert len({box.tuple_s for box in chain}) == 1
-        first, second = (
-            estimate.selectivity for estimate in made.estimates(1, {})[3 * place : 3 * place + 2]
-        )
-        assert first == second
-
-
-def test_testbed_costs_double_from_class_to_class_and_selectivities_come_in_percent() -> None:
-    made = plan(sharaf(2000, cost_classes=3, tuple_us=10, selectivity_min=0.2, selectivity_max=0.4), Costs())
-    costs = Counter(round(box.tuple_s * 1e6, 9) for box in made.boxes[::3])
-    assert set(costs) == {10, 20, 40}
-    assert min(costs.values()) > 2000 / 3 * 0.85
-    drawn = Counter(estimate.selectivity for estimate in made.estimates(1, {})[::3])
-    assert set(drawn) == {percent / 100 for percent in range(20, 41)}
-
-
-def test_the_testbed_is_the_same_for_the_same_seed_and_scales_all_its_costs() -> None:
-    one, other = plan(sharaf(20), Costs()), plan(sharaf(20), Costs(), cost_scale=2.5)
-    assert one == plan(sharaf(20), Costs())
-    assert one != plan(sharaf(20), Costs(), seed=2)
-    assert shape(other.boxes) == shape(one.boxes)
-    assert [box.tuple_s for box in other.boxes] == pytest.approx([2.5 * box.tuple_s for box in one.boxes])
-
-
-# -- what a plan expects, by hand ----------------------------------------------------------------------------
-
-
-def test_a_call_is_shared_by_the_tuples_of_a_train() -> None:
-    made = plan(queries(all=[project(1)]))
-    for train, cost in ((1, 1020e-6), (10, 1002e-6), (20, 1001e-6)):
-        assert made.estimates(train, {"s": 5})[1].cost_s == pytest.approx(cost)
-
-
-def test_results_of_windows_and_joins_cost_and_count_by_the_rates() -> None:
-    made = plan(
-        queries(sums=[aggregate(2, 8, 1, result_ms=0.5)], pairs=[join(0.5, 0.01, 1, match_ms=0.25)]), Costs()
-    )
-    sums, left, right = made.estimates(1, {"s": 100, "t": 40})[2:]
-    # 8 results every 200 tuples; a tuple of s meets 0.5·40 of t, one of t 0.5·100 of s.
-    assert (sums.selectivity, sums.cost_s) == pytest.approx((0.04, 1e-3 + 0.04 * 0.5e-3))
-    assert (left.selectivity, left.cost_s) == pytest.approx((0.2, 1e-3 + 0.2 * 0.25e-3))
-    assert (right.selectivity, right.cost_s) == pytest.approx((0.5, 1e-3 + 0.5 * 0.25e-3))
-
-
-def test_what_passes_an_operator_decides_how_often_the_next_ones_results_come() -> None:
-    made = plan(queries(sums=[select(0.25, 1), aggregate(2, 8, 1)]), Costs())
-    assert made.estimates(1, {"s": 100})[2].selectivity == 8 / 50
-
-
-def test_a_stream_slower_than_the_slides_has_one_set_of_results_a_tuple() -> None:
-    made = plan(queries(sums=[aggregate(0.1, 3, 1)]), Costs())
-    assert [made.estimates(1, {"s": rate})[1].selectivity for rate in (0, 0.5, 5, 10, 20)] == [
-        0,
-        3,
-        3,
-        3,
-        1.5,
-    ]
-
-
-# -- what a plan expects, against a run ------------------------------------------------------------------------
-
-NETWORKS = {
-    "chain": (queries(one=[select(0.4, 0.3), lookup(2.5, 0.2), project(0.1)]), poisson),
-    "shared": (
-        queries(one=[select(0.9, 0.2)], two=[project(0.1), select(0.1, 0.5)], three=[project(0.2)]),
-        poisson,
-    ),
-    "aggregate": (queries(one=[aggregate(0.5, 6, 0.3, result_ms=0.4), select(0.5, 0.2)]), poisson),
-    "sparse": (queries(one=[select(0.02, 0.3), aggregate(0.1, 6, 0.3, result_ms=4), project(1)]), constant),
-    "join": (queries(one=[join(1.5, 0.02, 0.3, match_ms=0.1), select(0.3, 0.4)]), poisson),
-    "join then aggregate": (queries(one=[join(1, 0.05, 0.2), aggregate(1, 4, 0.1, result_ms=1)]), poisson),
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_run_takes_the_processor_time_that_its_plan_expects(name: str) -> None:
-    network, arrivals = NETWORKS[name]
-    streams = {"s": arrivals(150), "t": arrivals(60)} if "join" in name else {"s": arrivals(150)}
-    settings = scenario(
-        tenant("c", streams), networks={"n": network}, seconds=80, train_max=1, selection="even"
-    )
-    run = ran(settings)
-    expected = run.hosts["c"].plan.load(1, run.hosts["c"].rates)
-    assert 0.05 < expected < 0.95
-    # What varies is how many tuples a Poisson stream has.
-    assert run.busy_s / run.now == pytest.approx(expected, rel=0.05)
-
-
-@pytest.mark.parametrize("selection", ["random", "even"])
-def test_measured_costs_and_selectivities_come_to_what_the_plan_expects(selection: str) -> None:
-    network = queries(
-        chain=[select(0.4, 0.05), lookup(2.5, 0.1), project(0.2)],
-        sums=[aggregate(0.5, 20, 0.1, result_ms=0.02)],
-        pairs=[join(0.5, 0.02, 0.1, match_ms=0.05)],
-    )
-    streams = {"s": constant(400), "t": constant(100)}
-    settings = scenario(
-        tenant("c", streams), networks={"n": network}, seconds=25, train_max=1, selection=selection
-    )
-    host = ran(settings).hosts["c"]
-    expected, measured = host.plan.estimates(1, host.rates), host.scheduler.statistics.estimates
-    assert measured != expected
-    for want, got in zip(expected, measured, strict=True):
-        assert got.cost_s == pytest.approx(want.cost_s, rel=0.1)
-        assert got.selectivity == pytest.approx(want.selectivity, rel=0.25 if selection == "random" else 0.1)
-
-
-# -- the load a class declares ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "sparse"])
-def test_a_class_that_declares_its_offered_load_asks_for_that_much(name: str) -> None:
-    network, arrivals = NETWORKS[name]
-    streams = {"s": arrivals(10), "t": arrivals(4)} if "join" in name else {"s": arrivals(10)}
-    settings = scenario(
-        tenant("c", streams, offered_load=0.6),
-        networks={"n": network},
-        seconds=25,
-        train_max=1,
-        load_at_train=1,
-        selection="even",
-    )
-    assert (run := ran(settings)).busy_s / run.now == pytest.approx(0.6, rel=0.05)
-
-
-def test_an_offered_load_is_meant_at_the_given_trains() -> None:
-    network = {"n": queries(all=[project(0.1)])}
-    costs = {"call_us": 900, "source_tuple_us": 0}
-    class_ = tenant("c", {"s": constant(1)}, offered_load=0.5)
-    rates = [
-        ran(scenario(class_, networks=network, costs=costs, load_at_train=train, seconds=1))
-        .hosts["c"]
-        .rates["s"]
-        for train in (1, 100)
-    ]
-    # Source and projection together: 2·900 + 100 µs alone, 2·9 + 100 µs in a train of a hundred.
-    assert rates == [pytest.approx(0.5 / 1900e-6), pytest.approx(0.5 / 118e-6)]
-
-
-def test_the_testbed_scales_its_costs_to_the_tuples_that_really_come() -> None:
-    bursts = {"kind": "bursts", "rate": 20, "on_s": 1, "off_s": 2, "alpha": 1.2}
-    settings = scenario(
-        tenant("c", {"tuples": bursts}, offered_load=0.3, network="testbed"),
-        networks={"testbed": sharaf(20)},
-        seconds=100,
-        train_max=1,
-        load_at_train=1,
-        selection="even",
-        drain=True,
-    )
-    assert ran(settings).busy_s / 100 == pytest.approx(0.3, rel=0.05)
-
-
-def test_a_load_that_no_rate_gives_is_refused() -> None:
-    free = {"n": queries(all=[select(0.5, 0)])}
-    with pytest.raises(InvalidInput, match=r"c\.offered_load: no rate gives such a load"):
-        ran(scenario(tenant("c", {"s": constant(1)}, offered_load=0.5), networks=free))
-    results_only = {"n": queries(all=[aggregate(1, 1, 0, result_ms=1)])}
-    with pytest.raises(InvalidInput, match="no rate gives such a load"):
-        ran(scenario(tenant("c", {"s": constant(1)}, offered_load=0.5), networks=results_only))
+def test_a_network_that_grows_has_plans_for_what_has_come() -> None:
+    run = Run(policy_of("fixed:push_through=true"), CHAINS, sources_last=True)
+    run.enter(0, 1)
+    run.drain()
+    run.scheduler.extend([Operator("b0")], [(2, 6)], [Estimate(1.0, 1.0)])
+    run.network, run.queued = run.scheduler.network, [0] * 7
+    run.enter(0, 1)
+    assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1 b0"

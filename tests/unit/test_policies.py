@@ -169,6 +169,8 @@ def test_first_come_first_served_follows_the_heads() -> None:
 # -- every policy --------------------------------------------------------------------------------------
 
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in WAITING_KINDS]
+# By what comes first, or by when an answer is due.
+BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 MIXED = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
 
@@ -218,7 +220,7 @@ def test_ranking_anew_keeps_exactly_the_ready_operators(kind: str, clusters: int
     assert sorted(drain(chosen)) == [0, 2, 3]
 
 
-@pytest.mark.parametrize(("kind", "clusters"), [one for one in EVERY_POLICY if one[0] not in ("rr", "fcfs")])
+@pytest.mark.parametrize(("kind", "clusters"), [one for one in EVERY_POLICY if one[0] not in BY_TIME])
 def test_ranking_anew_decides_by_the_new_statistics(kind: str, clusters: int) -> None:
     chosen = policy(kind, queries((1, 0.5), (9, 0.5)), clusters, ready="0:0 1:0")
     before = chosen.pick(1.0)

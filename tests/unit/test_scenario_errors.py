@@ -184,7 +184,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "networks.alarms.kind",
         GONE,
-        "networks.alarms.kind: required, but missing\n  hint: add `kind:` with one of queries, sharaf",
+        "networks.alarms.kind: required, but missing\n  hint: add `kind:` with one of operators, queries, sharaf",
     ),
     ("secnods", 10, "secnods: unknown key (got 'secnods')\n  hint: did you mean seconds?"),
     (
@@ -238,7 +238,8 @@ MISTAKES: list[tuple[str, object, str]] = [
         "classes[1].policy",
         "fast",
         "classes[1].policy: must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
-        "needs; one of brt, bsd, chain, fas, fcfs, hnr, hr, lsf, path, rr, segment, simplified-segment, srpt, or leave it out",
+        "needs; one of auto, brt, bsd, bucket, chain, fas, fcfs, fixed, hnr, hr, lsf, path, rr, segment, "
+        "simplified-segment, slope-slack, srpt, superbox",
     ),
     (
         "faults[0].kind",

@@ -113,11 +113,11 @@ EXPLAIN SELECT * FROM s
 
 BAD_FILES = {
     "SELECT 1;\nDROP TABLE s": (
-        "line 2, column 1: a statement is CREATE STREAM, CREATE QUERY or a query (got 'DROP')\n"
-        "  hint: known: CREATE QUERY, CREATE STREAM, EXPLAIN, SELECT, WITH"
+        "line 2, column 1: a statement is CREATE STREAM, CREATE MIRROR, CREATE QUERY or a query (got 'DROP')\n"
+        "  hint: known: CREATE MIRROR, CREATE QUERY, CREATE STREAM, EXPLAIN, SELECT, WITH"
     ),
     "SELEKT 1": (
-        "line 1, column 1: a statement is CREATE STREAM, CREATE QUERY or a query (got 'SELEKT')\n"
+        "line 1, column 1: a statement is CREATE STREAM, CREATE MIRROR, CREATE QUERY or a query (got 'SELEKT')\n"
         "  hint: did you mean SELECT?"
     ),
     "CREATE QUERY SELECT 1": ("line 1, column 1: a query is named so\n  hint: CREATE QUERY name AS SELECT …"),

@@ -1,0 +1,93 @@
+"""`weir mirror`: remote objects are looked at as often as it is worth, and what has changed goes to a running system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engine.sql import Mirror
+from services.cli.here import service
+from services.cli.ingest import ended_by_signal, watch
+from services.cli.tables import compact, plain_table
+from services.mirror.objects import objects_of
+from services.mirror.polling import MirrorProgress, checked_keys, profile_of
+from services.mirror.running import Running, mirrors_in
+
+PROBLEMS_SHOWN = 5
+
+
+def mirror(
+    file: Annotated[Path, typer.Argument(help="SQL with CREATE MIRROR statements.", show_default=False)],
+    check: Annotated[bool, typer.Option("--check", help="Look at everything, poll nothing.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a second instead of the table.")
+    ] = False,
+) -> None:
+    """Poll the objects of a file's mirrors and bring their changes to the service; Ctrl-C ends it."""
+    mirrors = mirrors_in(file)
+    if check:
+        Console().print(check_table(str(file), mirrors))
+        return
+    with ended_by_signal(), service() as weir:
+        running = Running(mirrors, weir)
+        running.declare()
+        with running:
+            title = f"{file} to {weir.endpoint}"
+            watch(
+                lambda: mirror_table(title, running.progress()),
+                lambda: mirrors_told(running.progress()),
+                as_json,
+            )
+
+
+def mirrors_told(mirrors: list[MirrorProgress]) -> dict[str, object]:
+    return {"mirrors": [one.as_json() for one in mirrors]}
+
+
+def mirror_table(title: str, mirrors: list[MirrorProgress]) -> Table:
+    """Mirrors as they fare; the problems of each under them."""
+    heads = ("mirror", "objects", "held", "polls", "changes", "published", "failing", "fresh", "expected")
+    table = plain_table(title, heads, left=1)
+    for one in mirrors:
+        told = one.statistics
+        measured = "–" if told.perceived_measured is None else f"{told.perceived_measured:.1%}"
+        table.add_row(
+            escape(one.mirror),
+            f"{told.objects:,}",
+            f"{told.held:,}",
+            compact(told.polls),
+            compact(told.changes),
+            compact(one.published),
+            f"{told.failing:,}",
+            measured,
+            f"{told.perceived_expected:.1%}",
+        )
+    wrong = [
+        f"{escape(one.mirror)}: {escape(problem)} ({count:,}×)"
+        for one in mirrors
+        for problem, count in list(one.problems.items())[:PROBLEMS_SHOWN]
+    ]
+    if wrong:
+        table.caption, table.caption_justify = "\n".join(wrong), "left"
+    return table
+
+
+def check_table(title: str, mirrors: list[Mirror]) -> Table:
+    """What would be polled."""
+    table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
+    for one in mirrors:
+        objects = objects_of(one, 1)
+        try:
+            keys = checked_keys(objects.keys())
+            profile_of(one, keys)
+        finally:
+            objects.close()
+        told = ", ".join(f"{field.name} {field.type}" for field in one.columns.fields)
+        unit = "bytes/s" if one.by_bytes else "polls/s"
+        table.add_row(escape(one.name), escape(told), f"{len(keys):,}", f"{one.bandwidth:g} {unit}")
+    return table

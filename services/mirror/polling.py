@@ -1,0 +1,275 @@
+"""A mirror at work: threads look at objects, one loop tells them which, and what has changed goes on as a stream.
+
+    decide `MirrorCore.due` ──► threads: fetch ──► `polled` ──► rows ──► published, in order, until they are taken
+
+Numbered properties:
+1. No more than `WORKERS` objects are looked at at a time, and no more than `ROWS_WAITING_MAX` changes wait to be published: when
+   nobody takes them, polling pauses, and nothing that was seen is lost.
+2. An object that cannot be fetched, or is not what the columns say, is counted with its problem; the others go on.
+3. `stop` ends it: what is being looked at is left, what has been seen is published if that takes no longer than `LAST_S`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import queue
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from configs.problems import Away, InvalidInput, UnknownName, WeirError, nearest
+from engine.sql.mirror import CHANGED_AT, KEYS_MAX, SEEN_AT, Mirror
+from scheduler.change_rates import Interests
+from scheduler.mirroring import MirrorCore, MirrorStatistics, Outcome
+from services.ingest.progress import Backoff
+from services.mirror.objects import Fetched, ObjectProblem, Objects
+from services.results.bringing import Brought, of_objects
+
+WORKERS = 16
+ROWS_WAITING_MAX = 10_000
+BATCH_ROWS = 5_000
+LOOK_S = 0.2
+LAST_S = 5.0
+TELL_S = 0.5  # statistics look at every object
+# Uses of an object count half after an hour.
+HALF_LIFE_S = 3600.0
+PROBLEMS_MAX = 20
+OTHERS = "other problems"
+USES_WAITING_MAX = 100_000
+
+# Rows and the name of their batch; how many were not taken, by reason.
+Publish = Callable[[pa.Table, str], Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a thread has found."""
+
+    one: int
+    asked_at: float
+    outcome: Outcome
+    size: float
+    batch: pa.RecordBatch | None = None
+    problem: str = ""
+
+
+class Polling:
+    """One mirror; `run` in a thread of its own."""
+
+    def __init__(self, mirror: Mirror, objects: Objects, publish: Publish, name: str) -> None:
+        """`name` goes into the names of batches: of two runs they must differ. InvalidInput if the keys are impossible."""
+        self.mirror, self._objects, self._publish, self._name = mirror, objects, publish, name
+        self.keys = checked_keys(objects.keys())
+        self._numbers = {key: number for number, key in enumerate(self.keys)}
+        interests = Interests(profile_of(mirror, self.keys), HALF_LIFE_S)
+        self._core = MirrorCore(interests, len(self.keys), mirror.bandwidth, mirror.by_bytes)
+        self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
+        self._uses: queue.Queue[str] = queue.Queue(USES_WAITING_MAX)
+        self._rows: list[pa.RecordBatch] = []
+        self._lock = threading.Lock()
+        self._rows_there = threading.Event()
+        self._problems: Counter[str] = Counter()
+        self._brought_at = [math.inf] * len(self.keys)  # never yet: it will be
+        self._published = 0
+        self._unknown_uses = 0
+        self._publishing = ""
+        self._statistics = self._core.statistics(0.0)
+
+    # -- from any thread ---------------------------------------------------------------------------------
+
+    def used(self, key: str) -> None:
+        """Somebody has looked it up; what is more than fits is not counted."""
+        try:
+            self._uses.put_nowait(key)
+        except queue.Full:
+            self._unknown_uses += 1
+
+    def progress(self) -> MirrorProgress:
+        with self._lock:
+            problems = dict(self._problems.most_common())
+        if self._publishing:
+            problems = {f"publishing: {self._publishing}": 1} | problems
+        return MirrorProgress(
+            self.mirror.name, self._published, self._statistics, problems, self._unknown_uses
+        )
+
+    # -- the loop ----------------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event) -> None:
+        publisher = threading.Thread(target=self._publish_all, args=(stop,), daemon=True)
+        publisher.start()
+        began, flying, told = time.monotonic(), 0, 0.0
+        workers = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"mirror-{self.mirror.name}")
+        try:
+            while not stop.is_set():
+                now = time.monotonic() - began
+                self._take_uses(now)
+                while flying < WORKERS and self._has_room() and (one := self._core.due(now)) is not None:
+                    workers.submit(self._look, one, began)
+                    flying += 1
+                wait_s = LOOK_S if flying >= WORKERS else min(LOOK_S, self._core.wait_s(now))
+                flying -= self._take_looked(began, max(wait_s, 1e-3))
+                if now >= told + TELL_S:
+                    self._statistics, told = self._core.statistics(now), now
+        finally:
+            stop.set()
+            self._statistics = self._core.statistics(time.monotonic() - began)
+            workers.shutdown(wait=False, cancel_futures=True)
+            self._rows_there.set()
+            publisher.join(LAST_S)
+
+    def _take_uses(self, now: float) -> None:
+        for _ in range(self._uses.qsize()):
+            number = self._numbers.get(self._uses.get_nowait())
+            if number is None:
+                self._unknown_uses += 1
+            else:
+                self._core.used(number, 1.0, now)
+
+    def _take_looked(self, began: float, wait_s: float) -> int:
+        """What has come within that time; how many."""
+        taken = 0
+        try:
+            found = self._looked.get(timeout=wait_s)
+            while True:
+                taken += 1
+                self._take(found, time.monotonic() - began)
+                found = self._looked.get_nowait()
+        except queue.Empty:
+            return taken
+
+    def _take(self, found: Looked, now: float) -> None:
+        self._core.polled(found.one, found.asked_at, found.outcome, found.size, now)
+        if found.problem:
+            self._count_problem(found.problem, 1)
+        if found.batch is not None:
+            with self._lock:
+                self._rows.append(found.batch)
+            self._rows_there.set()
+
+    def _count_problem(self, told: str, times: int) -> None:
+        with self._lock:
+            known = told in self._problems or len(self._problems) < PROBLEMS_MAX
+            self._problems[told if known else OTHERS] += times
+
+    def _has_room(self) -> bool:
+        return len(self._rows) < ROWS_WAITING_MAX
+
+    # -- threads -----------------------------------------------------------------------------------------
+
+    def _look(self, one: int, began: float) -> None:
+        key, asked_at = self.keys[one], time.monotonic() - began
+        try:
+            fetched = self._objects.fetch(key, self._is_to_repeat(one, asked_at))
+            if fetched.row is None:
+                self._looked.put(Looked(one, asked_at, Outcome.UNCHANGED, fetched.size))
+                return
+            batch = self._batch(fetched)
+            self._objects.took(key, fetched)
+            self._brought_at[one] = asked_at
+            outcome = Outcome.CHANGED if fetched.is_new else Outcome.UNCHANGED
+            self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
+        except ObjectProblem as problem:
+            self._looked.put(Looked(one, asked_at, Outcome.FAILED, problem.size, None, str(problem)))
+        except (
+            Exception
+        ) as problem:  # a thread that ends without a word would leave the object in flight for ever
+            told = f"{type(problem).__name__}: {problem}"[:200]
+            self._looked.put(Looked(one, asked_at, Outcome.FAILED, 0, None, told))
+
+    def _is_to_repeat(self, one: int, now: float) -> bool:
+        every_s = self.mirror.repeat_s
+        return every_s is not None and now - self._brought_at[one] >= every_s
+
+    def _batch(self, fetched: Fetched) -> pa.RecordBatch:
+        """As a row of the stream."""
+        times: dict[str, Any] = {SEEN_AT: datetime.now(UTC).isoformat()}
+        times[CHANGED_AT] = fetched.changed_at.isoformat() if fetched.changed_at else None
+        brought = of_objects(self.mirror.stream, [{**(fetched.row or {}), **times}], Brought())
+        if not brought.rows:
+            raise ObjectProblem("; ".join(brought.rejected), fetched.size)
+        return brought.batches[0]
+
+    def _publish_all(self, stop: threading.Event) -> None:
+        """One batch after the other; each until it is taken, under one name, so that it is there once."""
+        number, backoff = 0, Backoff(least_s=0.2, most_s=10.0)
+        while True:
+            self._rows_there.wait(LOOK_S)
+            self._rows_there.clear()
+            with self._lock:
+                rows, self._rows = self._rows[:BATCH_ROWS], self._rows[BATCH_ROWS:]
+                if self._rows:
+                    self._rows_there.set()
+            if not rows:
+                if stop.is_set():
+                    return
+                continue
+            table = pa.Table.from_batches(rows).combine_chunks()
+            while True:
+                try:
+                    refused = self._publish(table, f"{self._name}-{number}")
+                except WeirError as problem:
+                    self._publishing = problem.title
+                    # What is not Away will not be taken later either, unless somebody sets it right.
+                    if stop.wait(backoff.failed() if isinstance(problem, Away) else backoff.most_s):
+                        return
+                else:
+                    self._publishing = ""
+                    backoff.succeeded()
+                    self._published += len(rows) - sum(refused.values())
+                    for reason, rows_refused in refused.items():
+                        self._count_problem(f"not taken by the stream: {reason}", rows_refused)
+                    number += 1
+                    break
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorProgress:
+    """How a mirror fares."""
+
+    mirror: str
+    published: int
+    """Changes."""
+    statistics: MirrorStatistics
+    problems: dict[str, int]
+    """How often each has been met."""
+    unknown_uses: int
+    """Uses of what is no object of the mirror."""
+
+    def as_json(self) -> dict[str, Any]:
+        told = asdict(self)
+        return {**told.pop("statistics"), **told}
+
+
+def checked_keys(keys: Sequence[str]) -> list[str]:
+    if not keys:
+        raise InvalidInput("the mirror has no objects", "KEYS", hint="name one at least")
+    if len(keys) > KEYS_MAX:
+        raise InvalidInput(
+            f"a mirror has {KEYS_MAX:,} objects at most", "KEYS", len(keys), "make several mirrors"
+        )
+    return list(dict.fromkeys(keys))
+
+
+def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
+    """The weight of the first pattern that each key meets; 1 if it meets none."""
+    weights, met = dict.fromkeys(keys, 1.0), set[str]()
+    for pattern, weight in mirror.profile:
+        expression = re.compile(fnmatch.translate(pattern))
+        found = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
+        if not found:
+            raise UnknownName("the profile names no object", "PROFILE", pattern, nearest(pattern, keys))
+        for key in found:
+            if key not in met:
+                met.add(key)
+                weights[key] = weight
+    return [weights[key] for key in keys]

@@ -1,0 +1,1 @@
+"""Classes that tune themselves, live: who asks the simulator for them."""

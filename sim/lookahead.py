@@ -1,0 +1,298 @@
+"""What a class's objective would come to under each policy: the simulator, fed with what was measured of the class.
+
+    forecasts(now, policies, …)     a short run for each, of the same arrivals, choices and costs
+
+The class is alone, on a processor as fast as what it can really spend. Arrivals are those of its last load cycles, spread
+within a cycle by chance or, if they came in batches, at as many moments. A simulated tuple is a bundle, where there would
+be more than `STEPS_MAX` tuples at all operators together; costs of calls stay what they are. A run goes on until nothing is
+queued: a policy that lets some starve gains nothing by it. The same class gives the same forecasts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol
+
+from configs.arrivals import TraceArrivals
+from configs.load import LoadSettings
+from configs.objectives import Objective
+from configs.policies import PolicySettings, policy_text
+from configs.scenario import OperatorBox, OperatorNetwork, Scenario, SimulatedClass, StreamInput
+from engine.explain import Line
+from loadshed.responses import ResponseStatistics
+from scheduler.network import Estimate, Network, Operator
+from sim.chance import generator
+from sim.host import SimulatedHost
+from sim.operator_costs import Cost, is_measured, kind_of, measured
+
+# Tuples at all operators together, in one run: some half second of work.
+STEPS_MAX = 100_000
+# So much time is simulated, if it takes no more steps; what was seen is repeated until then.
+SECONDS = 8.0
+LEAST_SECONDS = 0.5
+# How often queues are looked at, in a run whose objective is memory.
+LOOK_MS = 20.0
+# Costs are those of a processor that the class has for itself; of less than this nothing can be told.
+LEAST_CAPACITY = 1e-3
+ONE_CLASS = "class"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Of one stream in one load cycle."""
+
+    tuples: int
+    batches: int = 0
+    """In which they came; 0: one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedOperator:
+    """An operator that feeds others by their places, with what was measured of it."""
+
+    name: str
+    feeds: tuple[int, ...]
+    cost: Cost
+    stream: str = ""
+    """Whose tuples it takes in; empty if others feed it."""
+    partner: int | None = None
+
+
+@dataclass(frozen=True)
+class ClassNow:
+    """A class as it is."""
+
+    objective: Objective
+    operators: tuple[TriedOperator, ...]
+    arrivals: Mapping[str, tuple[Arrived, ...]]
+    """By stream, of its last load cycles, oldest first; as many of each."""
+    cycle_s: float
+    capacity: float
+    """Processors that it can spend."""
+    train_max: int
+    settles: bool = False
+    """Whether answers are handed out when nothing is queued behind the sources, as live."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is something to simulate."""
+        streams = {one.stream for one in self.operators if one.stream}
+        came = {name for name, slots in self.arrivals.items() if any(one.tuples for one in slots)}
+        return bool(streams & came)
+
+
+class Run(Protocol):
+    """A run in virtual time, as far as it is looked at here."""
+
+    now: float
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def hosts(self) -> Mapping[str, SimulatedHost]: ...
+
+
+# A run to its end, without load management; whom to show each load cycle.
+Simulate = Callable[[Scenario, Callable[[Run], None] | None], Run]
+
+
+def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simulate) -> dict[str, float]:
+    """What the objective comes to under each policy, by its name; none if nothing comes in."""
+    if not now.is_known:
+        return {}
+    scenario, bundle = scenario_of(now)
+    found = {}
+    for policy in policies:
+        one = scenario.classes[0].model_copy(update={"policy": policy})
+        seen = Queues()
+        look = seen.look if now.objective == "memory" else None
+        ended = simulate(scenario.model_copy(update={"classes": (one,)}), look)
+        value = objective_value(now.objective, ended.hosts[ONE_CLASS].responses, seen.mean * bundle)
+        if value is not None:
+            found[policy_text(policy)] = value
+    return found
+
+
+@dataclass
+class Queues:
+    """What is queued in a run, as seen at each load cycle while input comes."""
+
+    total: int = 0
+    looks: int = 0
+
+    def look(self, run: Run) -> None:
+        if run.now <= run.scenario.seconds:
+            self.total += sum(host.queued_tuples() for host in run.hosts.values())
+            self.looks += 1
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.looks if self.looks else 0.0
+
+
+def objective_value(objective: Objective, responses: ResponseStatistics, queued: float) -> float | None:
+    """In the unit of `configs.objectives`, less is better; None without answers, or where it cannot be measured yet.
+
+    ℓ2 norms are those of one answer (root mean squares), so that more answers are not worse ones.
+    """
+    if objective == "memory":
+        return queued
+    if not responses.count:
+        return None
+    response, slowdown = responses.response_ms(), responses.slowdown()
+    each = math.sqrt(responses.count)
+    match objective:
+        case "response":
+            return response["mean"]
+        case "max-response":
+            return response["max"]
+        case "response-l2":
+            return response["l2"] / each
+        case "slowdown":
+            return slowdown["mean"]
+        case "max-slowdown":
+            return slowdown["max"]
+        case "slowdown-l2":
+            return slowdown["l2"] / each
+        case _:
+            return None
+
+
+# -- the run -----------------------------------------------------------------------------------------------------
+
+
+def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
+    """The class alone, and how many tuples a simulated one stands for."""
+    cycles = max(len(slots) for slots in now.arrivals.values())
+    steps = steps_a_tuple(now)
+    # Of as many cycles as make the time that is simulated; if those are too many steps, of the last ones.
+    of_cycle = sum(
+        steps[name] * sum(one.tuples for one in slots) for name, slots in now.arrivals.items()
+    ) / max(cycles, 1)
+    wanted = max(1, round(SECONDS / now.cycle_s))
+    length = max(min(wanted, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
+    bundle = max(1.0, of_cycle * length / STEPS_MAX)
+    speed = max(now.capacity, LEAST_CAPACITY)
+    boxes = tuple(
+        OperatorBox(
+            name=one.name,
+            feeds=one.feeds,
+            stream=stream_name(number_of(now, one.stream)) if one.stream else None,
+            query=one.name,
+            selectivity=one.cost.selectivity,
+            tuple_us=1e6 * one.cost.tuple_s * bundle / speed,
+            call_us=1e6 * one.cost.call_s / speed,
+            partner=one.partner,
+        )
+        for one in now.operators
+    )
+    streams = {}
+    for name in {one.stream for one in now.operators if one.stream}:
+        times = times_of(now, name, length, bundle)
+        streams[stream_name(number_of(now, name))] = StreamInput(
+            arrivals=TraceArrivals(kind="trace", times_s=times)
+        )
+    simulated = SimulatedClass(
+        name=ONE_CLASS,
+        priority=1,
+        delay_target_ms=1000.0,
+        network="network",
+        streams=dict(sorted(streams.items())),
+        train_max=max(1, round(now.train_max / bundle)),
+    )
+    scenario = Scenario(
+        name="lookahead",
+        seconds=length * now.cycle_s,
+        drain=True,
+        adaptive=False,
+        settles=now.settles,
+        queue_max=100_000_000,
+        load=LoadSettings(cycle_ms=LOOK_MS if now.objective == "memory" else 1e3 * SECONDS),
+        networks={"network": OperatorNetwork(kind="operators", operators=boxes)},
+        classes=(simulated,),
+    )
+    return scenario, bundle
+
+
+def number_of(now: ClassNow, stream: str) -> int:
+    return sorted({one.stream for one in now.operators if one.stream}).index(stream)
+
+
+def stream_name(number: int) -> str:
+    return f"s{number}"
+
+
+def steps_a_tuple(now: ClassNow) -> dict[str, float]:
+    """By stream, how many tuples there are at all operators for one that comes in."""
+    # Of a network in which a tuple costs one step everywhere, that is what a segment costs.
+    network = Network(tuple(Operator(one.name, one.feeds, bool(one.stream)) for one in now.operators))
+    segments = network.segments([Estimate(1.0, one.cost.selectivity) for one in now.operators])
+    found = dict.fromkeys(now.arrivals, 0.0)
+    for one, segment in zip(now.operators, segments, strict=True):
+        if one.stream:
+            found[one.stream] = found.get(one.stream, 0.0) + segment.cost_s
+    return found
+
+
+def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[float, ...]:
+    """When bundles come: what was seen last, from its beginning again where it is too short."""
+    slots, chance = now.arrivals.get(stream, ()), generator(1, "lookahead", stream)
+    times: list[float] = []
+    owed = chance.random()
+    for place in range(length if slots else 0):
+        slot = slots[(len(slots) - length + place) % len(slots)]
+        owed += slot.tuples / bundle
+        count, owed = int(owed), owed % 1
+        begin = place * now.cycle_s
+        moments = [begin + now.cycle_s * chance.random() for _ in range(slot.batches or count)]
+        times += [moments[one % len(moments)] for one in range(count)] if moments else []
+    # A stream of which nothing was seen says so after the end.
+    return tuple(sorted(times)) or (2 * length * now.cycle_s,)
+
+
+# -- from operators that run -------------------------------------------------------------------------------------
+
+
+def tried_operators(lines: Sequence[Line]) -> tuple[TriedOperator, ...]:
+    """As they are measured. A window is told by its panes that time has come: that has no tuples, only calls, so panes
+    are taken to give it one tuple a call."""
+    found: list[TriedOperator] = []
+    partners = joined(lines)
+    for line in lines:
+        cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
+        told = [lines[below] for below in line.feeds if is_told(lines[below])]
+        if told and line.tuples:
+            calls = max(below.calls for below in told)
+            cost = replace(cost, selectivity=cost.selectivity + calls / line.tuples)
+        if is_told(line):
+            cost = Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
+        is_source = kind_of(line) == "source"
+        found.append(
+            TriedOperator(
+                line.name,
+                line.feeds,
+                cost,
+                line.name.partition(":")[2].lower() if is_source else "",
+                partners.get(line.number),
+            )
+        )
+    return tuple(found)
+
+
+def is_told(line: Line) -> bool:
+    """Whether it is called without tuples."""
+    return line.tuples == 0 and line.calls > 0
+
+
+def joined(lines: Sequence[Line]) -> dict[int, int]:
+    """The other side of each side of a join: they come one after the other, and feed the same."""
+    found: dict[int, int] = {}
+    for left, right in pairwise(lines):
+        sides = kind_of(left).endswith(".left") and kind_of(right).endswith(".right")
+        if sides and (left.feeds, left.queries) == (right.feeds, right.queries):
+            found |= {left.number: right.number, right.number: left.number}
+    return found

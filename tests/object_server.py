@@ -1,0 +1,104 @@
+"""A store of objects over HTTP on a free port of this machine: with ETags, and with every way to go wrong."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+
+@dataclass
+class Store:
+    """What the objects are; a test changes them while they are served."""
+
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    etags: bool = True
+    asked: Counter[str] = field(default_factory=Counter)
+    answered: Counter[int] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    url: str = ""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """/items/KEY is an object, /items the list of keys; some keys go wrong by their name."""
+
+    store: ClassVar[Store]
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        key = self.path.removeprefix("/items").strip("/")
+        with self.store.lock:
+            self.store.asked[key] += 1
+            found = dict(self.store.objects.get(key, {}))
+            keys = list(self.store.objects)
+        match key:
+            case "":
+                self._answer(200, json.dumps(keys).encode())
+            case "broken":
+                self._answer(500, b"no")
+            case "loop":
+                self._answer(302, b"", {"Location": "/items/loop"})
+            case "moved":
+                self._answer(301, b"", {"Location": "/items/a"})
+            case "never":
+                self._answer(304, b"")
+            case "garbage":
+                self._answer(200, b"<html>")
+            case "list":
+                self._answer(200, b"[1]")
+            case "large":
+                self._answer(200, b'"' + b"x" * (1 << 21) + b'"')
+            case "text":
+                self._answer(200, b'{"price": "much"}')
+            case _ if not found:
+                self._answer(404, b"")
+            case _:
+                body = json.dumps(found).encode()
+                etag = f'"{hash(body)}"'
+                if self.store.etags and self.headers.get("If-None-Match") == etag:
+                    self._answer(304, b"")
+                else:
+                    heads = {"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+                    self._answer(200, body, ({"ETag": etag} | heads) if self.store.etags else {})
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        with self.store.lock:
+            self.store.answered[status] += 1
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if status != 304:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if status != 304:
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+class Server(ThreadingHTTPServer):
+    """Says nothing of those who hang up."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None: ...
+
+
+@contextmanager
+def object_store(**objects: dict[str, Any]) -> Iterator[Store]:
+    store = Store(dict(objects))
+    handler = type("HandlerOfOne", (Handler,), {"store": store})
+    with Server(("127.0.0.1", 0), handler) as server:
+        store.url = f"http://127.0.0.1:{server.server_address[1]}/items/"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield store
+        finally:
+            server.shutdown()
+            thread.join()

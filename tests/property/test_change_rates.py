@@ -1,0 +1,217 @@
+"""Rates of change against chance and a slow oracle, interests, and the poller's core in virtual time.
+
+The numbered properties are those of `scheduler.change_rates` and `scheduler.mirroring`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.change_rates import REMEMBERED, ChangeRates, Interests, fresh_part
+from scheduler.freshening import perceived_freshness, refreshes
+from scheduler.mirroring import BURST_S, RETRY_S, MirrorCore, Outcome
+
+# -- rates ------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, REMEMBERED), st.integers(0, 200), st.floats(0.001, 1000))
+def test_regular_polls_give_cho_and_garcia_molinas_estimate(
+    changed: int, quiet: int, interval: float
+) -> None:
+    rates, polls = ChangeRates(1), changed + quiet
+    for poll in range(polls):
+        rates.observe(0, interval, poll < changed)
+    if changed:
+        expected = -math.log((quiet + 0.5) / (polls + 0.5)) / interval
+        assert rates.rates()[0] == pytest.approx(expected, rel=1e-5)
+        assert rates.rate(0) == pytest.approx(expected, rel=1e-5)
+
+
+intervals = st.lists(st.tuples(st.floats(0.1, 10), st.booleans()), min_size=1, max_size=REMEMBERED)
+
+
+@given(intervals)
+def test_no_other_rate_makes_what_was_seen_likelier(seen: Sequence[tuple[float, bool]]) -> None:
+    rates = ChangeRates(1)
+    for interval, changed in seen:
+        rates.observe(0, interval, changed)
+    pace = seen[0][0]
+    for interval, _ in seen[1:]:
+        pace += 0.175 * (interval - pace)
+
+    def likelihood(rate: float) -> float:
+        quiet = 0.5 * pace + sum(interval for interval, changed in seen if not changed)
+        return sum(math.log1p(-math.exp(-rate * one)) for one, changed in seen if changed) - rate * quiet
+
+    if any(changed for _, changed in seen):
+        found = float(rates.rates()[0])
+        assert all(likelihood(found) >= likelihood(found * other) - 1e-9 for other in (0.5, 0.99, 1.01, 2))
+
+
+@pytest.mark.parametrize("changes_an_interval", [0.05, 0.3, 1.0, 2.0])
+def test_estimates_are_right_on_average_at_irregular_intervals(changes_an_interval: float) -> None:
+    rng, trials = np.random.default_rng(4), 200
+    rates = ChangeRates(trials)
+    for one in range(trials):
+        for interval in rng.exponential(1.0, 400):
+            rates.observe(one, interval, rng.random() < -math.expm1(-changes_an_interval * interval))
+    found = rates.rates() / changes_an_interval
+    assert found.mean() == pytest.approx(1.0, abs=0.08)
+    assert found.std() < 0.35
+
+
+def test_a_rate_that_changes_is_followed() -> None:
+    rng, rates = np.random.default_rng(5), ChangeRates(1)
+    for rate in (1.0, 0.05):
+        for _ in range(1000):
+            rates.observe(0, 1.0, rng.random() < -math.expm1(-rate))
+        assert rates.rates()[0] == pytest.approx(rate, rel=0.5)
+
+
+def test_what_is_not_known_is_taken_from_what_is() -> None:
+    rates = ChangeRates(3)
+    assert rates.rates() == pytest.approx([1 / 60] * 3)
+    rates.observe(0, 10.0, False)
+    assert rates.rates() == pytest.approx([0.5 / 15] * 3)
+
+
+@given(st.floats(1e-6, 50), st.integers(0, 2**32))
+def test_the_fresh_part_is_the_mean_time_of_the_first_change(x: float, seed: int) -> None:
+    whole = -math.expm1(-x) / x  # F: e^−x of all intervals are fresh throughout
+    assert math.exp(-x) + -math.expm1(-x) * fresh_part(x) == pytest.approx(whole, rel=1e-6)
+
+
+def test_interests_are_the_profile_until_uses_outweigh_it_and_forget() -> None:
+    interests = Interests([1, 3], half_life_s=10.0)
+    assert interests.weights(0.0) == pytest.approx([0.25, 0.75])
+    interests.used(0, 80, 0.0)
+    assert interests.weights(0.0) == pytest.approx([0.85, 0.15])
+    assert interests.weights(20.0) == pytest.approx([25 / 40, 15 / 40])
+    assert interests.weights(1e6) == pytest.approx([0.25, 0.75])
+
+
+# -- the poller's core, in virtual time ----------------------------------------------------------------------------
+
+
+class Master:
+    """Objects that change at random; copies; and who looks them up."""
+
+    def __init__(self, rates: npt.ArrayLike, uses: npt.ArrayLike, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.rates, self.uses = np.array(rates), np.array(uses)
+        self.changed_at = np.zeros(len(self.rates))
+        self.copied_at = np.full(len(self.rates), -1.0)
+        self.next = self.rng.exponential(1 / self.rates)
+
+    def until(self, now: float) -> None:
+        for one in np.flatnonzero(self.next <= now):
+            while self.next[one] <= now:
+                self.changed_at[one] = self.next[one]
+                self.next[one] += self.rng.exponential(1 / self.rates[one])
+
+    def poll(self, one: int, now: float) -> Outcome:
+        self.until(now)
+        changed = bool(self.changed_at[one] > self.copied_at[one])
+        self.copied_at[one] = now
+        return Outcome.CHANGED if changed else Outcome.UNCHANGED
+
+    def is_fresh(self, one: int, now: float) -> bool:
+        self.until(now)
+        return bool(self.copied_at[one] >= self.changed_at[one])
+
+
+def polled_for(core: MirrorCore, master: Master, seconds: float, learning_s: float) -> tuple[float, float]:
+    """Virtual time; the part of uses after `learning_s` that found a fresh copy, and polls a second."""
+    now, use_at, fresh, uses = 0.0, 0.0, 0, 0
+    while now < seconds:
+        while (one := core.due(now)) is not None:
+            core.polled(one, now, master.poll(one, now), 1.0, now)
+        step = now + max(core.wait_s(now), 1e-4)
+        while use_at < step:
+            one = int(master.rng.choice(len(master.uses), p=master.uses))
+            core.used(one, 1.0, max(use_at, now))
+            if use_at > learning_s:
+                fresh, uses = fresh + master.is_fresh(one, use_at), uses + 1
+            use_at += master.rng.exponential(1 / 20)
+        now = step
+    return fresh / uses, core.polls / seconds
+
+
+def test_a_poller_that_knew_nothing_comes_near_the_best_there_is() -> None:
+    count, bandwidth = 40, 10.0
+    rng = np.random.default_rng(3)
+    rates, uses = rng.gamma(1.0, 0.5, count) + 0.01, 1.0 / np.arange(1, count + 1)
+    uses /= uses.sum()
+    core = MirrorCore(Interests(np.ones(count), 300.0), count, bandwidth)
+    found, polls = polled_for(core, Master(rates, uses, 6), 400.0, 150.0)
+    best = perceived_freshness(uses, rates, refreshes(uses, rates, bandwidth).frequencies)
+    even = perceived_freshness(uses, rates, np.full(count, bandwidth / count))
+    assert polls == pytest.approx(bandwidth, rel=0.02)
+    assert even + 0.6 * (best - even) < found <= best + 0.03
+    told = core.statistics(400.0)
+    # What is measured without being told when objects change is what users saw.
+    assert told.perceived_measured == pytest.approx(found, abs=0.05)
+    assert told.perceived_expected == pytest.approx(found, abs=0.06)
+
+
+@given(st.lists(st.floats(0.001, 3), min_size=1, max_size=50), st.floats(0.5, 100), st.integers(1, 8))
+def test_never_more_is_asked_for_than_bandwidth(steps: Sequence[float], bandwidth: float, count: int) -> None:
+    core, now, asked = MirrorCore(Interests(np.ones(count), 60.0), count, bandwidth), 5.0, 0
+    for step in steps:
+        while (one := core.due(now)) is not None:
+            asked += 1
+            core.polled(one, now, Outcome.CHANGED, 1.0, now)
+        assert asked <= bandwidth * (now - 5.0 + BURST_S) + 1
+        now += step
+
+
+def test_all_objects_are_fetched_once_before_any_is_fetched_again() -> None:
+    core = MirrorCore(Interests([1, 5, 3], 60.0), 3, 1.0)
+    named = [core.due(float(now)) for now in range(3)]
+    assert named == [1, 2, 0]  # by interest
+    assert core.due(3.0) is None  # all are being looked at
+    for one in range(3):
+        core.polled(one, 0.0, Outcome.CHANGED, 1.0, 3.0)
+    assert core.statistics(3.0).held == 3
+
+
+def test_an_object_that_fails_is_left_alone_for_longer_and_longer_and_the_others_go_on() -> None:
+    core, now = MirrorCore(Interests([1, 1], 60.0), 2, 10.0), 0.0
+    tries: list[float] = []
+    while now < 100:
+        one = core.due(now)
+        if one is not None:
+            tries += [now] if one == 0 else []
+            core.polled(one, now, Outcome.FAILED if one == 0 else Outcome.CHANGED, 1.0, now)
+        else:
+            now += max(0.05, core.wait_s(now))
+    waits = np.diff(tries)
+    expected = [RETRY_S * 2**n for n in range(6)]
+    assert waits == pytest.approx(expected, abs=0.2)
+    told = core.statistics(now)
+    assert (told.failing, told.failures) == (1, len(tries))
+    assert told.changes > 800
+
+
+def test_bytes_are_held_to_and_large_objects_are_fetched_less_often() -> None:
+    core, now, size = MirrorCore(Interests([1, 1], 60.0), 2, 1000.0, by_bytes=True), 0.0, (50.0, 2000.0)
+    asked = [0, 0]
+    rng = np.random.default_rng(1)
+    while now < 300:
+        one = core.due(now)
+        if one is None:
+            now += max(1e-3, core.wait_s(now))
+            continue
+        asked[one] += 1
+        core.polled(one, now, Outcome.CHANGED if rng.random() < 0.5 else Outcome.UNCHANGED, size[one], now)
+    spent = asked[0] * size[0] + asked[1] * size[1]
+    assert spent <= 1000 * (300 + BURST_S) + max(size)
+    assert spent > 0.9 * 1000 * 300
+    assert asked[0] > 3 * asked[1]

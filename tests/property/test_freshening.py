@@ -1,0 +1,126 @@
+"""Refresh frequencies against the condition they must meet, a slow oracle, and all other allocations.
+
+The numbered properties are those of `scheduler.freshening`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.freshening import freshness, marginals, perceived_freshness, refreshes
+
+positive = st.floats(1e-6, 1e6)
+Object = tuple[float, float, float]  # interest, rate of change, size
+objects = st.lists(
+    st.tuples(st.just(0.0) | positive, st.just(0.0) | positive, st.floats(1e-3, 1e6)), min_size=1, max_size=8
+)
+bandwidths = st.floats(1e-6, 1e9)
+
+
+def columns(some: list[Object]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    p, rate, size = zip(*some, strict=True)
+    return np.array(p), np.array(rate), np.array(size)
+
+
+@given(objects, bandwidths)
+def test_the_bandwidth_is_used_up_on_what_changes_and_interests(some: list[Object], bandwidth: float) -> None:
+    p, rate, size = columns(some)
+    found = refreshes(p, rate, bandwidth, size)
+    worthy = (p > 0) & (rate > 0)
+    assert np.isfinite(found.frequencies).all()
+    assert (found.frequencies >= 0).all()
+    assert (found.frequencies[~worthy] == 0).all()
+    used = float(np.sum(found.frequencies * size))
+    assert used == pytest.approx(bandwidth if worthy.any() else 0.0, rel=1e-9)
+
+
+@given(objects, bandwidths)
+def test_bandwidth_is_worth_the_same_to_all_that_are_refreshed(some: list[Object], bandwidth: float) -> None:
+    p, rate, size = columns(some)
+    found = refreshes(p, rate, bandwidth, size)
+    worth = marginals(p, rate, found.frequencies, size)
+    assert worth[found.frequencies > 0] == pytest.approx(found.marginal, rel=1e-8)
+    assert (worth <= found.marginal * (1 + 1e-8)).all()
+
+
+@given(objects, bandwidths, st.integers(0, 2**32))
+def test_no_other_allocation_is_perceived_fresher(some: list[Object], bandwidth: float, seed: int) -> None:
+    p, rate, size = columns(some)
+    found = refreshes(p, rate, bandwidth, size).frequencies
+    best = perceived_freshness(p, rate, found)
+    assert 0 <= best <= 1 + 1e-12
+    chance = np.random.default_rng(seed)
+    for power in (1, 1, 1, 8, 8, 8):
+        parts = (1 - chance.random(len(some))) ** power
+        other = parts / parts.sum() * bandwidth / size
+        near = found + 0.01 * chance.random() * (other - found)
+        for one in (other, near):
+            assert perceived_freshness(p, rate, one) <= best + 1e-9
+
+
+# Not so little bandwidth that what it is worth differs by less than a number's last digits.
+moderate = st.tuples(st.floats(0.1, 10), st.floats(0.1, 3), st.floats(0.5, 2))
+
+
+@given(st.lists(moderate, min_size=1, max_size=4), st.floats(2, 100))
+def test_frequencies_are_those_of_a_slow_oracle(some: list[Object], bandwidth: float) -> None:
+    p, rate, size = columns(some)
+    found = refreshes(p, rate, bandwidth, size).frequencies
+    assert found == pytest.approx(bisected(some, bandwidth), rel=1e-6, abs=1e-6 * bandwidth)
+
+
+def bisected(some: list[Object], bandwidth: float) -> list[float]:
+    """Bisection within bisection on the thesis's own derivative of F (its footnote 7)."""
+
+    def slope(f: float, rate: float) -> float:
+        x = rate / f
+        return (1 - math.exp(-x)) / rate - math.exp(-x) / f
+
+    def frequency(one: Object, worth: float) -> float:
+        interest, rate, size = one
+        low, high = 1e-9, 1e9
+        for _ in range(64):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if interest / size * slope(middle, rate) > worth else (low, middle)
+        return low
+
+    low, high = 1e-18, 1e6
+    for _ in range(64):
+        worth = math.sqrt(low * high)
+        used = sum(one[2] * frequency(one, worth) for one in some)
+        low, high = (worth, high) if used > bandwidth else (low, worth)
+    return [frequency(one, low) for one in some]
+
+
+@given(objects, bandwidths, st.floats(1, 100))
+def test_more_bandwidth_refreshes_no_object_less_often(
+    some: list[Object], bandwidth: float, times: float
+) -> None:
+    p, rate, size = columns(some)
+    less, more = (refreshes(p, rate, one, size).frequencies for one in (bandwidth, times * bandwidth))
+    assert (more >= less * (1 - 1e-8)).all()
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(0, 1e300)] * 2, st.floats(1e-300, 1e300)), min_size=1, max_size=5),
+    st.floats(0, 1e300),
+)
+def test_numbers_of_any_size_give_numbers(some: list[Object], bandwidth: float) -> None:
+    p, rate, size = columns(some)
+    found = refreshes(p, rate, bandwidth, size)
+    assert not np.isnan(found.frequencies).any()
+    assert (found.frequencies >= 0).all()
+    fresh = freshness(found.frequencies, rate)
+    assert ((fresh >= 0) & (fresh <= 1)).all()
+    assert (fresh[rate == 0] == 1).all()
+
+
+@given(st.integers(1, 200), st.floats(0.001, 10))
+def test_alike_objects_share_alike_however_little_there_is(count: int, bandwidth: float) -> None:
+    found = refreshes(np.ones(count), np.full(count, 5.0), bandwidth)
+    assert found.frequencies == pytest.approx(bandwidth / count, rel=1e-9)

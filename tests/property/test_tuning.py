@@ -1,0 +1,137 @@
+"""A class that tunes itself: whatever is forecast and measured, it switches for good reason only, and never flaps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadshed.records import KINDS
+from scheduler.tuning import BARRED, PAUSE, PAUSE_MAX, Compared, Explanation, SwitchPolicy, TuningCore
+
+POLICIES = ("hr", "fcfs", "bsd:clusters=12", "chain")
+values = st.one_of(st.sampled_from([0.0, 1.0, 1.05, 1.2, 2.0]), st.floats(0, 100))
+forecasts = st.dictionaries(st.sampled_from(POLICIES), values)
+comparisons = st.lists(st.builds(Compared, st.none() | values, forecasts), max_size=80)
+# Two policies by turns look better by far: what flaps most.
+flapping = st.integers(1, 400).map(
+    lambda count: [
+        Compared(1.0, {"hr": 1.0 + place // 3 % 2, "fcfs": 2.0 - place // 3 % 2}) for place in range(count)
+    ]
+)
+
+
+def core(gain: float = 0.1, steady: int = 3) -> TuningCore:
+    return TuningCore("c", "response", gain, steady, "hr")
+
+
+def decided(one: TuningCore, events: Sequence[Compared]) -> list[Explanation]:
+    for place, event in enumerate(events):
+        commands = one.handle(event, float(place))
+        last = one.explanations[-1]
+        assert commands == ((SwitchPolicy(one.policy),) if last.after != last.policy else ())
+        assert last.words()
+    return list(one.explanations)
+
+
+@given(comparisons, st.integers(1, 5), st.sampled_from([0.05, 0.1, 0.5]))
+def test_a_policy_is_left_only_for_one_that_was_better_by_enough_so_many_times_in_a_row(
+    events: list[Compared], steady: int, gain: float
+) -> None:
+    told = decided(core(gain, steady), events)
+    for place, one in enumerate(told):
+        if one.branch != "switch":
+            continue
+        for before in told[place - steady + 1 : place + 1]:
+            assert before.policy == one.policy
+            assert before.forecasts[one.after] <= (1 - gain) * before.forecasts[one.policy] + 1e-9
+    assert all((one.after == one.policy) == (one.branch not in ("switch", "go back")) for one in told)
+
+
+@settings(max_examples=200)
+@given(comparisons | flapping, st.integers(1, 5))
+def test_however_forecasts_and_measurements_jump_switches_are_few(
+    events: list[Compared], steady: int
+) -> None:
+    one, switches = core(steady=steady), 0
+    for place, event in enumerate(events):
+        switches += len(one.handle(event, float(place)))
+    count = max(len(events), 1)
+    assert switches <= len(POLICIES) + 2 * math.log2(count) + 2 * count / PAUSE_MAX + 2
+
+
+@given(
+    st.fixed_dictionaries({name: st.floats(1, 10) for name in POLICIES}),
+    st.floats(0, 0.02),
+    st.lists(st.floats(-1, 1), min_size=60, max_size=60),
+)
+def test_under_forecasts_that_stay_and_prove_true_there_is_one_switch_at_most(
+    truth: dict[str, float], noise: float, chances: list[float]
+) -> None:
+    one, switches = core(), 0
+    for place, chance in enumerate(chances):
+        measured = truth[one.policy] * (1 + noise * chance)
+        switches += len(one.handle(Compared(measured, truth), float(place)))
+    assert switches == (min(truth.values()) <= 0.9 * truth["hr"])
+    assert truth[one.policy] <= min(truth.values()) / 0.9
+
+
+@given(st.floats(1.2, 10), st.integers(1, 4))
+def test_a_policy_that_turns_out_worse_is_left_again_and_not_tried_for_a_while(
+    worse: float, steady: int
+) -> None:
+    one, policies = core(steady=steady), []
+    forecast = {"hr": 1.0, "fcfs": 0.5}
+    for place in range(300):
+        one.handle(Compared(worse if one.policy == "fcfs" else 1.0, forecast), float(place))
+        policies.append(one.policy)
+    told = "".join("-" if policy == "hr" else "f" for policy in policies)
+    stays = [len(stay) for stay in told.split("-") if stay]
+    absent = [len(gap) for gap in told.strip("-").split("f") if gap]
+    assert set(stays[:-1]) == {steady}
+    assert min(absent) >= BARRED
+    assert absent == sorted(absent)
+    assert len(stays) <= 5
+
+
+def test_load_that_grows_meanwhile_is_not_held_against_the_new_policy() -> None:
+    one = core()
+    for place in range(3):
+        one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 5.0}), float(place))
+    assert one.policy == "fcfs"
+    # Three times as long as before, but so would it be under the one before.
+    for place in range(3, 40):
+        one.handle(Compared(15.0, {"hr": 30.0, "fcfs": 15.0}), float(place))
+    assert one.policy == "fcfs"
+
+
+def test_after_a_switch_nothing_else_is_thought_of_for_a_while() -> None:
+    one, pauses = core(steady=1), []
+    better = {"hr": "fcfs", "fcfs": "hr"}
+    for place in range(150):
+        policy = one.policy
+        if one.handle(Compared(None, {policy: 2.0, better[policy]: 1.0}), float(place)):
+            pauses.append(place)
+    assert [later - earlier for earlier, later in itertools.pairwise(pauses)] == [
+        PAUSE,
+        2 * PAUSE,
+        4 * PAUSE,
+        8 * PAUSE,
+        PAUSE_MAX,
+    ]
+
+
+@given(comparisons, st.integers(0, 80))
+def test_a_core_that_starts_again_from_its_state_decides_as_if_it_had_gone_on(
+    events: list[Compared], at: int
+) -> None:
+    kind, one = KINDS["tuning"], core()
+    decided(one, events[:at])
+    again = kind.core_of(kind.settings_of(one))
+    assert isinstance(again, TuningCore)
+    rest = events[at:]
+    assert [again.handle(event, 0.0) for event in rest] == [one.handle(event, 0.0) for event in rest]
+    assert again.memory == one.memory

@@ -1,0 +1,111 @@
+"""A class that tunes itself, in virtual time: where calls cost something, the policy that serves an objective in theory is not
+always the one that does, and the class finds out."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+
+from configs.objectives import Objective, candidates
+from configs.policies import Automatic, ClassPolicy, policy_text
+from configs.reading import parse_model
+from configs.scenario import Scenario
+from loadshed.responses import ResponseStatistics
+from sim.lookahead import Queues, objective_value
+from sim.simulation import Simulation
+
+# What comes before is not held against a class that is still finding out.
+EVERY_S, LEARNS_S = 5.0, 25.0
+
+
+def workload(seed: int, call_us: float, seconds: float) -> Scenario:
+    """Six queries over two bursty streams at a load of 0.9 with trains of ten tuples."""
+    chance = random.Random(seed)
+    queries = []
+    for number in range(6):
+        select = {
+            "selectivity": round(chance.uniform(0.05, 1), 2),
+            "tuple_us": chance.choice([20, 50, 100, 400]),
+        }
+        lookup = {
+            "selectivity": round(chance.uniform(0.2, 2), 2),
+            "tuple_us": chance.choice([20, 50, 200, 800]),
+        }
+        operators: list[dict[str, Any]] = [
+            {"kind": "select"} | select,
+            {"kind": "lookup"} | lookup,
+            {"kind": "project", "tuple_us": chance.choice([20, 50, 100])},
+        ]
+        queries.append({"name": f"q{number}", "reads": [chance.choice("ab")], "operators": operators})
+    streams = sorted({str(one["reads"][0]) for one in queries})
+    arrivals = {"kind": "bursts", "rate": 100, "on_s": 0.5, "off_s": 0.3}
+    declared = {
+        "name": "testbed",
+        "seconds": seconds,
+        "drain": True,
+        "train_max": 50,
+        "queue_max": 100_000_000,
+        "load_at_train": 10,
+        "costs": {"call_us": call_us, "source_tuple_us": 5},
+        "networks": {"n": {"kind": "queries", "queries": queries}},
+        "classes": [
+            {
+                "name": "c",
+                "priority": 1,
+                "delay_target_ms": 1000,
+                "network": "n",
+                "offered_load": 0.9,
+                "streams": {stream: {"arrivals": arrivals} for stream in streams},
+            }
+        ],
+    }
+    return parse_model(Scenario, declared)
+
+
+def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tuple[float, Simulation]:
+    """What the objective comes to once the class has had time to find out."""
+    declared = scenario.classes[0].model_copy(update={"policy": policy, "objective": objective})
+    queues, begun = Queues(), list[float]()
+
+    def look(run: Simulation) -> None:
+        if run.now < LEARNS_S:
+            return
+        if not begun:
+            begun.append(run.now)
+            run.hosts["c"].responses = ResponseStatistics(1.0)
+        queues.look(run)
+
+    run = Simulation(scenario.model_copy(update={"classes": (declared,)}), "none", on_cycle=look).run()
+    value = objective_value(objective, run.hosts["c"].responses, queues.mean)
+    assert value is not None
+    return value, run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seed", "call_us", "objective"),
+    [(0, 300.0, "response"), (2, 300.0, "slowdown"), (1, 0.0, "response")],
+)
+def test_a_class_that_tunes_itself_ends_within_a_tenth_of_the_best_policy(
+    seed: int, call_us: float, objective: Objective
+) -> None:
+    scenario = workload(seed, call_us, seconds=100.0)
+    of = partial(outcome, scenario, objective)
+    every = {policy_text(policy): of(policy)[0] for policy in candidates(objective)}
+    found, run = of(Automatic(every_s=EVERY_S))
+    told = "\n".join(one.sentence() for one in run.tunings["c"].core.explanations)
+    assert found <= 1.1 * min(every.values()), f"{found} of {every}\n{told}"
+
+
+def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
+    # Costs of calls dwarf those of tuples: who lets trains gather does better than who hurries each tuple on.
+    scenario = workload(0, 300.0, seconds=16.0)
+    _, run = outcome(scenario, "response", Automatic(every_s=EVERY_S))
+    told = list(run.tunings["c"].core.explanations)
+    assert [one.branch for one in told] == ["consider", "consider", "switch"]
+    assert told[-1].policy == "hr"
+    assert told[-1].after in ("brt:clusters=12", "bsd:clusters=12", "lsf:clusters=12")
+    assert run.hosts["c"].closes()

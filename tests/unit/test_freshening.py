@@ -1,0 +1,64 @@
+"""The thesis's example of five objects, and limits of the formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scheduler.freshening import freshness, perceived_freshness, refreshes
+
+CHANGES = [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("interests", "printed"),
+    [
+        ([1, 1, 1, 1, 1], [1.15, 1.36, 1.35, 1.14, 0.00]),
+        ([1, 2, 3, 4, 5], [0.33, 0.67, 1.00, 1.33, 1.67]),
+        # The first is 1.6857, which the thesis cuts to 1.68.
+        ([5, 4, 3, 2, 1], [1.68, 1.83, 1.49, 0.00, 0.00]),
+    ],
+)
+def test_five_objects_are_refreshed_as_the_thesis_has_it(
+    interests: list[float], printed: list[float]
+) -> None:
+    found = refreshes(interests, CHANGES, 5.0).frequencies
+    assert found == pytest.approx(printed, abs=0.006)
+
+
+def test_interest_equal_to_change_is_refreshed_in_proportion() -> None:
+    assert refreshes(CHANGES, CHANGES, 5.0).frequencies == pytest.approx(
+        [one / 3 for one in CHANGES], rel=1e-9
+    )
+
+
+def test_who_uses_what_changes_little_and_is_much_wanted_is_served_first() -> None:
+    """Object of rate 1 wanted twice as much as one of rate 5: the other gets nothing."""
+    assert refreshes([2, 1], [1, 5], 0.5).frequencies == pytest.approx([0.5, 0.0])
+
+
+def test_a_large_object_costs_what_it_is_large() -> None:
+    found = refreshes([1, 1], [1, 1], 3.0, [1, 4]).frequencies
+    assert found @ [1, 4] == pytest.approx(3.0)
+    assert found[0] > found[1]
+
+
+def test_nothing_is_refreshed_without_bandwidth_change_or_interest() -> None:
+    for interests, changes, bandwidth in (
+        ([1, 1], [1, 2], 0.0),
+        ([0, 0], [1, 2], 5.0),
+        ([1, 1], [0, 0], 5.0),
+    ):
+        found = refreshes(interests, changes, bandwidth)
+        assert (found.frequencies.tolist(), found.marginal) == ([0.0, 0.0], 0.0)
+
+
+def test_freshness_at_its_limits() -> None:
+    # Never refreshed; never changed; changed once in two refreshes; changed far more often than refreshed.
+    found = freshness([0, 0, 2, 1], [3, 0, 1, 1e9])
+    assert found == pytest.approx([0, 1, (1 - np.exp(-0.5)) / 0.5, 1e-9])
+
+
+def test_perceived_freshness_weighs_by_interest() -> None:
+    assert perceived_freshness([3, 1], [0, 1], [0, 0]) == 0.75
+    assert perceived_freshness([0, 0], [1, 1], [1, 1]) == 1.0

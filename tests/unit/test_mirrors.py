@@ -1,0 +1,340 @@
+"""Mirrors of objects over HTTP and of rows of a database: what changes comes out as a stream, what goes wrong is told."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from configs.problems import Away, InvalidInput, UnknownName
+from engine.sql import Mirror, parse_create_mirror
+from services.cli.main import app
+from services.mirror.objects import DatabaseObjects, HttpObjects, ObjectProblem, Objects, objects_of
+from services.mirror.polling import Polling, profile_of
+from tests.object_server import Store, object_store
+from tests.postgresql import postgresql
+
+BAD = ("broken", "loop", "never", "garbage", "list", "large", "text", "missing")
+
+
+def prices(store: Store, keys: str = "KEYS ('a', 'b')", rest: str = "") -> Mirror:
+    return parse_create_mirror(
+        f"CREATE MIRROR prices (item string, price float64) FROM HTTP '{store.url}{{key}}' {keys} "
+        f"BANDWIDTH 400 PER SECOND {rest}"
+    )
+
+
+class Published:
+    """Rows that have come, and a way to wait for what they are to be."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.batches: list[str] = []
+        self.changed = threading.Condition()
+        self.away = False
+
+    def __call__(self, table: pa.Table, batch: str) -> Mapping[str, int]:
+        with self.changed:
+            if self.away:
+                raise Away("nobody takes them")
+            self.rows += table.to_pylist()
+            self.batches.append(batch)
+            self.changed.notify_all()
+        return {}
+
+    def latest(self) -> dict[str, Any]:
+        return {row["item"]: row["price"] for row in self.rows}
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(holds, 20), self.rows
+
+
+@contextmanager
+def polling(mirror: Mirror, published: Published) -> Iterator[Polling]:
+    objects: Objects = objects_of(mirror, 4)
+    found, stop = Polling(mirror, objects, published, "test"), threading.Event()
+    thread = threading.Thread(target=found.run, args=(stop,))
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join(20)
+        objects.close()
+        assert not thread.is_alive()
+
+
+def test_an_object_is_fetched_once_and_then_only_asked_whether_it_differs() -> None:
+    with object_store(a={"price": 1.5, "colour": "red"}) as store:
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        first = objects.fetch("a")
+        assert first.row == {"item": "a", "price": 1.5}
+        assert first.changed_at == datetime(2026, 1, 1, tzinfo=UTC)
+        objects.took("a", first)
+        second = objects.fetch("a")
+        assert (second.row, second.size < first.size) == (None, True)
+        store.objects["a"] = {"price": 2}
+        assert objects.fetch("a").row == {"item": "a", "price": 2}
+        assert objects.fetch("a").row == {"item": "a", "price": 2}  # not taken yet
+        objects.close()
+    assert store.answered == {200: 3, 304: 1}
+
+
+def test_without_etags_the_body_says_whether_it_differs() -> None:
+    with object_store(a={"price": 1}) as store:
+        store.etags = False
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        first = objects.fetch("a")
+        assert first.changed_at is None
+        objects.took("a", first)
+        assert objects.fetch("a").row is None
+        objects.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("broken", "500 Internal Server Error"),
+        ("loop", "more than 5 redirects"),
+        ("never", "304 Not Modified, though nothing was asked"),
+        ("garbage", "not JSON: b'<html>'"),
+        ("list", "not an object"),
+        ("large", "the body has more than 1,048,576 bytes"),
+        ("missing", "404 Not Found"),
+    ],
+)
+def test_what_goes_wrong_is_told(key: str, told: str) -> None:
+    with object_store(a={"price": 1}) as store:
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        with pytest.raises(ObjectProblem, match=told):
+            objects.fetch(key)
+        assert objects.fetch("moved").row == {"item": "moved", "price": 1}
+        objects.close()
+
+
+def test_nobody_there_is_told_as_well() -> None:
+    with object_store() as store:
+        mirror = prices(store)
+    objects = objects_of(mirror, 1)
+    with pytest.raises(ObjectProblem, match="ConnectError"):
+        objects.fetch("a")
+    objects.close()
+
+
+def test_changes_are_published_and_the_others_go_on_whatever_goes_wrong() -> None:
+    keys = ", ".join(f"'{one}'" for one in ("a", "b", *BAD))
+    with object_store(a={"price": 1}, b={"price": 2}) as store:
+        published = Published()
+        with polling(prices(store, f"KEYS ({keys})"), published) as found:
+            published.until(lambda: published.latest() == {"a": 1.0, "b": 2.0})
+            store.objects["a"] = {"price": 7}
+            published.until(lambda: published.latest() == {"a": 7.0, "b": 2.0})
+            while found.progress().statistics.failing < len(BAD):
+                threading.Event().wait(0.01)
+        told = found.progress()
+    assert len(published.rows) == 3
+    assert told.published == 3
+    assert (told.statistics.held, told.statistics.failing) == (2, len(BAD))
+    assert set(told.problems) == {
+        "500 Internal Server Error",
+        "more than 5 redirects",
+        "304 Not Modified, though nothing was asked to be compared",
+        "not JSON: b'<html>'",
+        "not an object: b'[1]'",
+        "the body has more than 1,048,576 bytes",
+        "does not fit: price",
+        "404 Not Found",
+    }
+    row = published.rows[0]
+    assert row["changed_at"] == datetime(2026, 1, 1, tzinfo=UTC)
+    assert row["seen_at"] > row["changed_at"]
+
+
+def test_what_nobody_takes_waits_and_is_published_once() -> None:
+    with object_store(a={"price": 1}) as store:
+        published = Published()
+        published.away = True
+        with polling(prices(store, "KEYS FROM URL '" + store.url + "'"), published) as found:
+            assert found.keys == ["a"]
+            while "publishing: nobody takes them" not in found.progress().problems:
+                threading.Event().wait(0.01)
+            with published.changed:
+                published.away = False
+            published.until(lambda: bool(published.rows))
+    assert published.latest() == {"a": 1.0}
+    assert published.batches == ["test-0"]
+
+
+def test_what_has_not_changed_is_brought_again_after_so_long_and_is_no_change() -> None:
+    with object_store(a={"price": 1}) as store:
+        published = Published()
+        with polling(prices(store, "KEYS ('a')", "REPEAT EVERY 0.05 SECONDS"), published) as found:
+            published.until(lambda: len(published.rows) == 3)
+        told = found.progress().statistics
+    assert published.latest() == {"a": 1.0}
+    assert told.changes == 1
+
+
+def test_lookups_are_counted_by_object() -> None:
+    with object_store(a={"price": 0}) as store, polling(prices(store), published := Published()) as found:
+        for key in ("a", "b", "b", "nobody"):
+            found.used(key)
+        published.until(lambda: bool(published.rows))
+        told = found.progress()
+        while told.statistics.uses < 3:
+            threading.Event().wait(0.01)
+            told = found.progress()
+    assert (told.statistics.uses, told.unknown_uses) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("PROFILE ('appel' 5)", "the profile names no object"),
+        ("PROFILE ('x*' 5)", "the profile names no object"),
+    ],
+)
+def test_a_profile_that_names_no_object_is_refused(rest: str, told: str) -> None:
+    with object_store() as store:
+        mirror = prices(store, "KEYS ('apple', 'pear')", rest)
+    with pytest.raises(UnknownName, match=told):
+        profile_of(mirror, mirror.keys)
+
+
+def test_the_first_pattern_that_a_key_meets_weighs_it() -> None:
+    with object_store() as store:
+        mirror = prices(store, "KEYS ('apple', 'apricot', 'pear')", "PROFILE ('apple' 5, 'ap*' 2)")
+    assert profile_of(mirror, mirror.keys) == [5.0, 2.0, 1.0]
+
+
+def test_keys_that_cannot_be_had_are_refused_before_anything_is_polled(tmp_path: Path) -> None:
+    with object_store() as store:
+        file = tmp_path / "prices.sql"
+        for keys, told in (
+            ("broken", "500 Internal Server Error"),
+            ("text", "not a list of keys"),
+            ("", "no objects"),
+        ):
+            sql = f"CREATE MIRROR prices (item string, price float64) FROM HTTP '{store.url}{{key}}' "
+            file.write_text(
+                sql + f"KEYS FROM URL '{store.url}{keys}' BANDWIDTH 5 PER SECOND", encoding="utf-8"
+            )
+            with pytest.raises(InvalidInput, match=told):
+                CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
+
+
+def test_check_tells_what_would_be_polled_and_an_error_where_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "prices.sql"
+    with object_store(a={}, b={}) as store:
+        sql = f"SELECT 1;\nCREATE MIRROR prices (item string, price float64) FROM HTTP '{store.url}{{key}}' "
+        file.write_text(sql + f"KEYS FROM URL '{store.url}' BANDWIDTH 5 PER SECOND", encoding="utf-8")
+        result = CliRunner().invoke(app, ["mirror", str(file), "--check"], env={"COLUMNS": "120"})
+        assert result.exit_code == 0, result.output
+        assert "prices  item string, price float64        2  5 polls/s" in result.output
+    file.write_text(sql, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"line 2, column .*BANDWIDTH is missing"):
+        CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
+
+
+# -- rows of a database -------------------------------------------------------------------------------------------
+
+
+def stock(
+    url: str, table: str = "stock", columns: str = "item string, count int64, price decimal(6, 2)"
+) -> Mirror:
+    return parse_create_mirror(
+        f"CREATE MIRROR stock ({columns}) FROM DATABASE '{url}' TABLE '{table}' BANDWIDTH 100 PER SECOND"
+    )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    with sqlite3.connect(tmp_path / "stock.db") as made:
+        made.execute(
+            "CREATE TABLE stock (item TEXT PRIMARY KEY, count INTEGER, price NUMERIC(6, 2), more TEXT)"
+        )
+        made.executemany("INSERT INTO stock VALUES (?, ?, ?, ?)", [("a", 1, 1.5, "x"), ("b", 2, 2.25, "y")])
+    made.close()
+    return tmp_path / "stock.db"
+
+
+def change(database: Path, sql: str) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute(sql)
+    connection.close()
+
+
+def test_rows_of_a_table_are_objects(database: Path) -> None:
+    objects = objects_of(stock(f"sqlite:///{database}"), 1)
+    assert isinstance(objects, DatabaseObjects)
+    assert sorted(objects.keys()) == ["a", "b"]
+    first = objects.fetch("b")
+    assert first.row == {"item": "b", "count": 2, "price": "2.25"}
+    objects.took("b", first)
+    change(database, "UPDATE stock SET more = 'z'")
+    assert objects.fetch("b").row is None
+    change(database, "UPDATE stock SET count = 3")
+    assert (objects.fetch("b").row or {})["count"] == 3
+    change(database, "DELETE FROM stock WHERE item = 'b'")
+    with pytest.raises(ObjectProblem, match="there is no such row"):
+        objects.fetch("b")
+    change(database, "DROP TABLE stock")
+    with pytest.raises(ObjectProblem, match="no such table: stock"):
+        objects.fetch("a")
+    objects.close()
+
+
+def test_changed_rows_are_published(database: Path) -> None:
+    published = Published()
+    with polling(stock(f"sqlite:///{database}"), published):
+        published.until(lambda: len(published.rows) == 2)
+        change(database, "UPDATE stock SET price = 9 WHERE item = 'a'")
+        published.until(lambda: len(published.rows) == 3)
+    assert {item: str(price) for item, price in published.latest().items()} == {"a": "9.00", "b": "2.25"}
+
+
+@pytest.mark.parametrize(
+    ("url", "table", "columns", "told"),
+    [
+        ("sqlite:///{}", "stok", "item string", "there is no such table"),
+        ("sqlite:///{}", "stock", "itm string", "table stock has no such column(.|\n)*did you mean item"),
+        ("sqlite:////nowhere/x.db", "stock", "item string", "the database does not answer: unable to open"),
+        ("mysql://x/y", "stock", "item string", "not a database that is read"),
+        ("hello", "stock", "item string", "not the address of a database"),
+    ],
+)
+def test_a_table_that_is_not_there_is_told(
+    database: Path, url: str, table: str, columns: str, told: str
+) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        objects_of(stock(url.format(database), table, columns), 1)
+
+
+@pytest.mark.slow
+def test_rows_of_postgresql_are_objects() -> None:
+    import sqlalchemy as sa
+
+    with postgresql() as url:
+        engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+        with engine.begin() as connection:
+            connection.execute(
+                sa.text("CREATE TABLE stock (item text PRIMARY KEY, count bigint, price numeric(6, 2))")
+            )
+            connection.execute(sa.text("INSERT INTO stock VALUES ('a', 1, 1.5)"))
+        published = Published()
+        with polling(stock(url), published):
+            published.until(lambda: len(published.rows) == 1)
+            with engine.begin() as connection:
+                connection.execute(sa.text("UPDATE stock SET price = 9"))
+            published.until(lambda: len(published.rows) == 2)
+        engine.dispose()
+    assert str(published.latest()["a"]) == "9.00"

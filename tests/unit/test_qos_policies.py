@@ -1,0 +1,164 @@
+"""Aurora's QoS-aware policies on the thesis's examples: slacks, gradients, buckets."""
+
+import pytest
+
+from configs.policies import policy_of
+from configs.utility import UtilityGraph
+from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.policies import NONE, Policy, build_policy
+from scheduler.policies.bucket import BucketPolicy, Grid
+from scheduler.policies.outlook import least_slack, outlooks
+from scheduler.policies.slope import SlopeSlackPolicy
+
+
+def graph(*points: tuple[float, float]) -> UtilityGraph:
+    """Of points in seconds."""
+    return UtilityGraph.model_validate(
+        {"points": [{"latency_ms": 1e3 * at, "utility": worth} for at, worth in points]}
+    )
+
+
+def due(at_s: float) -> UtilityGraph:
+    return graph((at_s, 1.0), (at_s + 0.1, 0.0))
+
+
+def chains(*deadlines: UtilityGraph, length: int = 3) -> NetworkEstimates:
+    """Applications of so many boxes that cost 1 each, the first of which is a source."""
+    operators = tuple(
+        Operator(
+            f"b{(row + 1) * length - place}",
+            (row * length + place + 1,) if place + 1 < length else (),
+            place == 0,
+            utility=None if place + 1 < length else one,
+        )
+        for row, one in enumerate(deadlines)
+        for place in range(length)
+    )
+    return NetworkEstimates(Network(operators), (Estimate(1.0, 1.0),) * len(operators))
+
+
+TWO = chains(due(4), due(8))
+
+
+def drained(policy: Policy, now: float = 0.0) -> list[int]:
+    picks = []
+    while (operator := policy.pick(now)) != NONE:
+        picks.append(operator)
+        policy.idle(operator)
+    return picks
+
+
+def test_slacks_are_those_of_the_table() -> None:
+    slacks = dict(zip([one.name for one in TWO.network.operators], least_slack(TWO, range(6)), strict=True))
+    assert slacks == {"b1": -3, "b2": -2, "b3": -1, "b4": -7, "b5": -6, "b6": -5}
+
+
+def test_fixed_priority_runs_boxes_in_the_order_of_the_thesis() -> None:
+    policy = build_policy(policy_of("fixed"), TWO)
+    for operator in range(6):
+        policy.ready(operator, 0.0)
+    names = [TWO.network.operators[one].name for one in drained(policy)]
+    assert " ".join(names) == "b3 b2 b1 b6 b5 b4"
+
+
+def test_output_cost_is_what_one_answer_takes_from_a_queue() -> None:
+    # One in two and one in four are kept: of b2's queue 4 tuples are needed, of b3's 8.
+    believed = NetworkEstimates(
+        chains(due(4)).network, (Estimate(1.0, 0.5), Estimate(2.0, 0.25), Estimate(3.0, 1.0))
+    )
+    assert [one.output_cost_s for one in outlooks(believed)] == [8 * 1 + 4 * 2 + 3, 4 * 2 + 3, 3]
+
+
+def test_a_shared_operator_is_as_urgent_as_the_most_urgent_of_its_queries() -> None:
+    network = Network(
+        (Operator("s", (1, 2), source=True), Operator("b", utility=due(9)), Operator("c", utility=due(5)))
+    )
+    shared = outlooks(NetworkEstimates(network, (Estimate(1.0, 1.0),) * 3))[0]
+    assert (shared.slack_s, shared.graph) == (3, due(5))
+
+
+@pytest.mark.parametrize(
+    ("heads", "trains", "first"),
+    [
+        ((0, 0), (1, 1), 0),  # slacks 1 and 5
+        ((0, -4.5), (1, 1), 3),  # slacks 1 and 0.5
+        ((-2, 0), (1, 1), 3),  # the first has lost all: eol 5
+        ((-1.05, 0), (1, 1), 0),  # the first is losing all: eol 4.05
+        ((0, 0), (2, 1), 3),  # two tuples take 6 time units to come out
+    ],
+)
+@pytest.mark.parametrize("kind", ["slope-slack", "bucket"])
+def test_what_loses_most_goes_first_then_what_is_due_soonest(
+    kind: str, heads: tuple[float, float], trains: tuple[int, int], first: int
+) -> None:
+    policy = build_policy(policy_of(kind), TWO)
+    assert isinstance(policy, SlopeSlackPolicy | BucketPolicy)
+    for operator, head, train in zip((0, 3), heads, trains, strict=True):
+        policy.pending(operator, train)
+        policy.ready(operator, head)
+    assert policy.pick(0.0) == first
+
+
+# Figures 4.8 to 4.11: four parts of each range; utility of 5 there is 1 here.
+FIRST, SECOND = graph((1, 1.0), (3, 0.6), (4, 0.0)), graph((1, 1.0), (5, 0.2))
+GRID = Grid.over([FIRST, SECOND], 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("graph", "latency", "slack_bucket", "slope_bucket", "bucket"),
+    [
+        (FIRST, 1.5, 2, 2, (3, 2)),
+        (FIRST, 0.5, 1, 1, (4, 1)),
+        (FIRST, 3.5, 1, 4, (1, 1)),
+        (SECOND, 1.5, 4, 2, (3, 4)),
+        (SECOND, 2.5, 3, 2, (3, 3)),
+    ],
+)
+def test_buckets_are_those_of_the_table(
+    graph: UtilityGraph, latency: float, slack_bucket: int, slope_bucket: int, bucket: tuple[int, int]
+) -> None:
+    row, column = bucket
+    found = (
+        GRID.slack_bucket(graph.slack_at(latency)) + 1,
+        GRID.gradient_bucket(graph.gradient_at(latency)) + 1,
+        bucket_at(graph, latency),
+    )
+    assert found == (slack_bucket, slope_bucket, 4 * (row - 1) + column - 1)
+
+
+def bucket_at(graph: UtilityGraph, latency: float) -> int:
+    latencies, buckets = GRID.moves(graph)
+    return buckets[sum(one <= latency for one in latencies)]
+
+
+def test_a_graph_moves_through_its_buckets_by_latency() -> None:
+    # Flat, with slack running out; then falling, with slacks of two parts and one; then falling fast; then lost.
+    latencies, buckets = GRID.moves(FIRST)
+    assert latencies == pytest.approx([-2, -1, 0, 1, 2, 3, 4])
+    assert buckets == [15, 14, 13, 12, 9, 8, 0, 16]
+
+
+def test_with_one_bucket_the_oldest_goes_first() -> None:
+    policy = build_policy(policy_of("bucket:gradients=1,slacks=1"), TWO)
+    for operator, head in ((0, 3.0), (3, 2.0), (5, 2.5)):
+        policy.ready(operator, head)
+    assert drained(policy, 3.0) == [3, 5, 0]
+
+
+def test_operators_move_to_other_buckets_as_time_goes_by() -> None:
+    policy = build_policy(policy_of("bucket"), TWO)
+    policy.ready(0, 0.0)
+    policy.ready(3, 0.0)
+    # The first is out 3 after its pick: due until 1, lost after that; the second is due until 5.
+    assert [policy.pick(now) for now in (0.0, 0.9, 1.05, 1.2, 4.9, 5.05, 9.0)] == [0, 0, 0, 3, 3, 3, 0]
+
+
+def test_a_bucket_that_is_never_reached_does_not_grow() -> None:
+    policy = BucketPolicy(20, 20, TWO)
+    policy.ready(3, 0.0)
+    for second in range(2000):
+        policy.ready(0, float(second))
+        assert policy.pick(float(second)) in (0, 3)
+        policy.idle(0)
+    assert sum(map(len, policy._heaps)) < 50
+    assert len(policy._calendar) < 50

@@ -1,0 +1,145 @@
+"""A class that tunes itself, live: what its unit notices, what is forecast from it, and what the coordinator makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from actors.noticed import UnitNow
+from configs.policies import PolicySettings, policy_of, policy_text
+from engine.explain import Line
+from loadshed.responses import ResponseStatistics
+from services.tuning.tuner import Tuner, class_now
+from services.watch.watch import Watch
+from services.watch.words import in_words
+from sim.lookahead import ClassNow, forecasts
+from sim.simulation import alone
+from tests.unit.test_plan_running import Clock
+from tests.watched import NODE, InProcess, declared
+
+# A stream and two queries, of which one is dear and keeps little.
+LINES = (
+    Line(0, "source:Readings", (1, 2), ("dear", "cheap"), 10_000, 1.0, 1.0, 1.0, 0, 1000),
+    Line(1, "select", (), ("dear",), 10_000, 400.0, 0.1, 1.0, 0, 1000),
+    Line(2, "select", (), ("cheap",), 10_000, 20.0, 1.0, 1.0, 0, 1000),
+)
+
+
+def unit_now(tuples: int = 150) -> UnitNow:
+    seen = ResponseStatistics(0.1)
+    seen.add([0.02] * 10, 0.001)
+    return UnitNow(LINES, {"readings": ((tuples, 1),) * 20}, 0.15, 1.0, 100, seen, 3.0)
+
+
+class Forecasts:
+    """Made by hand, and counted."""
+
+    def __init__(self, clock: Clock, takes_s: float = 0.0, **values: float) -> None:
+        self.clock, self.takes_s, self.values = clock, takes_s, values
+        self.asked: list[tuple[ClassNow, list[str]]] = []
+
+    def __call__(self, now: ClassNow, policies: Sequence[PolicySettings]) -> Mapping[str, float]:
+        self.asked.append((now, [policy_text(one) for one in policies]))
+        self.clock.now += self.takes_s
+        return self.values
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def system() -> InProcess:
+    gold = declared("gold", policy={"kind": "auto", "steady": 2, "every_s": 10}, objective="slowdown")
+    found = InProcess().declare(gold, declared("silver"))
+    found.units_now["gold"] = unit_now()
+    found.cycle("gold", 0.2)
+    found.cycle("silver", 0.2)
+    return found
+
+
+def looked(system: InProcess, clock: Clock, forecast: Any, times: int) -> Watch:
+    watch = Watch(system, clock=clock, wall=clock)
+    tuner = Tuner(system, watch, forecast, clock)
+    for _ in range(times):
+        watch.look()
+        tuner.look()
+        clock.now += 5.0
+    watch.look()
+    return watch
+
+
+def policies(system: InProcess) -> dict[str, str]:
+    """By unit, by which it was told to run."""
+    told = [unit for units in system.world.units.values() for unit in units]
+    return {unit.name: policy_text(unit.runs_by) for unit in told}
+
+
+def test_a_class_goes_on_by_the_policy_that_is_forecast_to_do_better(system: InProcess, clock: Clock) -> None:
+    forecast = Forecasts(clock, hnr=10.0, fcfs=5.0)
+    watch = looked(system, clock, forecast, times=5)
+    assert len(forecast.asked) == 2
+    now, candidates = forecast.asked[0]
+    assert (now.objective, now.operators[1].cost.selectivity, candidates[0]) == ("slowdown", 0.1, "hnr")
+    assert policies(system) == {"gold": "fcfs", "silver": "hr"}
+    told = system.decisions("gold", 10).tuned
+    assert [one.branch for one in told] == ["consider", "switch"]
+    assert told[-1].words() == (
+        "mean slowdown 20 under hnr (forecast 10), fcfs would come to 5, 50% less → "
+        "better 2 times in a row: switch to fcfs"
+    )
+    view = watch.view(max_age_s=float("inf")).classes["gold"]
+    assert (view.policy, view.tunes_itself) == ("fcfs", True)
+    assert in_words(view).endswith(
+        "its operators run by fcfs for now, which it has chosen for the least mean slowdown."
+    )
+
+
+def test_a_class_is_compared_no_more_than_a_tenth_of_the_time(system: InProcess, clock: Clock) -> None:
+    forecast = Forecasts(clock, takes_s=4.0, hnr=10.0)
+    looked(system, clock, forecast, times=40)
+    assert len(forecast.asked) == 5
+
+
+def test_who_sleeps_or_says_his_policy_is_not_asked(system: InProcess, clock: Clock) -> None:
+    system.cycle("gold", 0.0, asleep=True)
+    forecast = Forecasts(clock, hnr=10.0)
+    looked(system, clock, forecast, times=10)
+    assert forecast.asked == []
+
+
+def test_another_objective_begins_anew_and_a_policy_that_is_said_holds_at_once(
+    system: InProcess, clock: Clock
+) -> None:
+    looked(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
+    system.world.plane.apply([declared("gold", policy={"kind": "auto"}, objective="memory")], 0.0)
+    assert policies(system)["gold"] == "chain"
+    system.world.plane.apply([declared("gold", policy={"kind": "lsf"})], 0.0)
+    assert policies(system)["gold"] == "lsf"
+    assert system.decisions("gold", 10).tuned == ()
+
+
+def test_a_coordinator_that_starts_again_goes_on_with_what_a_class_has_come_to(
+    system: InProcess, clock: Clock
+) -> None:
+    looked(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
+    again = system.world.begin_again(system.now, {NODE: 1})
+    assert again.plane.status().policies == {"gold": "fcfs"}
+    assert again.units == system.world.units
+
+
+def test_what_a_unit_notices_can_be_simulated() -> None:
+    now = class_now("response", unit_now())
+    chosen = [policy_of(kind) for kind in ("hr", "fcfs", "srpt")]
+    found = forecasts(replace(now, settles=False), chosen, alone)
+    assert found["hr"] < 0.9 * found["fcfs"]
+    assert found == forecasts(replace(now, settles=False), chosen, alone)
+    # Live, all that comes of a train is answered together, whoever is first.
+    settled = forecasts(now, chosen, alone)
+    assert len(set(settled.values())) == 1
+    assert settled["hr"] > found["fcfs"]
+    assert forecasts(class_now("response", unit_now(tuples=0)), chosen, alone) == {}
