@@ -33,7 +33,7 @@ class Operator:
     name: str
     downstream: tuple[int, ...] = ()
     source: bool = False
-    size_out: float = 1.0  # mean size of an output tuple, any unit; only Chain looks at it
+    size_out: float = 1.0  # mean size of an output tuple, any unit; for policies that go by memory
     partner: int | None = None  # the other side of a join
     utility: UtilityGraph | None = None  # of a root: what its answers are worth by their latency
     weight: float = 1.0  # of a root: how much the freshness of its output counts beside others'

@@ -62,6 +62,7 @@ class OperatorScheduler:
         self._sources = build_policy(by_sums(settings), believed) if self._sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self._plans = build_plans(settings, believed, self._sources_last)
+        self.decisions = 0  # so far; a step of a plan is none
         # With plans: whether one is under way, its operator that runs until it has no input, and those that follow; who has
         # input that the policies know of; and who has got some since, which they are told of at the plan's end if it is left.
         self._is_planned = False
@@ -120,20 +121,18 @@ class OperatorScheduler:
             self.ready(operator, head)
 
     def ready(self, operator: int, head: float) -> None:
+        if self._is_planned and not self._told[operator]:
+            self._waiting[operator] = head
+            return
         if self._plans is not None:
-            if self._is_planned and not self._told[operator]:
-                self._waiting[operator] = head
-                return
             self._told[operator] = True
         self._group[operator].ready(operator, head)
 
     def idle(self, operator: int) -> None:
-        if self._plans is not None:
-            if not self._told[operator]:
-                self._waiting.pop(operator, None)
-                return
+        # Who is waiting to be told of is not told of, and nobody else waits.
+        if self._waiting.pop(operator, None) is None:
             self._told[operator] = False
-        self._group[operator].idle(operator)
+            self._group[operator].idle(operator)
 
     def pick(self, now: float) -> int:
         """The operator to run now, NONE if nothing has input."""
@@ -149,7 +148,10 @@ class OperatorScheduler:
         operator = self._inner.pick(now)
         if operator == NONE:
             operator = self._sources.pick(now)
-        if self._plans is not None and operator != NONE:
+        if operator == NONE:
+            return NONE
+        self.decisions += 1
+        if self._plans is not None:
             return self._begin_plan(self._plans.plan_of(operator), operator)
         return operator
 
@@ -158,8 +160,10 @@ class OperatorScheduler:
         self._is_planned = len(plan) > 1
         if not self._is_planned:
             return picked
-        self._rest = iter(plan)
-        operator = next(one for one in self._rest if self._told[one])
+        self._rest, told = iter(plan), self._told
+        for operator in self._rest:
+            if told[operator]:
+                break
         self._current = NONE if self._is_source[operator] else operator
         return operator
 

@@ -1,5 +1,6 @@
-"""What runs after a decision without another one: push-through and superboxes (Carney §3.3, §4.5).
+"""What runs after a decision without another one: push-through, superboxes (Carney §3.3, §4.5), paths and segments (MavStream).
 
+    path, segment  the path or segment that the policy has gone by, from its beginning
     push-through   the operator that was picked, then all that follows it, down to the roots
     superbox       all of the query of the operator that was picked, in the order of a traversal:
       min-cost       each operator once, after all that feed it: fewest calls
@@ -19,11 +20,13 @@ keeps it so. Push-through is then what sources last comes to anyway, without the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 
 from configs.policies import PolicySettings
 from scheduler.network import NetworkEstimates
-from scheduler.policies.outlook import outlooks
+from scheduler.policies.outlook import outlooks_of
+from scheduler.policies.paths import best_paths, best_segments
 from scheduler.policies.protocol import NONE
 from scheduler.policies.static import ratio
 
@@ -35,6 +38,12 @@ def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_la
     match settings.kind:
         case "fixed" | "slope-slack" | "bucket" if settings.push_through:
             return PushThroughPlans(believed)
+        case "path":
+            return StretchPlans(best_paths, believed, sources_last)
+        case "segment":
+            return StretchPlans(partial(best_segments, gamma=None), believed, sources_last)
+        case "simplified-segment":
+            return StretchPlans(partial(best_segments, gamma=settings.gamma), believed, sources_last)
         case "superbox":
             return SuperboxPlans(settings.traversal, believed, sources_last)
     return None
@@ -77,6 +86,32 @@ class PushThroughPlans(Plans):
         return (operator, *below(self._believed, operator))
 
 
+class StretchPlans(Plans):
+    """`best` says of every operator which path it is on, or which segment it is in."""
+
+    def __init__(
+        self,
+        best: Callable[[NetworkEstimates], Mapping[int, tuple[float, Plan]]],
+        believed: NetworkEstimates,
+        sources_last: bool,
+    ) -> None:
+        self._best_of = best
+        self._sources_last = sources_last
+        super().__init__(believed)
+        self._best = best(believed)
+
+    def rank(self, believed: NetworkEstimates) -> None:
+        super().rank(believed)
+        self._best = self._best_of(believed)
+
+    def _made(self, operator: int) -> Plan:
+        operators = self._believed.network.operators
+        _, plan = self._best[operator]
+        return tuple(
+            one for one in plan if one == operator or not (self._sources_last and operators[one].source)
+        )
+
+
 class SuperboxPlans(Plans):
     def __init__(self, traversal: str, believed: NetworkEstimates, sources_last: bool) -> None:
         self._traversal = traversal
@@ -84,8 +119,14 @@ class SuperboxPlans(Plans):
         super().__init__(believed)
         self._owner = owners(believed)
 
+    def rank(self, believed: NetworkEstimates) -> None:
+        if self._traversal == "min-cost":
+            self._believed = believed  # depends on the network alone
+        else:
+            super().rank(believed)
+
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
-        super().extend(believed, changed)
+        super().rank(believed)
         self._owner = owners(believed)
 
     def _made(self, operator: int) -> Plan:
@@ -129,7 +170,7 @@ def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
         case "min-cost":
             return tuple(post_order(believed, boxes))
         case "min-latency":
-            costs = outlooks(believed)
+            costs = outlooks_of(believed, boxes)
             rising = sorted(boxes, key=lambda one: (costs[one].output_cost_s, one))
             return tuple(one for box in rising for one in (box, *below(believed, box)))
     falling = sorted(boxes, key=lambda one: (-release_rate(believed, one), one))

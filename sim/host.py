@@ -116,6 +116,7 @@ class SimulatedHost:
         self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
         self.clock_offset = 0.0
         self.down = False
+        self.decided = True  # whether the call that has begun was chosen, and not part of a plan
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
         self.processed_s = self._processed_at_cycle = 0.0
         self._ran_dry = True
@@ -177,7 +178,9 @@ class SimulatedHost:
         if self.down:
             return -1.0
         if self._call is None:
+            decisions = self.scheduler.decisions
             operator = self.scheduler.pick(now + self.clock_offset)
+            self.decided = self.scheduler.decisions > decisions
             if operator == NONE:
                 self._ran_dry = True
                 return -1.0

@@ -34,7 +34,7 @@ class Lane:
     quota_s: float = 0.0
     used_s: float = 0.0
     call_s: float = -1.0  # −1: the slice has just begun
-    decision_s: float = 0.0  # of the call, for choosing it
+    decision_s: float = 0.0  # part of it, for choosing the operator
 
 
 # --- what can happen ------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Simulation:
             if cost_s < 0:
                 self.now = now
                 return [self._end_slice(lane, host)]
-            lane.decision_s = self._decision_s
+            lane.decision_s = self._decision_s if host.decided else 0.0
             if self._look_s:
                 lane.decision_s += self._look_s * host.scheduler.looked
             self.overhead_s += lane.decision_s

@@ -87,6 +87,7 @@ class BucketPolicy:
 
     def __init__(self, gradients: int, slacks: int, believed: NetworkEstimates) -> None:
         self._gradients, self._slacks = gradients, slacks
+        self._graphs: dict[int, UtilityGraph] = {}
         self._is_ready: list[bool] = []
         self._ready_count = 0
         self._head: list[float] = []
@@ -102,10 +103,13 @@ class BucketPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         found = outlooks(believed)
         self._output_cost = [one.output_cost_s for one in found]
-        graphs = {one.graph for one in found}
-        self.grid = Grid.over(graphs, self._gradients, self._slacks)
-        moves = {graph: self.grid.moves(graph) for graph in graphs}
-        self._moves = [moves[one.graph] for one in found]
+        # By identity: a graph is compared corner by corner.
+        graphs = {id(one.graph): one.graph for one in found}
+        if graphs.keys() != self._graphs.keys():
+            self._graphs = graphs
+            self.grid = Grid.over(graphs.values(), self._gradients, self._slacks)
+            self._moves_of = {one: self.grid.moves(graph) for one, graph in graphs.items()}
+        self._moves = [self._moves_of[id(one.graph)] for one in found]
         # Of each bucket a heap of (head, operator), of which those count that are in it, and how many do.
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in range(self.grid.last + 1)]
         self._inside = [0] * len(self._heaps)

@@ -12,7 +12,7 @@ Of an operator whose output several queries read, the one with the least slack c
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from configs.utility import UtilityGraph
@@ -33,9 +33,15 @@ class Outlook:
 
 
 def outlooks(believed: NetworkEstimates) -> list[Outlook]:
-    """Of every operator, in one walk from the roots up."""
+    """Of every operator."""
+    found = outlooks_of(believed, range(len(believed.estimates)))
+    return [found[number] for number in range(len(believed.estimates))]
+
+
+def outlooks_of(believed: NetworkEstimates, numbers: Iterable[int]) -> dict[int, Outlook]:
+    """Of operators with all that follow them, in one walk from the roots up."""
     found: dict[int, Outlook] = {}
-    for number in range(len(believed.estimates) - 1, -1, -1):
+    for number in sorted(numbers, reverse=True):
         own, operator = believed.estimates[number], believed.network.operators[number]
         if operator.downstream:
             below = min((found[one] for one in operator.downstream), key=lambda one: one.slack_s)
@@ -49,7 +55,7 @@ def outlooks(believed: NetworkEstimates) -> list[Outlook]:
             below.output_cost_s + (ratio(own.cost_s, selectivity) if own.cost_s else 0.0),
             selectivity,
         )
-    return [found[number] for number in range(len(believed.estimates))]
+    return found
 
 
 def least_slack(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:

@@ -8,15 +8,15 @@ A path is cut where the next operator on its own releases no more a second than 
 a segment of its own. Simplified, the first segment goes on while the next operator releases more than γ of what the
 current one does, and the second is the rest. A segment that is part of another path's segment is dropped.
 
-All operators of a path (or segment) have its value, and ties go to the lower number: it runs from the source down. An
-operator of several has the best of theirs. As in Chain, what leaves a root leaves the system's memory; the thesis counts
+All operators of a path (or segment) have its value; an operator of several has the best of theirs. Once one of them is picked,
+the whole path (or segment) runs, from the source down (`scheduler.plans`). As in Chain, what leaves a root leaves the system's memory; the thesis counts
 it as output, and a root that keeps everything would then run last, behind a growing queue.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from scheduler.network import NetworkEstimates
@@ -28,32 +28,43 @@ Stretch = tuple[float, Path]  # of a path, with the size of the tuples that ente
 
 def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
     """Of the paths through an operator, the highest processing capacity."""
-    paths = believed.network.depth_first_paths()
-    return best_of(((path, ratio(1.0, service_s(believed, path))) for path in paths), operators)
+    best = best_paths(believed)
+    return [best[one][0] for one in operators]
 
 
 def fastest_release(gamma: float | None = None) -> Priorities:
     """Of the segments that an operator is in, the highest memory release capacity; given a γ, of simplified ones."""
 
     def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-        segments = {
-            segment
-            for path in believed.network.depth_first_paths()
-            for segment in (cut(believed, path) if gamma is None else cut_once(believed, path, gamma))
-        }
-        return best_of(
-            ((one[1], release_capacity(believed, one)) for one in whole_segments(segments)), operators
-        )
+        best = best_segments(believed, gamma)
+        return [best[one][0] for one in operators]
 
     return priorities
 
 
-def best_of(values: Iterable[tuple[Path, float]], operators: Collection[int]) -> list[float]:
-    best: dict[int, float] = {}
-    for path, value in values:
+def best_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
+    """Of every operator the path of the highest processing capacity that it is on."""
+    paths = believed.network.depth_first_paths()
+    return best_of((ratio(1.0, service_s(believed, path)), path) for path in paths)
+
+
+def best_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
+    """Of every operator the segment of the highest memory release capacity that it is in."""
+    segments = {
+        segment
+        for path in believed.network.depth_first_paths()
+        for segment in (cut(believed, path) if gamma is None else cut_once(believed, path, gamma))
+    }
+    return best_of((release_capacity(believed, one), one[1]) for one in whole_segments(segments))
+
+
+def best_of(values: Iterable[tuple[float, Path]]) -> Mapping[int, tuple[float, Path]]:
+    best: dict[int, tuple[float, Path]] = {}
+    for value, path in values:
         for one in path:
-            best[one] = max(value, best.get(one, value))
-    return [best[one] for one in operators]
+            if one not in best or value > best[one][0]:
+                best[one] = (value, path)
+    return best
 
 
 def service_s(believed: NetworkEstimates, path: Path) -> float:

@@ -15,7 +15,6 @@ from collections.abc import Collection
 
 import numpy as np
 
-from configs.utility import UtilityGraph
 from scheduler.network import NetworkEstimates
 from scheduler.policies.outlook import outlooks
 from scheduler.policies.protocol import NONE
@@ -38,13 +37,15 @@ class SlopeSlackPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         found = outlooks(believed)
         self._output_cost = np.array([one.output_cost_s for one in found])
-        graphs: dict[UtilityGraph, int] = {}
-        self._graph = np.array([graphs.setdefault(one.graph, len(graphs)) for one in found], dtype=np.intp)
+        # By identity: a graph is compared corner by corner.
+        rows: dict[int, int] = {}
+        self._graph = np.array([rows.setdefault(id(one.graph), len(rows)) for one in found], dtype=np.intp)
+        graphs = list({id(one.graph): one.graph for one in found}.values())
         points = max(len(one.latencies_s) for one in graphs)
         # By graph: latencies with infinity after the last, and what is lost a second before each of them.
         self._latencies = np.full((len(graphs), points + 1), np.inf)
         self._gradients = np.zeros((len(graphs), points + 1))
-        for graph, row in graphs.items():
+        for row, graph in enumerate(graphs):
             self._latencies[row, : len(graph.latencies_s)] = graph.latencies_s
             self._gradients[row, : len(graph.gradients)] = graph.gradients
 

@@ -1,0 +1,175 @@
+"""A bare host of boxes, as Aurora's: one processor, no classes, no shedding; operators, queues and the class's own scheduler.
+
+For what a scenario cannot say: trees of boxes, queues that are full to begin with, and *schedules*, several boxes chosen at one
+moment and then run one after another, which is how the prototype's scheduler kept its decisions few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from configs.policies import PolicySettings
+from configs.utility import UtilityGraph
+from loadshed.utility import UtilityStatistics
+from scheduler.network import Estimate, Network, Operator
+from scheduler.operators import OperatorScheduler
+from scheduler.policies import NONE
+
+WHOLE_QUEUE = 10**9
+
+
+@dataclass
+class BoxHost:
+    """Every box takes so long a call and a tuple, and a decision so long; selectivities are exact, every so many come out."""
+
+    network: Network
+    policy: PolicySettings
+    estimates: Sequence[Estimate]  # what a tuple costs, without the call
+    call_s: float = 0.0
+    decision_s: float = 0.0
+    train_max: int = WHOLE_QUEUE
+    schedule: int = 1  # boxes chosen at one moment
+
+    now: float = field(init=False, default=0.0)
+    calls: list[int] = field(init=False, default_factory=list)
+    decided: int = field(init=False, default=0)
+    """Moments at which something was chosen."""
+    latencies: dict[int, list[float]] = field(init=False)
+    memory: list[tuple[float, float]] = field(init=False, default_factory=list)
+    """Queued tuples by size after each call, with the time."""
+
+    def __post_init__(self) -> None:
+        self.scheduler = OperatorScheduler(self.network, self.policy, self.estimates, False, False)
+        self.queues: list[list[float]] = [[] for _ in self.network.operators]
+        self._owed = [0.5] * len(self.queues)
+        self.latencies = {root: [] for root in self.network.roots}
+        self.queued = 0.0
+        self._known = 0  # decisions of the scheduler so far
+
+    def enter(self, number: int, arrivals: Sequence[float]) -> None:
+        if not arrivals:
+            return
+        self.queues[number].extend(arrivals)
+        self.queued += len(arrivals) * size_in(self.network, number)
+        self._tell(number)
+
+    def run(self, arrivals: Sequence[tuple[float, int]] = ()) -> BoxHost:
+        """Until everything that arrives, (time, box) ascending, has been worked off."""
+        place = 0
+        while True:
+            while place < len(arrivals) and arrivals[place][0] <= self.now:
+                at, number = arrivals[place]
+                self.enter(number, [at])
+                place += 1
+            chosen = self._chosen()
+            if not chosen and place == len(arrivals):
+                return self
+            if not chosen:
+                self.now = arrivals[place][0]
+            for number in chosen:
+                self._call(number)
+                while self.schedule > 1 and self.network.operators[number].downstream:
+                    # Each of a schedule is pushed through before the next.
+                    (number,) = self.network.operators[number].downstream
+                    self._call(number)
+
+    def _chosen(self) -> list[int]:
+        number = self.scheduler.pick(self.now)
+        if number == NONE:
+            return []
+        if self.scheduler.decisions > self._known:
+            self.decided += 1
+            self.now += self.decision_s
+        chosen = [number]
+        while len(chosen) < self.schedule:
+            self.scheduler.idle(chosen[-1])
+            number = self.scheduler.pick(self.now)
+            if number == NONE:
+                break
+            chosen.append(number)
+        self._known = self.scheduler.decisions
+        return chosen
+
+    def _call(self, number: int) -> None:
+        queue, own = self.queues[number], self.network.operators[number]
+        if not queue:
+            return
+        train, self.queues[number] = queue[: self.train_max], queue[self.train_max :]
+        self.now += self.call_s
+        self.calls.append(number)
+        out = self._work(number, train)
+        self.queued -= len(train) * size_in(self.network, number)
+        self._tell(number)
+        for below in own.downstream:
+            self.enter(below, out)
+        self.memory.append((self.now, self.queued))
+
+    def _work(self, number: int, train: Sequence[float]) -> list[float]:
+        estimate, is_root, out = self.estimates[number], not self.network.operators[number].downstream, []
+        for arrival in train:
+            self.now += estimate.cost_s
+            self._owed[number] += estimate.selectivity
+            while self._owed[number] >= 1.0:
+                self._owed[number] -= 1.0
+                out.append(arrival)
+                if is_root:
+                    self.latencies[number].append(self.now - arrival)
+        return out
+
+    def _tell(self, number: int) -> None:
+        queue, scheduler = self.queues[number], self.scheduler
+        if not queue:
+            scheduler.idle(number)
+            return
+        if scheduler.counted[number]:
+            scheduler.pending(number, len(queue))
+        scheduler.ready(number, queue[0])
+
+    @property
+    def mean_latency_s(self) -> float:
+        every = [one for found in self.latencies.values() for one in found]
+        return sum(every) / len(every)
+
+    def utilities(self) -> dict[int, float]:
+        """Of each root that has a graph, the mean of its answers."""
+        found = {}
+        for root, latencies in self.latencies.items():
+            statistics = UtilityStatistics(self.network.operators[root].utility or UtilityGraph.step(1000.0))
+            statistics.add(latencies)
+            found[root] = statistics.mean
+        return found
+
+
+def size_in(network: Network, number: int) -> float:
+    feeders = network.upstream[number]
+    return network.operators[feeders[0]].size_out if feeders else 1.0
+
+
+def tree(
+    depth: int, fanout: int, name: str = "", first: int = 0, utility: UtilityGraph | None = None
+) -> list[Operator]:
+    """An application tree, its inputs first and its root last; numbered from `first` on."""
+    widths = [fanout**level for level in range(depth - 1, -1, -1)]
+    operators, start = list[Operator](), first
+    for level, width in enumerate(widths):
+        below = start + width
+        for place in range(width):
+            downstream = () if level == depth - 1 else (below + place // fanout,)
+            operators.append(
+                Operator(
+                    f"{name}{level}.{place}", downstream, level == 0, utility=None if downstream else utility
+                )
+            )
+        start = below
+    return operators
+
+
+def forest(
+    trees: int, depth: int, fanout: int, utilities: Sequence[UtilityGraph | None] = (None,)
+) -> Network:
+    operators = list[Operator]()
+    for number in range(trees):
+        graph = utilities[number % len(utilities)]
+        operators += tree(depth, fanout, f"A{number}.", len(operators), graph)
+    return Network(tuple(operators))
