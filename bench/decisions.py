@@ -25,14 +25,16 @@ STATIC = ("hr", "hnr", "srpt", "chain")
 
 def figures() -> list[Figure]:
     believed = many_queries(OPERATORS)
-    cost = {kind: decision_s(believed, kind) for kind in (*STATIC, "fcfs", "rr")}
+    cost = {kind: decision_s(believed, kind) for kind in (*STATIC, "fas", "fcfs", "rr")}
     exact, clustered = decision_s(believed, "bsd"), decision_s(believed, "bsd", clusters=12)
+    pruned = decision_s(believed, "bsd:search=fagin")
     naive = naive_decision_s(believed)
     static = max(cost[kind] for kind in STATIC)
     return [
         *(Figure(f"decision among 10,000, {kind}", 1e6 * one, "µs", limit=3.0) for kind, one in cost.items()),
         Figure("decision among 10,000, bsd in 12 clusters", 1e6 * clustered, "µs"),
         Figure("decision among 10,000, bsd exact", 1e6 * exact, "µs"),
+        Figure("decision among 10,000, bsd pruned", 1e6 * pruned, "µs"),
         Figure("decision among 10,000, bsd naive", 1e6 * naive, "µs"),
         Figure("clustered bsd over the dearest static policy", clustered / static, "×", limit=4.0),
         Figure("naive bsd over clustered bsd", naive / clustered, "×", least=50.0),

@@ -7,12 +7,16 @@ operator to the root, T ideal cost of a result, W wait of the head tuple).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from configs.base import Fraction, Settings
-from configs.problems import InvalidInput, UnknownName, nearest
+from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
+
+Sharing = Literal["pdt", "sum", "max"]
+"""What makes the priority of an operator that several queries share: its priority-defining tree (Sharaf §3.6.2), all
+segments behind it, or the best of them alone."""
 
 Parts = Annotated[int, Field(ge=1, le=500)]
 PushThrough = bool
@@ -43,12 +47,14 @@ class HighestRate(Settings):
     """S/C̄: least mean response. The default."""
 
     kind: Literal["hr"] = "hr"
+    sharing: Sharing = "pdt"
 
 
 class HighestNormalizedRate(Settings):
     """S/(C̄·T): least mean slowdown."""
 
     kind: Literal["hnr"] = "hnr"
+    sharing: Sharing = "pdt"
 
 
 class Chain(Settings):
@@ -115,21 +121,43 @@ class Superbox(Settings):
     that follow it; or those that release most memory first."""
 
 
-class LongestStretchFirst(Settings):
+class Waiting(Settings):
+    """How a policy whose priorities grow with time finds the highest (Sharaf §3.3.2)."""
+
+    clusters: Clusters = 0
+    """0: every operator is ranked by itself."""
+
+    clustering: Literal["logarithmic", "uniform"] = "logarithmic"
+    """Whether clusters span equal ratios of the static part or equal differences, which is the baseline."""
+
+    search: Literal["all", "fagin"] = "all"
+    """Whether all are looked at, or only until nothing further can be higher; the answer is the same."""
+
+    processing: Literal["single", "clustered"] = "single"
+    """Whether all operators of the chosen cluster with the same head tuple run on one decision."""
+
+    @model_validator(mode="after")
+    def clusters_are_there(self) -> Self:
+        for key, usual in (("clustering", "logarithmic"), ("processing", "single")):
+            if not self.clusters and getattr(self, key) != usual:
+                raise Contradiction("there are no clusters", key, getattr(self, key), "add clusters: 12")
+        return self
+
+
+class LongestStretchFirst(Waiting):
     """W/T: least maximum slowdown."""
 
     kind: Literal["lsf"] = "lsf"
-    clusters: Clusters = 0
 
 
-class BalanceResponse(Settings):
+class BalanceResponse(Waiting):
     """(S/C̄)·W: least ℓ2 of response."""
 
     kind: Literal["brt"] = "brt"
-    clusters: Clusters = 0
+    sharing: Sharing = "pdt"
 
 
-class BalanceSlowdown(Settings):
+class BalanceSlowdown(Waiting):
     """S/(C̄·T)·W/T: least ℓ2 of slowdown.
 
     `clusters` 0 evaluates every ready operator at each decision; 12 logarithmic clusters cost about 5% of the
@@ -137,7 +165,7 @@ class BalanceSlowdown(Settings):
     """
 
     kind: Literal["bsd"] = "bsd"
-    clusters: Clusters = 0
+    sharing: Sharing = "pdt"
 
 
 class FreshnessAware(Settings):
@@ -232,6 +260,10 @@ def policy_of(name: str, clusters: int = 0) -> PolicySettings:
         given[key] = value
     try:
         return POLICY.validate_python(given)
+    except Contradiction as problem:
+        raise InvalidInput(
+            problem.title, f"--policy {kind}:{problem.field}", problem.value, problem.hint
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(one) for one in first["loc"][1:])

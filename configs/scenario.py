@@ -42,6 +42,9 @@ class Costs(Settings):
     decision_us: NonNegative = 0.0
     """Choosing the next operator."""
 
+    look_us: NonNegative = 0.0
+    """Computing and comparing one priority, by policies whose priorities grow with time."""
+
 
 class Select(Settings):
     """A filter: keeps a tuple or drops it."""
@@ -202,7 +205,43 @@ class SharafNetwork(Settings):
             )
         return self
 
+    shared: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """So many queries, in random groups, share their select (§3.8.4)."""
+
+    joins: bool = False
+    """Whether queries are window joins of the streams `left` and `right`, each behind a select, instead of lookups (§3.8.1.12)."""
+
+    drift_std: Positive | None = None
+    """Standard deviation, in percent points, of data whose mean wanders from 50 to 150 in a run (§3.8.5).
+
+    Without it data are uniform, as the selectivities are meant."""
+
+    window_min_s: Positive = 1.0
+    window_max_s: Positive = 10.0
+    """Of joins; uniform between the two."""
+
+    @model_validator(mode="after")
+    def joins_stand_alone(self) -> Self:
+        if self.window_min_s > self.window_max_s:
+            raise Contradiction(
+                f"must not exceed window_max_s, which is {self.window_max_s:g}",
+                "window_min_s",
+                self.window_min_s,
+                "lower window_min_s or raise window_max_s",
+            )
+        for key in ("inputs", "shared"):
+            if self.joins and getattr(self, key) > 1:
+                raise Contradiction(
+                    "joins have two streams, and operators of their own",
+                    key,
+                    getattr(self, key),
+                    f"leave out {key} or joins",
+                )
+        return self
+
     def streams(self) -> tuple[str, ...]:
+        if self.joins:
+            return ("left", "right")
         return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
 
 

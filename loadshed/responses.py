@@ -44,6 +44,13 @@ class ResponseStatistics:
         if len(self._responses) >= BUFFER_MAX:
             self._fold()
 
+    def add_slowed(self, responses: list[float], slowdowns: list[float]) -> None:
+        """As `add`, of answers whose slowdowns are not their response times by what is ideal."""
+        self.add(responses, 0.0)
+        self._slow_sum += sum(slowdowns)
+        self._slow_sum_sq += sum([one * one for one in slowdowns])
+        self._slow_max = max(self._slow_max, *slowdowns)
+
     def add_same(self, response: float, count: int, ideal_s: float = 0.0) -> None:
         """As `add`, of `count` answers with one response time."""
         response = max(response, 0.0)

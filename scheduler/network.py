@@ -20,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 from configs.utility import UtilityGraph
+from scheduler.sharing import NO_TREE, Tree, tree_above
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class Segment:
     answers_per_ideal: float  # Σ S/T
     answers_per_ideal_sq: float  # Σ S/T²
 
+
+# What an answer is counted as, by the name of its sum over a segment.
+Gain = Literal["selectivity", "answers_per_ideal", "answers_per_ideal_sq"]
 
 NOTHING = Segment(0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -152,6 +157,15 @@ class Network:
                     stack.append(other)
         return found
 
+    def fed_by(self, number: int) -> set[int]:
+        """The operator and all that stand below it."""
+        found, stack = {number}, [number]
+        while stack:
+            below = set(self.operators[stack.pop()].downstream) - found
+            found |= below
+            stack.extend(below)
+        return found
+
     def depth_first_paths(self) -> list[tuple[int, ...]]:
         """Every source-to-root path, for policies that are defined on paths."""
         paths: list[tuple[int, ...]] = []
@@ -172,10 +186,29 @@ class NetworkEstimates:
     network: Network
     estimates: tuple[Estimate, ...]
     known: tuple[Segment, ...] | None = field(default=None, compare=False, repr=False)
+    _trees: dict[Gain, list[Tree]] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         return self.network.segments(self.estimates) if self.known is None else self.known
+
+    def trees(self, gain: Gain) -> list[Tree]:
+        """The priority-defining tree of every operator, by what an answer is counted."""
+        if gain not in self._trees:
+            size = len(self.estimates)
+            self._trees[gain] = self._trees_with([NO_TREE] * size, range(size), gain)
+        return self._trees[gain]
+
+    def _trees_with(self, known: Sequence[Tree], others: Iterable[int], gain: Gain) -> list[Tree]:
+        """The trees, of which all but those of the others are known."""
+        found, segments = list(known), self.segments
+        for number in sorted(others, reverse=True):
+            own, below = self.estimates[number], self.network.operators[number].downstream
+            if below:
+                found[number] = tree_above(own.cost_s, own.selectivity, below, found)
+            else:
+                found[number] = Tree(getattr(segments[number], gain), own.cost_s)
+        return found
 
     def extended(self, network: Network, more: Sequence[Estimate]) -> tuple[NetworkEstimates, set[int]]:
         """What is believed of an extended network, and which operators have other segments than before."""
@@ -184,4 +217,7 @@ class NetworkEstimates:
         if "segments" not in vars(self):  # nobody has asked
             return NetworkEstimates(network, estimates), changed
         known = (*self.segments, *(NOTHING for _ in more))
-        return NetworkEstimates(network, estimates, network.segments_with(known, changed, estimates)), changed
+        after = NetworkEstimates(network, estimates, network.segments_with(known, changed, estimates))
+        for gain, trees in self._trees.items():
+            after._trees[gain] = after._trees_with([*trees, *(NO_TREE for _ in more)], changed, gain)
+        return after, changed

@@ -1,8 +1,10 @@
 """Level 2 of one class: its policy, with source operators last (DILoS §III-A).
 
 Operators inside the network go first; source operators, which let new tuples in, run only when no other
-operator has input. The two groups are ranked independently, by the same policy. Only the simulator may rank sources among
-the others (`sources_last=False`), as Aurora, MavStream and Sharaf's testbed do: tuples then wait inside as well.
+operator has input. The two groups are ranked independently, by the same policy; but all that follows from a source runs
+before the next one is looked at, so a source that several queries share has the priority of all of them together (Sharaf
+eq. 3.9), and priority-defining trees are for the operators inside. Only the simulator may rank sources among the others
+(`sources_last=False`), as Aurora, MavStream and Sharaf's testbed do: tuples then wait inside as well.
 
 The runner's loop (the simulator's and the live one alike) is
 
@@ -31,7 +33,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from configs.policies import PolicySettings
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.plans import Plan, build_plans
-from scheduler.policies import NONE, CountingPolicy, build_policy
+from scheduler.policies import NONE, CountingPolicy, build_policy, by_sums, tree_gain
+from scheduler.sharing import whole_tree
 from scheduler.statistics import OperatorStatistics
 
 
@@ -56,7 +59,7 @@ class OperatorScheduler:
         """By this policy, which has been told of nobody's input."""
         network, believed = self.network, self._believed
         self._inner = build_policy(settings, believed)
-        self._sources = build_policy(settings, believed) if self._sources_last else self._inner
+        self._sources = build_policy(by_sums(settings), believed) if self._sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self._plans = build_plans(settings, believed, self._sources_last)
         self.decisions = 0  # so far; a step of a plan is none
@@ -171,6 +174,12 @@ class OperatorScheduler:
             for operator, head in waiting.items():
                 self.ready(operator, head)
 
+    @property
+    def looked(self) -> int:
+        """How many priorities the last decision compared, of policies that compare several."""
+        groups = [self._inner] if self._sources is self._inner else [self._inner, self._sources]
+        return sum(getattr(one, "looked", 0) for one in groups)
+
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""
         if self._believe():
@@ -188,3 +197,75 @@ class OperatorScheduler:
             self.statistics.changed = False
             self._believed = NetworkEstimates(self.network, tuple(self.statistics.estimates))
         return has_changed
+
+
+class QueryScheduler(OperatorScheduler):
+    """Decides for whole queries, as Sharaf's testbed does: what is picked runs with all that follows from it.
+
+    Not all if priority-defining trees are at work: a segment outside the tree of a shared operator waits there for its own
+    turn, beside the operators that let tuples in. One policy ranks them all; nothing comes between an operator and those that
+    run with it. A policy with plans of its own decides by these.
+    """
+
+    def __init__(
+        self, network: Network, settings: PolicySettings, initial: Sequence[Estimate], adaptive: bool = True
+    ) -> None:
+        super().__init__(network, settings, initial, adaptive, sources_last=False)
+
+    def _begin(self, settings: PolicySettings) -> None:
+        super()._begin(settings)
+        self._gain = tree_gain(settings)
+        self._is_ready = [False] * len(self.network.operators)
+        # What runs with the operator that was picked last; the next one at the end.
+        self._followers: list[int] = []
+        self._units: dict[int, list[int]] = {}
+        self._looked = 0
+
+    def extend(
+        self, more: Sequence[Operator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
+    ) -> None:
+        super().extend(more, edges, initial)
+        self._is_ready += [False for _ in more]
+        self._units = {}
+
+    def ready(self, operator: int, head: float) -> None:
+        self._is_ready[operator] = True
+        super().ready(operator, head)
+
+    def idle(self, operator: int) -> None:
+        self._is_ready[operator] = False
+        super().idle(operator)
+
+    def pick(self, now: float) -> int:
+        followers = self._followers
+        while followers:
+            operator = followers[-1]
+            if self._is_ready[operator]:
+                self._looked = 0
+                return operator
+            followers.pop()
+        operator = super().pick(now)
+        if operator != NONE and self._plans is None:
+            self._followers = self._unit(operator)[:]
+        self._looked = super().looked
+        return operator
+
+    @property
+    def looked(self) -> int:
+        return self._looked
+
+    def _unit(self, operator: int) -> list[int]:
+        """What runs with the operator, the last one first."""
+        unit = self._units.get(operator)
+        if unit is None:
+            if self._gain is None:
+                members = self.network.fed_by(operator)
+            else:
+                members = set(whole_tree(operator, self._believed.trees(self._gain)))
+            unit = self._units[operator] = sorted(members - {operator}, reverse=True)
+        return unit
+
+    def refresh(self) -> NetworkEstimates:
+        if self.statistics.changed:
+            self._units = {}
+        return super().refresh()

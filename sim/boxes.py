@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 
 from configs.scenario import Aggregate, Join, Lookup, Project, Select
-from sim.networks import Box
+from sim.networks import Box, Drift
 
 # A train of arrival times in; the results' arrival times and their extra processor-seconds out.
 Effect = Callable[[list[float]], tuple[list[float], float]]
@@ -25,6 +25,8 @@ def build_effect(box: Box, rng: random.Random, evenly: bool) -> Effect:
     match box.model:
         case None | Project():
             return pass_all
+        case Select(selectivity=selectivity) | Lookup(selectivity=selectivity) if box.drift is not None:
+            return drifting_select(selectivity, box.drift, rng)
         case Select(selectivity=selectivity) | Lookup(selectivity=selectivity):
             if evenly:
                 return Even(selectivity)
@@ -42,6 +44,11 @@ def pass_all(train: list[float]) -> tuple[list[float], float]:
 def coin_select(selectivity: float, rng: random.Random) -> Effect:
     coin = rng.random
     return lambda train: ([arrival for arrival in train if coin() < selectivity], 0.0)
+
+
+def drifting_select(selectivity: float, drift: Drift, rng: random.Random) -> Effect:
+    coin, chance = rng.random, drift.chance
+    return lambda train: ([arrival for arrival in train if coin() < chance(selectivity, arrival)], 0.0)
 
 
 class Even:
@@ -100,6 +107,28 @@ class Panes:
         return (math.floor(arrival / self._slide) + 1) * self._slide
 
 
+class Pair(float):
+    """A joined tuple: the arrival of the later of the two, and from when on its slowdown counts.
+
+    Without anybody else in the system the earlier one would have been through its side before, or would just be in it, when
+    the later one came; what the pair had to wait beyond that is queueing, and only that is slowdown (Sharaf §3.4.1.2):
+    H = 1 + (D_actual − D_ideal)/T = (D_actual − since)/T with since = D_ideal − T.
+    """
+
+    __slots__ = ("since",)
+    since: float
+
+    def __new__(cls, arrival: float, since: float) -> Pair:
+        pair = super().__new__(cls, arrival)
+        pair.since = since
+        return pair
+
+
+def since(arrival: float) -> float:
+    """From when on the slowdown of an answer counts."""
+    return arrival.since if isinstance(arrival, Pair) else arrival
+
+
 class JoinSide:
     """One input of a symmetric window join: each tuple probes the other side's recent tuples and joins its own.
 
@@ -107,7 +136,14 @@ class JoinSide:
     """
 
     def __init__(
-        self, box: Box, rng: random.Random, evenly: bool, own: list[float], other: list[float]
+        self,
+        box: Box,
+        rng: random.Random,
+        evenly: bool,
+        own: list[float],
+        other: list[float],
+        way_s: float = 0.0,
+        other_way_s: float = 0.0,
     ) -> None:
         assert isinstance(box.model, Join)
         self._window = box.model.window_s
@@ -116,6 +152,7 @@ class JoinSide:
         self._rng, self._evenly = rng, evenly
         self._owed = 0.5
         self._own, self._other = own, other
+        self._way_s, self._other_way_s = way_s, other_way_s
 
     def __call__(self, train: list[float]) -> tuple[list[float], float]:
         out: list[float] = []
@@ -126,10 +163,16 @@ class JoinSide:
             matches = self._matches(high - low)
             if matches:
                 partners = self._rng.sample(range(low, high), matches)
-                out.extend(max(arrival, other[place]) for place in partners)
+                out.extend(self._pair(arrival, other[place]) for place in partners)
         self._remember(train)
         self._expire(train[-1])
         return out, len(out) * self._match_s
+
+    def _pair(self, own: float, other: float) -> Pair:
+        own_s, other_s = self._way_s, self._other_way_s
+        if own >= other:
+            return Pair(own, max(own, other + other_s) - other_s)
+        return Pair(other, max(other, own + own_s) - own_s)
 
     def _matches(self, candidates: int) -> int:
         mean = candidates * self._selectivity
@@ -156,11 +199,13 @@ class JoinSide:
             del self._other[:gone]
 
 
-def join_sides(left: Box, right: Box, rng: random.Random, evenly: bool) -> tuple[Effect, Effect]:
-    """The effects of both sides of a join."""
+def join_sides(
+    left: Box, right: Box, rng: random.Random, evenly: bool, ways_s: tuple[float, float] = (0.0, 0.0)
+) -> tuple[Effect, Effect]:
+    """The effects of both sides of a join; a tuple alone would be through each in so many seconds."""
     recent_left: list[float] = []
     recent_right: list[float] = []
     return (
-        JoinSide(left, rng, evenly, recent_left, recent_right),
-        JoinSide(right, rng, evenly, recent_right, recent_left),
+        JoinSide(left, rng, evenly, recent_left, recent_right, *ways_s),
+        JoinSide(right, rng, evenly, recent_right, recent_left, *reversed(ways_s)),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import erf, sqrt
 
 from configs.scenario import (
     Aggregate,
@@ -25,6 +26,9 @@ from configs.scenario import (
 )
 from configs.utility import UtilityGraph
 from scheduler.network import Estimate, Network, Operator
+from scheduler.policies import NONE
+
+SQRT_2 = sqrt(2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,20 @@ class Box:
     model: OperatorModel | None = None  # None: a source
     size_out: float = 1.0
     partner: int | None = None  # the other side of a join
+    drift: Drift | None = None  # of the data that a select or a lookup chooses from
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Data in percent, normally distributed; the mean begins at 50 and rises by one in each of 100 intervals (Sharaf §3.8.5)."""
+
+    std: float
+    seconds: float
+
+    def chance(self, selectivity: float, at: float) -> float:
+        """That a value is below what keeps the selectivity of uniform data."""
+        mean = 50 + int(100 * at / self.seconds)
+        return 0.5 * (1.0 + erf((100 * selectivity - mean) / (self.std * SQRT_2)))
 
 
 @dataclass
@@ -92,7 +110,7 @@ class Plan:
                 inflow[number] += rates.get(stream, 0.0)
         estimates = []
         for number, box in enumerate(self.boxes):
-            # Both sides of a join are fed by sources, which come before either.
+            # Both sides of a join are fed by operators that come before either.
             across = inflow[box.partner] if box.partner is not None else 0.0
             selectivity, extra_s = expected(box.model, inflow[number], across)
             estimates.append(Estimate(box.call_s / train + box.tuple_s + extra_s, selectivity))
@@ -117,12 +135,19 @@ def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple
             return per_tuple, per_tuple * model.match_us * 1e-6
 
 
-def build_plan(model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0) -> Plan:
+def build_plan(
+    model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0, seconds: float = 1.0
+) -> Plan:
+    """The plan of a run of so many seconds, which only data that drift depend on."""
     match model:
         case QueryNetwork():
             return query_plan(model, costs)
         case SharafNetwork():
-            return sharaf_plan(model, costs, rng, cost_scale)
+            plan = sharaf_plan(model, costs, rng, cost_scale)
+            if model.drift_std is not None:
+                drift = Drift(model.drift_std, seconds)
+                plan.boxes = [replace(box, drift=drift) for box in plan.boxes]
+            return plan
         case OperatorNetwork():
             return operator_plan(model, costs)
 
@@ -180,25 +205,49 @@ def add_join(
 def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> Plan:
     streams = model.streams()
     plan = Plan(entries={stream: [] for stream in streams})
+    select, stream = NONE, streams[0]
     for place in range(model.queries):
         name = f"Q{place + 1}"
-        stream = streams[rng.randrange(len(streams))] if len(streams) > 1 else streams[0]
+        # Queries are drawn at random: any that come in a row are a random group, and share their select.
+        is_first = place % model.shared == 0
+        if is_first and len(streams) > 1:
+            stream = streams[rng.randrange(len(streams))]
         tuple_us = model.tuple_us * cost_scale * 2 ** rng.randrange(model.cost_classes)
         # In percent steps, as the thesis draws them from attributes in [1, 100].
         selectivity = (
             rng.randint(round(model.selectivity_min * 100), round(model.selectivity_max * 100)) / 100
         )
+        selecting = Select(kind="select", selectivity=selectivity, tuple_us=tuple_us)
+        if model.joins:
+            window_s = rng.uniform(model.window_min_s, model.window_max_s)
+            joining = Join(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=tuple_us)
+            add_joined(plan, name, streams, selecting, joining, costs)
+            continue
         chain: tuple[OperatorModel, ...] = (
-            Select(kind="select", selectivity=selectivity, tuple_us=tuple_us),
+            selecting,
             Lookup(kind="lookup", selectivity=selectivity, tuple_us=tuple_us),
             Project(kind="project", tuple_us=tuple_us),
         )
-        number = plan.add(box_of(f"{name}.select", name, chain[0], costs))
-        plan.entries[stream].append(number)
+        if is_first:
+            select = plan.add(box_of(f"{name}.select", name, chain[0], costs))
+            plan.entries[stream].append(select)
+        number = select
         for operator in chain[1:]:
             number = plan.add(box_of(f"{name}.{operator.kind}", name, operator, costs), [number])
         plan.readers[number] = (stream,)
     return plan
+
+
+def add_joined(
+    plan: Plan, name: str, streams: Sequence[str], selecting: Select, joining: Join, costs: Costs
+) -> None:
+    """A query whose streams each go through a select before they meet."""
+    selects = [plan.add(box_of(f"{name}.select.{stream}", name, selecting, costs)) for stream in streams]
+    for stream, number in zip(streams, selects, strict=True):
+        plan.entries[stream].append(number)
+    sides = add_join(plan, f"{name}.join", name, joining, costs, selects)
+    project = Project(kind="project", tuple_us=joining.tuple_us)
+    plan.readers[plan.add(box_of(f"{name}.project", name, project, costs), sides)] = tuple(streams)
 
 
 def box_of(name: str, query: str, operator: OperatorModel, costs: Costs) -> Box:

@@ -113,6 +113,7 @@ class Simulation:
         self._cycle_began = 0.0
         self._turn_s = scenario.costs.turn_us * 1e-6
         self._decision_s = scenario.costs.decision_us * 1e-6
+        self._look_s = scenario.costs.look_us * 1e-6
         self._faults_on: list[ReportsLost | ReportsLate] = []
         self._down_until: dict[str, float] = {}
         self._heap: list[tuple[float, int, Happening]] = []
@@ -224,6 +225,8 @@ class Simulation:
                 self.now = now
                 return [self._end_slice(lane, host)]
             lane.decision_s = self._decision_s if host.decided else 0.0
+            if self._look_s:
+                lane.decision_s += self._look_s * host.scheduler.looked
             self.overhead_s += lane.decision_s
             lane.call_s = cost_s + lane.decision_s
             now += lane.call_s

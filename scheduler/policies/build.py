@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from configs.policies import POLICY_KINDS, PolicySettings, policy_of
+from collections.abc import Mapping
+
+from configs.policies import POLICY_KINDS, PolicySettings, Waiting, policy_of
 from configs.problems import UnknownName, nearest
-from scheduler.network import NetworkEstimates
+from scheduler.network import Gain, NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.policies.bucket import BucketPolicy
 from scheduler.policies.chain import steepest_release
@@ -16,11 +18,17 @@ from scheduler.policies.slope import SlopeSlackPolicy
 from scheduler.policies.static import (
     Priorities,
     StaticPolicy,
-    highest_normalized_rate,
-    highest_rate,
+    gain_by_cost,
     shortest_ideal,
 )
-from scheduler.policies.waiting import ClusteredPolicy, WaitingPolicy, balance_slowdown
+from scheduler.policies.waiting import ClusteredPolicy, PrunedPolicy, WaitingPolicy
+
+GAINS: Mapping[str, Gain] = {
+    "hr": "selectivity",
+    "hnr": "answers_per_ideal",
+    "brt": "selectivity",
+    "bsd": "answers_per_ideal_sq",
+}
 
 
 def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
@@ -33,9 +41,9 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
         case "srpt":
             return StaticPolicy(shortest_ideal, believed)
         case "hr":
-            return StaticPolicy(highest_rate, believed)
+            return StaticPolicy(gain_by_cost(GAINS["hr"], settings.sharing), believed)
         case "hnr":
-            return StaticPolicy(highest_normalized_rate, believed)
+            return StaticPolicy(gain_by_cost(GAINS["hnr"], settings.sharing), believed)
         case "chain":
             return StaticPolicy(steepest_release, believed)
         case "path":
@@ -53,15 +61,31 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
         case "superbox":
             return build_policy(policy_of(settings.order), believed)
         case "lsf":
-            return waiting(shortest_ideal, settings.clusters, believed)
+            return waiting(shortest_ideal, settings, believed)
         case "brt":
-            return waiting(highest_rate, settings.clusters, believed)
+            return waiting(gain_by_cost(GAINS["brt"], settings.sharing), settings, believed)
         case "bsd":
-            return waiting(balance_slowdown, settings.clusters, believed)
+            phi = gain_by_cost(GAINS["bsd"], settings.sharing)
+            return waiting(phi, settings, believed)
         case "fas":
             return FreshnessPolicy(settings.beta, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
 
 
-def waiting(phi: Priorities, clusters: int, believed: NetworkEstimates) -> Policy:
-    return ClusteredPolicy(phi, clusters, believed) if clusters else WaitingPolicy(phi, believed)
+def tree_gain(settings: PolicySettings) -> Gain | None:
+    """What the policy's priority-defining trees count an answer as; None if it has none."""
+    match settings.kind:
+        case "hr" | "hnr" | "brt" | "bsd":
+            return GAINS[settings.kind] if settings.sharing == "pdt" else None
+    return None
+
+
+def by_sums(settings: PolicySettings) -> PolicySettings:
+    """The same policy, with all segments behind a shared operator where it has trees."""
+    return settings if tree_gain(settings) is None else settings.model_copy(update={"sharing": "sum"})
+
+
+def waiting(phi: Priorities, settings: Waiting, believed: NetworkEstimates) -> Policy:
+    if settings.clusters:
+        return ClusteredPolicy(phi, settings, believed)
+    return PrunedPolicy(phi, believed) if settings.search == "fagin" else WaitingPolicy(phi, believed)

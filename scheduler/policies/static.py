@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
 
-from scheduler.network import NetworkEstimates
+from configs.policies import Sharing
+from scheduler.network import Gain, NetworkEstimates
 from scheduler.policies.protocol import NONE
 
 # Of some operators.
@@ -70,15 +71,40 @@ class StaticPolicy:
         return NONE
 
 
-def highest_rate(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    """S/C̄; an operator that costs nothing comes before all others."""
-    segments = [believed.segments[one] for one in operators]
-    return [ratio(one.selectivity, one.cost_s) for one in segments]
+def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
+    """S/C̄ with answers counted as HR, HNR or BSD do; an operator that costs nothing comes before all others.
+
+    Where an operator is shared: of its priority-defining tree, of all segments behind it, or of the best of them alone.
+    """
+
+    def of_trees(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        trees = believed.trees(gain)
+        return [trees[one].ratio for one in operators]
+
+    def of_sums(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        segments = [believed.segments[one] for one in operators]
+        return [ratio(getattr(one, gain), one.cost_s) for one in segments]
+
+    def of_best(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        behind = paths_behind(believed, gain)
+        return [max(ratio(*one) for one in behind[number]) for number in operators]
+
+    by_sharing: dict[Sharing, Priorities] = {"pdt": of_trees, "sum": of_sums, "max": of_best}
+    return by_sharing[sharing]
 
 
-def highest_normalized_rate(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    segments = [believed.segments[one] for one in operators]
-    return [ratio(one.answers_per_ideal, one.cost_s) for one in segments]
+def paths_behind(believed: NetworkEstimates, gain: Gain) -> list[list[tuple[float, float]]]:
+    """Of every operator the segments from there, one a way to a root: gain and cost per tuple that enters."""
+    boxes = believed.network.operators
+    behind: list[list[tuple[float, float]]] = [[] for _ in boxes]
+    for number in range(len(boxes) - 1, -1, -1):
+        own = believed.estimates[number]
+        behind[number] = [
+            (own.selectivity * more, own.cost_s + own.selectivity * cost_s)
+            for below in boxes[number].downstream
+            for more, cost_s in behind[below]
+        ] or [(getattr(believed.segments[number], gain), own.cost_s)]
+    return behind
 
 
 def shortest_ideal(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:

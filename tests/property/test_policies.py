@@ -19,10 +19,14 @@ from configs.utility import UtilityGraph
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.operators import OperatorScheduler
 from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
+from scheduler.policies.waiting import ClusteredPolicy
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
 DYNAMIC_KINDS = (*WAITING_KINDS, "slope-slack", "bucket")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
+EVERY_POLICY += [("hnr:sharing=sum", 0), ("hnr:sharing=max", 0)]
+EVERY_POLICY += [("bsd:search=fagin", 0), ("bsd:search=fagin", 4), ("bsd:clustering=uniform", 4)]
+TOGETHER = ("bsd:processing=clustered", 4)
 
 
 # -- networks and scripts to draw ------------------------------------------------------------------------
@@ -208,19 +212,69 @@ def ideal(believed: NetworkEstimates, root: int) -> float:
         needed |= more
 
 
-def highest_rate(believed: NetworkEstimates, x: int) -> float:
-    answers, cost = answers_and_cost(believed, x)
-    return sum(answers.values()) / cost
+Gain = Callable[[NetworkEstimates, int], float]
+"""What an answer of a root counts."""
 
 
-def highest_normalized_rate(believed: NetworkEstimates, x: int) -> float:
-    answers, cost = answers_and_cost(believed, x)
-    return sum(s / ideal(believed, root) for root, s in answers.items()) / cost
+def each(believed: NetworkEstimates, root: int) -> float:
+    return 1.0
 
 
-def balance_slowdown(believed: NetworkEstimates, x: int) -> float:
-    answers, cost = answers_and_cost(believed, x)
-    return sum(s / ideal(believed, root) ** 2 for root, s in answers.items()) / cost
+def by_ideal(believed: NetworkEstimates, root: int) -> float:
+    return 1 / ideal(believed, root)
+
+
+def by_ideal_sq(believed: NetworkEstimates, root: int) -> float:
+    return 1 / ideal(believed, root) ** 2
+
+
+def of_all(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
+    """What is gained by its cost, of all that follows from a tuple."""
+
+    def priority(believed: NetworkEstimates, x: int) -> float:
+        answers, cost = answers_and_cost(believed, x)
+        return sum(s * gain(believed, root) for root, s in answers.items()) / cost
+
+    return priority
+
+
+def of_the_best_tree(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
+    """The same of the part for which it is highest: what does not pay at a ratio is left out, until none is higher."""
+
+    def at_least(believed: NetworkEstimates, x: int, least: float) -> tuple[float, float]:
+        own, below = believed.estimates[x], believed.network.operators[x].downstream
+        gained, cost = (0.0, own.cost_s) if below else (own.selectivity * gain(believed, x), own.cost_s)
+        for one in below:
+            more, dearer = at_least(believed, one, least)
+            if more > least * dearer:
+                gained, cost = gained + own.selectivity * more, cost + own.selectivity * dearer
+        return gained, cost
+
+    def priority(believed: NetworkEstimates, x: int) -> float:
+        best = 0.0
+        while True:
+            gained, cost = at_least(believed, x, best)
+            if gained / cost <= best * (1 + 1e-12):
+                return best
+            best = gained / cost
+
+    return priority
+
+
+def of_the_best_path(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
+    """The same of the best way to a root alone."""
+
+    def ways(believed: NetworkEstimates, x: int) -> list[tuple[float, float]]:
+        own, below = believed.estimates[x], believed.network.operators[x].downstream
+        if not below:
+            return [(own.selectivity * gain(believed, x), own.cost_s)]
+        return [
+            (own.selectivity * more, own.cost_s + own.selectivity * cost)
+            for one in below
+            for more, cost in ways(believed, one)
+        ]
+
+    return lambda believed, x: max(more / cost for more, cost in ways(believed, x))
 
 
 def shortest_ideal(believed: NetworkEstimates, x: int) -> float:
@@ -326,15 +380,21 @@ def segment(believed: NetworkEstimates, x: int, gamma: float = 1.0) -> float:
 
 FORMULAS: dict[str, Callable[[NetworkEstimates, int], float]] = {
     "srpt": shortest_ideal,
-    "hr": highest_rate,
-    "hnr": highest_normalized_rate,
+    "hr": of_the_best_tree(each),
+    "hnr": of_the_best_tree(by_ideal),
+    "hr:sharing=sum": of_all(each),
+    "hnr:sharing=sum": of_all(by_ideal),
+    "hr:sharing=max": of_the_best_path(each),
+    "hnr:sharing=max": of_the_best_path(by_ideal),
     "chain": chain,
     "path": path_capacity,
     "segment": segment,
     "simplified-segment": partial(segment, gamma=0.75),
     "lsf": shortest_ideal,
-    "brt": highest_rate,
-    "bsd": balance_slowdown,
+    "brt": of_the_best_tree(each),
+    "bsd": of_the_best_tree(by_ideal_sq),
+    "bsd:sharing=sum": of_all(by_ideal_sq),
+    "bsd:sharing=max": of_the_best_path(by_ideal_sq),
 }
 
 
@@ -343,7 +403,7 @@ def wait(picked: Picked, operator: int) -> float:
 
 
 def phi(kind: str, believed: NetworkEstimates, operator: int) -> float:
-    return max(FORMULAS[kind](believed, operator), 1e-200)
+    return max(FORMULAS[kind.removesuffix(":search=fagin")](believed, operator), 1e-200)
 
 
 def close_to_or_above(value: float, best: float) -> bool:
@@ -353,7 +413,7 @@ def close_to_or_above(value: float, best: float) -> bool:
 # -- what all promise --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
+@pytest.mark.parametrize(("kind", "clusters"), [*EVERY_POLICY, TOGETHER])
 @settings(max_examples=25)
 @given(scripts())
 def test_a_ready_operator_is_picked_whenever_there_is_one(kind: str, clusters: int, script: Script) -> None:
@@ -369,7 +429,7 @@ def test_the_same_calls_give_the_same_picks_and_no_static_policy_looks_at_the_ti
     kind: str, clusters: int, script: Script
 ) -> None:
     def other_clock(now: float) -> float:
-        return now if kind in DYNAMIC_KINDS else 1000.0 - 7 * now
+        return now if kind.partition(":")[0] in DYNAMIC_KINDS else 1000.0 - 7 * now
 
     first = build_policy(policy_of(kind, clusters), script.start)
     second = build_policy(policy_of(kind, clusters), script.start)
@@ -447,7 +507,14 @@ def test_an_extended_policy_picks_what_one_over_the_whole_network_would(
 # -- what each one promises ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["srpt", "hr", "hnr", "chain", "path", "segment", "simplified-segment"])
+SHARINGS = ("sharing=sum", "sharing=max")
+STATIC_KINDS = [
+    *("srpt", "hr", "hnr", "chain", "path", "segment", "simplified-segment"),
+    *(f"{kind}:{one}" for kind in ("hr", "hnr") for one in SHARINGS),
+]
+
+
+@pytest.mark.parametrize("kind", STATIC_KINDS)
 @given(scripts())
 def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -> None:
     for picked in answers(build_policy(policy_of(kind), script.start), script):
@@ -455,7 +522,10 @@ def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -
         assert not values or close_to_or_above(values[picked.operator], max(values.values()))
 
 
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize(
+    "kind", [*WAITING_KINDS, *(f"bsd:{one}" for one in SHARINGS), "bsd:search=fagin", "lsf:search=fagin"]
+)
+@settings(max_examples=50)
 @given(scripts())
 def test_a_waiting_policy_picks_the_highest_product_of_phi_and_wait(kind: str, script: Script) -> None:
     for picked in answers(build_policy(policy_of(kind), script.start), script):
@@ -488,6 +558,57 @@ def test_a_clustered_policy_picks_the_oldest_of_a_cluster(kind: str, script: Scr
         assert picked.operator not in clear or picked.heads[picked.operator] == min(
             picked.heads[one] for one in mates
         )
+
+
+@given(scripts(), st.integers(1, 12))
+def test_whoever_stops_looking_when_nothing_further_can_be_higher_picks_the_same(
+    script: Script, clusters: int
+) -> None:
+    policies = [build_policy(policy_of(name, clusters), script.start) for name in ("bsd", "bsd:search=fagin")]
+    assert list(answers(policies[0], script)) == list(answers(policies[1], script))
+
+
+@given(scripts(), st.integers(1, 12))
+def test_clustered_processing_runs_on_one_decision_what_has_the_same_head_and_cluster(
+    script: Script, clusters: int
+) -> None:
+    one, together = (
+        build_policy(policy_of(name, clusters), script.start) for name in ("brt", "brt:processing=clustered")
+    )
+    for operator in range(len(script.start.estimates)):
+        for policy in (one, together):
+            policy.ready(operator, float(operator % 2))
+    assert isinstance(together, ClusteredPolicy)
+    batches: list[list[int]] = []
+    while (operator := together.pick(5.0)) != NONE:
+        if together.looked:
+            batches.append([])
+            assert operator == one.pick(5.0)
+        batches[-1].append(operator)
+        for policy in (one, together):
+            policy.idle(operator)
+    assert sorted(operator for batch in batches for operator in batch) == list(
+        range(len(script.start.estimates))
+    )
+    assert all(len({operator % 2 for operator in batch}) == 1 for batch in batches)
+    # A batch is all of a cluster that has the same head: no more decisions than clusters and heads.
+    assert len(batches) <= 2 * clusters
+
+
+@given(scripts(), st.integers(1, 6))
+def test_uniform_clusters_lump_together_what_differs_by_less_than_their_width(
+    script: Script, clusters: int
+) -> None:
+    policy = build_policy(policy_of("brt:clustering=uniform", clusters), script.start)
+    for picked in answers(policy, script):
+        every = [phi("brt", picked.believed, one) for one in range(len(picked.believed.estimates))]
+        width = (max(every) - min(every)) / clusters
+        values = {
+            one: (every[one] - width) * wait(picked, one) if every[one] > width else 0.0
+            for one in picked.heads
+        }
+        chosen = picked.operator
+        assert not values or every[chosen] * wait(picked, chosen) >= max(values.values()) * (1 - 1e-9)
 
 
 def chances(believed: NetworkEstimates, x: int) -> dict[int, float]:

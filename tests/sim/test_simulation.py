@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from configs.policies import POLICY_KINDS
 from configs.problems import UnknownName
-from configs.scenario import Scenario
+from configs.scenario import Costs, Join, Scenario, SharafNetwork
 from loadshed.shedder import Shedder
+from scheduler.network import NetworkEstimates
+from sim.networks import build_plan
 from sim.results import results
 from sim.series import POINTS_MAX, ClassSeries, Series
 from sim.simulation import Simulation
@@ -105,6 +108,36 @@ def test_an_output_is_stale_while_what_will_lead_to_an_answer_waits() -> None:
     assert only_class(run)["staleness"] == pytest.approx(
         {"mean": weighted / ended, "max": 0.015 / ended}, rel=1e-3
     )
+
+
+def test_a_joined_tuple_is_slowed_by_queueing_and_not_by_waiting_for_its_partner() -> None:
+    # T: both sides, 2 ms each, and 1 ms. The tuple of s has been through its side long before that of t comes.
+    network = {"n": queries(pair=[join(10, 1, 2), project(1)])}
+    alone = tenant("c", {"s": at(0), "t": at(1)}, policy={"kind": "hr"})
+    settings: Data = {"networks": network, "seconds": 3, "drain": True, "train_max": 1, "adaptive": False}
+    one = only_class(ran(scenario(alone, **settings, selection="even")))
+    assert one["response_ms"]["mean"] == pytest.approx(3, rel=1e-6)
+    assert one["slowdown"]["mean"] == pytest.approx(1, rel=1e-6)
+    # Three of t at once: the second and third wait for 3 and 6 ms.
+    crowd = tenant("c", {"s": at(0), "t": at(1, 1, 1)}, policy={"kind": "hr"})
+    one = only_class(ran(scenario(crowd, **settings, selection="even")))
+    assert one["slowdown"]["mean"] == pytest.approx((1 + (1 + 3 / 5) + (1 + 6 / 5)) / 3, rel=1e-6)
+
+
+def test_a_join_is_ranked_by_window_rate_and_selectivity_of_both_sides() -> None:
+    # ALGORITHMS §1, with an oracle of its own formulas.
+    model = SharafNetwork(kind="sharaf", queries=1, joins=True, selectivity_min=0.3, selectivity_max=0.3)
+    plan = build_plan(model, Costs(), random.Random(1))
+    rates = {"left": 4.0, "right": 2.0}
+    c, s, join_model = plan.boxes[0].tuple_s, 0.3, plan.boxes[2].model
+    assert isinstance(join_model, Join)
+    believed = NetworkEstimates(plan.network(), tuple(plan.estimates(1, rates)))
+    for leaf, partner_rate in ((0, 2.0), (1, 4.0)):
+        met = s * partner_rate * join_model.window_s
+        found = believed.segments[leaf]
+        assert found.selectivity == pytest.approx(s * s * met)
+        assert found.cost_s == pytest.approx(c + s * c + s * s * met * c)
+        assert found.ideal_s == pytest.approx(c + c + 2 * c + c)
 
 
 # -- turns and lanes -------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.scenario import Aggregate, Join, Lookup, OperatorModel, Project, Select
-from sim.boxes import EXPIRE_AT, Effect, build_effect, join_sides
-from sim.networks import Box
+from sim.boxes import EXPIRE_AT, Effect, build_effect, join_sides, since
+from sim.networks import Box, Drift
 
 
 def effect(model: OperatorModel | None, evenly: bool = False, seed: int = 1) -> Effect:
@@ -145,6 +145,18 @@ def test_a_tuple_closes_a_window_exactly_if_it_is_the_first_of_another_slide(
     assert passed(effect(aggregate(slide_s, groups)), values, where) == expected
 
 
+# -- drifting data ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_of_drifting_data_hangs_on_where_their_mean_is() -> None:
+    # What is kept is below 50; the mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
+    drift = Drift(std=5.0, seconds=100.0)
+    model = Select(kind="select", selectivity=0.5, tuple_us=1)
+    chosen = build_effect(Box("select", "query", 0, 0, model, drift=drift), random.Random(1), False)
+    kept = [len(chosen([at] * 1000)[0]) for at in (0.0, 5.0, 25.0)]
+    assert kept == [pytest.approx(500, abs=60), pytest.approx(160, abs=50), 0]
+
+
 # -- joins -------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +206,20 @@ def test_a_pair_at_exactly_the_window_matches_and_arrives_with_the_later_one() -
     on_left, on_right = sides(window_s=1)
     assert on_left([1.0, 4.0]) == ([], 0.0)
     assert on_right([2.0, 2.125, 3.0]) == ([2.0, 4.0], 0.0)
+
+
+def test_what_a_pair_waited_for_its_partner_is_no_slowdown() -> None:
+    # A tuple is through the left side in 2 s and through the right one in 3, if nobody else is there.
+    model = Join(kind="join", window_s=100, selectivity=1, tuple_us=1)
+    box = Box("join", "query", 0, 0, model)
+    left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
+    left([10.0])
+    pairs, _ = right([10.0, 11.0, 50.0])
+    # At once: nothing came before. 1 s later: the left one was still in its side. Later: it was through.
+    assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
+    pairs, _ = left([90.0])
+    assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]
+    assert since(4.0) == 4.0
 
 
 def test_every_pair_of_a_join_costs() -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from configs.limits import ClassLimits
+from configs.policies import policy_of
 from configs.problems import InvalidInput
 from engine.plan import Query
 from engine.runner import ClassRunner
@@ -278,6 +279,29 @@ def test_a_tuple_without_event_time_is_turned_away_and_counted() -> None:
     run.finish()
     assert (counts(run, "q0"), run.rows("q1")) == ([(-2, 1), (2, 1)], [(2.0,), (3.0,)])
     assert run.runner.late() == {"source:t": 3}
+
+
+@pytest.mark.parametrize("policy", ["fas", "bsd:clusters=4,processing=clustered", "hnr:sharing=max"])
+def test_answers_do_not_hang_on_the_policy_also_when_queries_come_and_go(policy: str) -> None:
+    def answers(name: str) -> list[list[tuple[Any, ...]]]:
+        run = Run([])
+        run.runner = ClassRunner(run._take, policy_of(name), train_max=2, tables={})
+        run.runner.add(
+            *planned({"q0": Statement(SHORT, ""), "q1": Statement("SELECT x FROM t WHERE n > 0", "")})
+        )
+        for second in range(6):
+            run.offer("t", [row(second, x=float(place)) for place in range(3)])
+            run.step(2)
+            if second == 2:
+                add(run, "q2", "SELECT k FROM t WHERE n > 0")
+            if second == 4:
+                run.runner.evict("t", 2)
+                run.runner.remove("q1")
+        run.finish()
+        return [sorted(run.rows(query)) for query in ("q0", "q2")]
+
+    assert answers(policy) == answers("rr")
+    assert all(answers(policy))
 
 
 def test_nan_is_larger_than_any_number() -> None:

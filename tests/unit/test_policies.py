@@ -7,7 +7,7 @@ import pytest
 from configs.policies import POLICY_KINDS, BalanceSlowdown, Chain, FreshnessAware, PolicyKind, policy_of
 from configs.problems import InvalidInput, UnknownName
 from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators import OperatorScheduler
+from scheduler.operators import OperatorScheduler, QueryScheduler
 from scheduler.policies import NONE, Policy, build_policy
 from scheduler.policies.freshness import FreshnessPolicy
 
@@ -273,6 +273,62 @@ def test_a_query_of_more_weight_is_fresh_first() -> None:
     for operator in (0, 1):
         chosen.ready(operator, 0.0)
     assert chosen.pick(0.0) == 1
+
+
+# -- shared operators -------------------------------------------------------------------------------------
+
+# One select for three queries: the first two make its tree, the third costs more than it gains.
+SHARED = Network(
+    (
+        Operator("select", (1, 2, 3), source=True),
+        Operator("cheap"),
+        Operator("fair"),
+        Operator("dear"),
+        Operator("other", source=True),
+    )
+)
+SHARED_ESTIMATES = (Estimate(1, 1), Estimate(1, 1), Estimate(2, 1), Estimate(9, 1), Estimate(1, 0.3))
+
+
+@pytest.mark.parametrize(
+    ("sharing", "expected"),
+    [
+        # 2/4 for the tree, 0.3 for the other, 1/9 for what is left.
+        ("pdt", [0, 1, 2, 4, 3]),
+        # 3/13.
+        ("sum", [4, 0, 1, 2, 3]),
+        # 1/2.
+        ("max", [0, 1, 2, 3, 4]),
+    ],
+)
+def test_a_shared_operator_runs_with_its_tree_and_what_is_left_when_it_is_its_turn(
+    sharing: str, expected: list[int]
+) -> None:
+    scheduler = QueryScheduler(SHARED, policy_of(f"hr:sharing={sharing}"), SHARED_ESTIMATES)
+    scheduler.ready(0, 0.0)
+    scheduler.ready(4, 0.0)
+    picks = []
+    while (operator := scheduler.pick(1.0)) != NONE:
+        picks.append(operator)
+        for below in SHARED.operators[operator].downstream:
+            scheduler.ready(below, 0.0)
+        scheduler.idle(operator)
+    assert picks == expected
+
+
+def test_whole_queries_run_one_after_the_other_also_when_operators_have_come() -> None:
+    scheduler = QueryScheduler(
+        Network((Operator("first", source=True),)), policy_of("fcfs"), [Estimate(1, 1)]
+    )
+    scheduler.extend([Operator("second", (2,), source=True), Operator("end")], [], [Estimate(1, 1)] * 2)
+    for operator, head in ((0, 1.0), (1, 0.0)):
+        scheduler.ready(operator, head)
+    assert scheduler.pick(2.0) == 1
+    scheduler.ready(2, 5.0)
+    scheduler.idle(1)
+    assert scheduler.pick(2.0) == 2
+    scheduler.idle(2)
+    assert scheduler.pick(2.0) == 0
 
 
 # -- the scheduler of a class --------------------------------------------------------------------------

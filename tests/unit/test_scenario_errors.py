@@ -161,7 +161,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "costs",
         7,
         "costs: must hold keys and values (got 7)\n  hint: give keys and values: "
-        "it knows call_us, source_tuple_us, turn_us, decision_us, or leave it out",
+        "it knows call_us, source_tuple_us, turn_us, decision_us, look_us, or leave it out",
     ),
     (
         f"{QUERY}.reads",

@@ -1,0 +1,113 @@
+"""Properties 1 and 2 of `scheduler.sharing`: against trying out all parts of small networks; and the thesis's own order."""
+
+from collections.abc import Iterator
+from itertools import chain, combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.sharing import whole_tree
+
+numbers = st.one_of(st.sampled_from([0.25, 0.5, 1.0, 2.0]), st.floats(0.01, 10))
+
+
+@st.composite
+def shared_networks(draw: st.DrawFn) -> NetworkEstimates:
+    """Up to nine operators under a first one, each fed by one that stands before it."""
+    size = draw(st.integers(1, 9))
+    above = [draw(st.integers(0, number - 1)) for number in range(1, size)]
+    below = [
+        tuple(number for number, one in enumerate(above, 1) if one == operator) for operator in range(size)
+    ]
+    network = Network(tuple(Operator(str(number), below[number], not number) for number in range(size)))
+    return NetworkEstimates(network, tuple(Estimate(draw(numbers), draw(numbers)) for _ in range(size)))
+
+
+Part = tuple[frozenset[int], float, float]
+"""Operators, what they gain, what they cost."""
+
+
+def parts(believed: NetworkEstimates, start: int) -> Iterator[Part]:
+    """All that begin with an operator and lead to at least one answer, per tuple that enters there."""
+    own, below = believed.estimates[start], believed.network.operators[start].downstream
+    if not below:
+        yield frozenset({start}), own.selectivity, own.cost_s
+        return
+    choices = [[None, *parts(believed, one)] for one in below]
+    for choice in product(*choices):
+        chosen = [one for one in choice if one is not None]
+        if chosen:
+            yield (
+                frozenset({start}).union(*(one[0] for one in chosen)),
+                own.selectivity * sum(one[1] for one in chosen),
+                own.cost_s + own.selectivity * sum(one[2] for one in chosen),
+            )
+
+
+@settings(max_examples=60)
+@given(shared_networks())
+def test_a_tree_has_the_highest_ratio_of_all_parts_that_begin_with_its_operator(
+    believed: NetworkEstimates,
+) -> None:
+    trees = believed.trees("selectivity")
+    for number in range(len(trees)):
+        every = {members: gain / cost for members, gain, cost in parts(believed, number)}
+        assert trees[number].ratio == pytest.approx(max(every.values()))
+        assert every[frozenset(whole_tree(number, trees))] == pytest.approx(trees[number].ratio)
+
+
+@given(shared_networks())
+def test_what_is_in_a_tree_is_worth_as_much_and_what_begins_outside_no_more(
+    believed: NetworkEstimates,
+) -> None:
+    trees = believed.trees("selectivity")
+    for number, tree in enumerate(trees):
+        for member in whole_tree(number, trees):
+            assert trees[member].ratio >= tree.ratio * (1 - 1e-9)
+        for outside, _ in tree.left:
+            assert trees[outside].ratio <= tree.ratio * (1 + 1e-9)
+
+
+# -- the order in which the thesis visits segments -------------------------------------------------------------
+
+
+def of_subset(cost_s: float, segments: list[tuple[float, float]]) -> float:
+    """Joint priority of segments, gains and costs behind a shared operator."""
+    return sum(gain for gain, _ in segments) / (cost_s + sum(cost for _, cost in segments))
+
+
+def by_the_thesis(cost_s: float, segments: list[tuple[float, float]]) -> float:
+    """By falling priority from the shared operator on, until one does not raise the joint priority."""
+    ordered = sorted(segments, key=lambda one: -of_subset(cost_s, [one]))
+    taken, best = [ordered[0]], of_subset(cost_s, ordered[:1])
+    for one in ordered[1:]:
+        if of_subset(cost_s, [*taken, one]) <= best:
+            break
+        taken.append(one)
+        best = of_subset(cost_s, taken)
+    return best
+
+
+def by_trees(cost_s: float, segments: list[tuple[float, float]]) -> float:
+    below = tuple(range(1, len(segments) + 1))
+    network = Network((Operator("shared", below, True), *(Operator(str(one)) for one in below)))
+    estimates = (Estimate(cost_s, 1.0), *(Estimate(cost, gain) for gain, cost in segments))
+    return NetworkEstimates(network, estimates).trees("selectivity")[0].ratio
+
+
+@given(numbers, st.lists(st.tuples(numbers, numbers), min_size=1, max_size=7))
+def test_no_subset_of_segments_is_better_than_the_tree_and_the_order_of_the_thesis_may_be_worse(
+    cost_s: float, segments: list[tuple[float, float]]
+) -> None:
+    subsets = chain.from_iterable(combinations(segments, size) for size in range(1, len(segments) + 1))
+    best = max(of_subset(cost_s, list(one)) for one in subsets)
+    assert by_trees(cost_s, segments) == pytest.approx(best)
+    assert by_the_thesis(cost_s, segments) <= best * (1 + 1e-9)
+
+
+def test_a_dear_segment_ends_the_visit_of_the_thesis_before_a_cheap_one_is_seen() -> None:
+    segments = [(10.0, 10.0), (3.0, 4.0), (0.3, 0.1)]
+    assert by_the_thesis(1.0, segments) == pytest.approx(10 / 11)
+    assert by_trees(1.0, segments) == pytest.approx(10.3 / 11.1)
