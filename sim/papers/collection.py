@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from configs.problems import UnknownName, nearest
-from sim.papers import carney, dilos, freshening, golab, mavstream
+from sim.papers import carney, dilos, freshening, golab, mavstream, sharaf
 from sim.papers.finding import Experiment, Found
 
 Results = Sequence[tuple[Experiment, Found]]
@@ -45,7 +45,7 @@ PAPERS: Mapping[str, Paper] = {
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
     one
     for paper in PAPERS
-    for module in (dilos, carney, freshening, golab, mavstream)
+    for module in (dilos, sharaf, carney, freshening, golab, mavstream)
     for one in module.EXPERIMENTS
     if one.paper == paper
 )

@@ -76,7 +76,8 @@ def saved(less: float, more: float) -> float:
 def found_of(claim: Claim, got: float, why: str) -> Finding:
     """How a claim fares, of which so many percent were saved."""
     order, enough = got > 0, got >= SAVED_LEAST * claim.by_pct
-    reason = "" if enough else why if order else "the order is the other one here"
+    # The reasons that are known are for too little; an order that turns round is news.
+    reason = why if order and not enough else ""
     return Finding(
         where=claim.source.removeprefix("Sharaf "),
         claim=f"{claim.metric}: {claim.policy} below {claim.below}",
@@ -84,6 +85,7 @@ def found_of(claim: Claim, got: float, why: str) -> Finding:
         got=f"{-got:+.0f}%".replace("-", "−"),
         holds=order and enough,
         why=reason,
+        rule="the order, and at least half of what is claimed",
     )
 
 
@@ -181,6 +183,7 @@ def qod(quick: bool) -> Found:
                 got=f"{slower:+.0f}%".replace("-", "−"),
                 holds=0 < slower <= slower_pct / SAVED_LEAST,
                 why="" if slower <= slower_pct / SAVED_LEAST else NO_STARVATION,
+                rule="slower, by at most twice what is claimed",
             )
         )
     trade = [(of(one, "response_ms.mean"), 100 * of(one, "staleness.mean")) for one in answers.values()]
@@ -248,7 +251,8 @@ def adaptive(quick: bool) -> Found:
             got=f"{ratio[kind, std]:.0f}%",
             # Half of what is claimed is to be saved, as elsewhere.
             holds=100 - ratio[kind, std] >= SAVED_LEAST * (100 - claimed),
-            why="" if 100 - ratio[kind, std] >= SAVED_LEAST * (100 - claimed) else TOO_FEW,
+            why=TOO_FEW if SAVED_LEAST * (100 - claimed) > 100 - ratio[kind, std] > 0 else "",
+            rule="at least half of what is claimed is saved",
         )
         for kind, std, claimed in (
             ("hr", 5.0, 10.0),
@@ -339,13 +343,15 @@ def clusters(quick: bool) -> Found:
             ""
             if above <= 5 / SAVED_LEAST
             else "decisions take more of our machine, whose bursts leave it less to spare",
+            "at most 10% above",
         ),
         Finding(
             "§3.8.3, Fig. 27",
             "ℓ2 of slowdown: bsd in 12 uniform clusters is worse than in logarithmic ones",
             "far above",
             f"{uniform[12] / logarithmic[12]:.1f} times",
-            uniform[12] > logarithmic[12],
+            uniform[12] > 2 * logarithmic[12],
+            rule="more than twice",
         ),
         Finding(
             "§3.8.3, Fig. 28",
@@ -353,6 +359,7 @@ def clusters(quick: bool) -> Found:
             "+6470%",
             f"{100 * (bars['naive'] / ideal - 1):+,.0f}%",
             list(bars.values()) == sorted(bars.values(), reverse=True) and bars["naive"] > 10 * ideal,
+            rule="each step below the one before, and the naive one more than ten times the ideal",
         ),
     )
     flat = {"BSD-Hypothetical": ideal, "HNR": hnr}
@@ -392,19 +399,63 @@ def joins(quick: bool) -> Found:
                 f"{times:.0f} times",
                 times >= SAVED_LEAST * claimed,
                 ""
-                if times >= SAVED_LEAST * claimed
+                if times >= SAVED_LEAST * claimed or times <= 1
                 else "the order holds; rates and windows of the thesis are not given",
+                "at least half as many times",
             )
         )
     metrics = {"slowdown.l2": ("ℓ2 norm of slowdowns of window joins (Fig. 21)", "slowdown")}
     return Found(tuple(findings), charts_of(answers, metrics, more))
 
 
+TESTBED = (
+    "500 queries of select, join with a table, project over one bursty stream (ON/OFF periods instead of the thesis's hour of packets); "
+    "costs K·2^i, i = 0…4, selectivities uniform from 0.1 to 1 and equal within a query; tuple by tuple, 200 s at utilisation 0.97"
+)
+
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment("sharaf", "sharaf-qos", "Level-2 policies, each at what it is for", qos),
-    Experiment("sharaf", "sharaf-qod", "Freshness against response time", qod),
-    Experiment("sharaf", "sharaf-sharing", "Operators that ten queries share", sharing),
-    Experiment("sharaf", "sharaf-adaptive", "Selectivities that change", adaptive),
-    Experiment("sharaf", "sharaf-clusters", "What deciding costs under BSD", clusters),
-    Experiment("sharaf", "sharaf-joins", "Window joins", joins),
+    Experiment(
+        "sharaf",
+        "sharaf-qos",
+        "Level-2 policies, each at what it is for",
+        qos,
+        f"{TESTBED}; charts over lower ones as well. Quick: 100 queries, 40 s.",
+    ),
+    Experiment(
+        "sharaf",
+        "sharaf-qod",
+        "Freshness against response time",
+        qod,
+        "250 queries as in §4.5 (preset sharaf-qod) at utilisation 0.95, 1,000 s (quick: 60 s).",
+    ),
+    Experiment(
+        "sharaf",
+        "sharaf-sharing",
+        "Operators that ten queries share",
+        sharing,
+        f"{TESTBED}; random groups of ten share their select (preset sharaf-shared). Quick: 200 queries, 40 s.",
+    ),
+    Experiment(
+        "sharaf",
+        "sharaf-adaptive",
+        "Selectivities that change",
+        adaptive,
+        "20 queries over data whose mean wanders from 50 to 150 with a standard deviation of 5, 15 or 25 (quick: 5), twenty times as many "
+        "tuples as in the testbed, 400 s (quick: 50 s).",
+    ),
+    Experiment(
+        "sharaf",
+        "sharaf-clusters",
+        "What deciding costs under BSD",
+        clusters,
+        f"{TESTBED.rpartition(' at ')[0]} at utilisation 0.95 (quick: 20 s). Each priority that is computed and compared costs what the "
+        "cheapest operator costs.",
+    ),
+    Experiment(
+        "sharaf",
+        "sharaf-joins",
+        "Window joins",
+        joins,
+        "Queries over two Poisson streams with windows of 1 to 10 s (preset sharaf-joins) at utilisation 0.9, 200 s (quick: 100 queries, 40 s).",
+    ),
 )

@@ -1,16 +1,13 @@
-"""What the papers found, found again: DILoS §IV–V on the presets, Sharaf §3.8 on a smaller testbed.
+"""What load management does over many seeds and without it, and that what judges the papers' claims can tell. The claims: `make papers`.
 
 Runs are shortened to what still shows the finding; each test makes the runs it needs and states all that is claimed
 of them.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from configs.policies import policy_of
-from configs.scenario import load_scenario
 from sim.papers.dilos import NAMES, accounts, criteria_of
 from sim.papers.freshening import polling
 from sim.papers.mavstream import compared
@@ -72,55 +69,6 @@ def test_at_twice_the_capacity_nothing_goes_well_without_load_management() -> No
     run = ran(preset("overload-2x", seconds=15.0), "none", SEED)
     assert met(run) == [True, False, False]
     assert [one["queued"] > 10_000 for one in classes_of(run)] == [False, True, True]
-
-
-# -- Sharaf: level 2 alone at utilisation 0.97 -------------------------------------------------------------------
-
-SMALLER = """
-name: smaller
-extends: sharaf-qos
-seconds: 60
-networks: {testbed: {queries: 100}}
-"""
-
-BEST = {
-    "slowdown.mean": {"hnr"},
-    "response_ms.mean": {"hr"},
-    "slowdown.l2": {"bsd"},
-    "response_ms.l2": {"brt"},
-    "slowdown.max": {"lsf"},
-    # All queries get a tuple at the same time: going round them is first come, first served.
-    "response_ms.max": {"fcfs", "rr"},
-}
-
-
-# Those that the thesis compares; what others are for is looked at with their own papers.
-COMPARED = ("rr", "fcfs", "srpt", "hr", "hnr", "chain", "lsf", "brt", "bsd")
-
-
-def test_every_policy_is_best_at_what_it_is_for(tmp_path: Path) -> None:
-    (tmp_path / "smaller.yaml").write_text(SMALLER, encoding="utf-8")
-    testbed = load_scenario(str(tmp_path / "smaller.yaml"))
-    answers: dict[str, dict[str, Any]] = {}
-    for kind in COMPARED:
-        classes = tuple(one.model_copy(update={"policy": policy_of(kind)}) for one in testbed.classes)
-        run = ran(testbed.model_copy(update={"classes": classes}), "none", SEED)
-        (answers[kind],) = classes_of(run)
-        assert run.busy_s / testbed.seconds == pytest.approx(0.97, abs=0.03)
-    # Every policy has worked on the same tuples, to the last.
-    assert len({(one["offered"], one["delivered"], one["queued"]) for one in answers.values()}) == 1
-
-    def of(kind: str, metric: str) -> float:
-        group, name = metric.split(".")
-        value: float = answers[kind][group][name]
-        return value
-
-    found = {}
-    for metric in BEST:
-        least = min(of(kind, metric) for kind in COMPARED)
-        found[metric] = {kind for kind in COMPARED if of(kind, metric) == least}
-    assert found == BEST
-    assert [one for one in testbed.claims if of(one.policy, one.metric) >= of(one.below, one.metric)] == []
 
 
 # -- experiments, whose claims `make papers` judges --------------------------------------------------------------
