@@ -298,7 +298,7 @@ def test_what_was_shed_stays_shed_and_the_ledger_closes_over_a_crash(
     assert {stream: host.hosted.ledger(stream).offered for stream in offered} == offered
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.sampled_from([1.0, 0.4]))
 def test_whatever_is_forgotten_before_it_is_read_again_all_that_was_sent_is_accounted_for(
     seed: int, course: int, keep: float
