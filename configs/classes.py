@@ -57,9 +57,7 @@ class PriorityClass(Settings):
     and nothing from twice of it on."""
 
     @model_validator(mode="after")
-    def objective_is_served(self) -> Self:
-        if self.policy is None or isinstance(self.policy, Automatic):
-            policy_for(self.objective)
+    def objective_is_forecast(self) -> Self:
         if isinstance(self.policy, Automatic):
             check_can_tune(self.objective)
         return self

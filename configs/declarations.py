@@ -23,7 +23,7 @@ from configs.base import Fraction, Name, Positive, Settings
 from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
-from configs.objectives import Objective, check_can_tune, policy_for
+from configs.objectives import Objective, check_can_tune
 from configs.plans import PlanSettings
 from configs.policies import Automatic, ClassPolicy
 from configs.problems import InvalidInput, UnknownName, nearest
@@ -73,9 +73,7 @@ class Overrides(Settings):
     plan: PlanSettings | None = None
 
     @model_validator(mode="after")
-    def objective_is_served(self) -> Self:
-        if self.objective is not None and (self.policy is None or isinstance(self.policy, Automatic)):
-            policy_for(self.objective)
+    def objective_is_forecast(self) -> Self:
         if isinstance(self.policy, Automatic) and self.objective is not None:
             check_can_tune(self.objective)
         return self

@@ -1,8 +1,7 @@
 """What a class is for, and the policy that serves it best: the one table of both.
 
 `PriorityClass.objective` names a row. A class that says no policy runs by the row's; one that says both runs by the policy
-it says, and its objective is what it is measured by and, with `policy: {kind: auto}`, tuned for. A row whose policy is no
-member of `configs.policies` yet is refused, with those that are there as the remedy.
+it says, and its objective is what it is measured by and, with `policy: {kind: auto}`, tuned for.
 """
 
 from __future__ import annotations
@@ -58,21 +57,9 @@ WAYS: Mapping[Objective, Way] = {
 }
 
 
-def served() -> list[Objective]:
-    """The objectives that some policy serves."""
-    return [one for one in OBJECTIVE_NAMES if WAYS[one].kind in POLICY_KINDS]
-
-
 def policy_for(objective: Objective) -> PolicySettings:
-    """The policy that serves it best; Contradiction if there is none yet."""
+    """The policy that serves it best."""
     way = WAYS[objective]
-    if way.kind not in POLICY_KINDS:
-        raise Contradiction(
-            f"no policy of this version serves it: {way.kind} is not there",
-            "objective",
-            objective,
-            f"choose one of {', '.join(served())}",
-        )
     return policy_of(way.kind, way.clusters)
 
 
@@ -83,7 +70,7 @@ def check_can_tune(objective: Objective) -> None:
             "no class tunes itself for it yet",
             "objective",
             objective,
-            f"say a policy, or choose one of {', '.join(one for one in served() if WAYS[one].forecast)}",
+            f"say a policy, or choose one of {', '.join(one for one in OBJECTIVE_NAMES if WAYS[one].forecast)}",
         )
 
 

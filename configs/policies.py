@@ -178,6 +178,12 @@ class FreshnessAware(Settings):
     beta: Fraction = 1.0
 
 
+class DeadlineOrRate(Settings):
+    """EDF among those that can still make their deadlines, HR among those that cannot: least tardiness (Sharaf §3.5.2)."""
+
+    kind: Literal["edf-hr"] = "edf-hr"
+
+
 PolicySettings = Annotated[
     RoundRobin
     | FirstComeFirstServed
@@ -195,7 +201,8 @@ PolicySettings = Annotated[
     | LongestStretchFirst
     | BalanceResponse
     | BalanceSlowdown
-    | FreshnessAware,
+    | FreshnessAware
+    | DeadlineOrRate,
     Field(discriminator="kind"),
 ]
 
@@ -238,6 +245,7 @@ PolicyKind = Literal[
     "brt",
     "bsd",
     "fas",
+    "edf-hr",
 ]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
 

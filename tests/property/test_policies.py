@@ -660,6 +660,43 @@ def ahead(believed: NetworkEstimates, way: Sequence[int]) -> Ahead:
     return Ahead(graph, graph.deadline_s - sum(costs), output_cost)
 
 
+# Nearer to one another than this, times are not told apart: they are added up in another order here.
+NEAR = 1e-9
+
+
+@given(scripts())
+def test_deadlines_go_first_while_they_can_be_met_and_rates_where_they_cannot(script: Script) -> None:
+    policy = build_policy(policy_of("edf-hr"), script.start)
+    for picked in answers(policy, script):
+        urgent = {one: most_urgent(picked.believed, one) for one in picked.heads}
+        deadline = {one: head + urgent[one].graph.deadline_s for one, head in picked.heads.items()}
+        cost = {one: found.graph.deadline_s - found.slack for one, found in urgent.items()}
+        slack = {one: deadline[one] - cost[one] - picked.now for one in picked.heads}
+        near = [one for one in slack if abs(slack[one]) < NEAR]
+        expected: set[int] = set()
+        for told in itertools.product((True, False), repeat=len(near)):  # in time or too late, who can say
+            too_late = {one for one in slack if slack[one] < 0} - set(near)
+            too_late |= {one for one, late in zip(near, told, strict=True) if late}
+            expected |= by_deadline_or_rate(picked, deadline, cost, too_late)
+        assert picked.operator in (expected or {NONE})
+
+
+def by_deadline_or_rate(
+    picked: Picked, deadline: Mapping[int, float], cost: Mapping[int, float], too_late: set[int]
+) -> set[int]:
+    """Who may be picked, where those are too late."""
+    in_time = deadline.keys() - too_late
+    earliest = min((deadline[one] for one in in_time), default=math.inf)
+    first = {one for one in in_time if deadline[one] <= earliest + NEAR}
+    if not too_late:
+        return first
+    answers_cost = {one: answers_and_cost(picked.believed, one) for one in too_late}
+    rates = {one: sum(answers.values()) / cost_s for one, (answers, cost_s) in answers_cost.items()}
+    fastest = {one for one in too_late if close_to_or_above(rates[one], max(rates.values()))}
+    found = {one for one in fastest if picked.now + cost[one] < earliest + NEAR}
+    return found | (first if any(picked.now + cost[one] >= earliest - NEAR for one in fastest) else set())
+
+
 @given(scripts())
 def test_fixed_priority_picks_the_least_slack(script: Script) -> None:
     for picked in answers(build_policy(policy_of("fixed"), script.start), script):
