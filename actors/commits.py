@@ -19,13 +19,17 @@ from typing import Any
 
 from actors.frames import NotAFrame, aligned, in_a_row, train_of, train_parts
 from actors.segments import Part
+from configs.plans import PlanSettings
 from configs.windows import WindowSettings
 from engine.steps import (
     Advanced,
     Answer,
     Commit,
     Evicted,
+    Exchanged,
+    ExchangeGivenUp,
     Opened,
+    PlanSet,
     QueryAdded,
     QueryRemoved,
     Step,
@@ -55,7 +59,19 @@ _COUNTED = Struct("=Iq")  # bytes of the name, a number
 _ANSWER = Struct(
     "=IqQQ"
 )  # bytes of the query, first number, where its train begins after the head, its bytes
-_OPEN, _TOOK, _EVICTED, _ADVANCED, _ADDED, _REMOVED, _WINDOWS, _ADDED_WITH_NEXT = range(8)
+(
+    _OPEN,
+    _TOOK,
+    _EVICTED,
+    _ADVANCED,
+    _ADDED,
+    _REMOVED,
+    _WINDOWS,
+    _ADDED_WITH_NEXT,
+    _PLAN,
+    _EXCHANGED,
+    _GIVEN_UP,
+) = range(11)
 NO_MASK = -1
 
 
@@ -146,6 +162,12 @@ def step_bytes(step: Step) -> bytes:
             return named_bytes(_REMOVED, query, 0)
         case WindowsSet(windows):
             return named_bytes(_WINDOWS, windows.model_dump_json(), 0)
+        case PlanSet(plan):
+            return named_bytes(_PLAN, plan.model_dump_json(), 0)
+        case Exchanged(query):
+            return named_bytes(_EXCHANGED, query, 0)
+        case ExchangeGivenUp():
+            return named_bytes(_GIVEN_UP, "", 0)
 
 
 def named_bytes(kind: int, text: str, number: int) -> bytes:
@@ -200,6 +222,12 @@ class Head:
             return QueryAdded(name, self.text(number), kind == _ADDED_WITH_NEXT)
         if kind == _WINDOWS:
             return WindowsSet(WindowSettings.model_validate_json(name))
+        if kind == _PLAN:
+            return PlanSet(PlanSettings.model_validate_json(name))
+        if kind == _EXCHANGED:
+            return Exchanged(name)
+        if kind == _GIVEN_UP:
+            return ExchangeGivenUp()
         return QueryRemoved(name)
 
     def _opened(self, stream: str, batch: int) -> Opened:

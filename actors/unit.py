@@ -174,6 +174,7 @@ class HostedUnit:
             self.hosted.recover(
                 None if snapshot is None else bytes(snapshot.state), found.commits, self.fetch
             )
+            self.hosted.set_plan(declared.plan)
             self.hosted.set_queries(declared.queries)
             self.hosted.set_windows(declared.windows)
         self._log.describe(self.hosted.queries)
@@ -201,7 +202,7 @@ class HostedUnit:
     def can_become(self, unit: Unit) -> bool:
         """Whether it can be changed as it runs; if not, it has to be made again over its log."""
         left = {"queries", "utility", "utilities", "priority", "delay_target_ms", "max_drop"}
-        left |= {"min_share", "lendable", "borrow_limit", "windows"}
+        left |= {"min_share", "lendable", "borrow_limit", "windows", "plan"}
         left |= {"objective", "policy"}
         return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
 
@@ -212,6 +213,7 @@ class HostedUnit:
             unit.declared.utilities,
         ):
             self.hosted.value(unit.declared)
+        self.hosted.set_plan(unit.declared.plan)
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
             self._commit()
@@ -596,7 +598,12 @@ class HostedUnit:
         )
 
     def _problems(self) -> dict[str, str]:
-        return dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
+        found = dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
+        if kept := self.hosted.plan_kept:
+            name, why = next(iter(kept.items()))
+            others = f" and {len(kept) - 1:,} others" if len(kept) > 1 else ""
+            found["plan"] = f"{name}{others} will run by it when removed and added again ({why})"
+        return found
 
     def _measure(self, now: float) -> None:
         if self._recent.end_cycle(now, self._answered(), self.hosted.recent):

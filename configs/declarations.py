@@ -24,6 +24,7 @@ from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
 from configs.objectives import Objective, check_can_tune
+from configs.plans import PlanSettings
 from configs.policies import Automatic, ClassPolicy
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
@@ -34,7 +35,7 @@ from configs.windows import WindowSettings
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "objective", "policy", "train_max", "utility", "windows")
+AS_IT_LIKES = ("victim", "objective", "policy", "train_max", "utility", "windows", "plan")
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -48,6 +49,9 @@ class PriorityClassDeclaration(PriorityClass):
 
     windows: WindowSettings = WindowSettings()
     """When windows with SLIDE AT MOST are answered."""
+
+    plan: PlanSettings = PlanSettings()
+    """Which of several equivalent plans queries run by."""
 
 
 class Overrides(Settings):
@@ -66,6 +70,7 @@ class Overrides(Settings):
     utility: Utility | None = None
     lossless: bool | None = None
     windows: WindowSettings | None = None
+    plan: PlanSettings | None = None
 
     @model_validator(mode="after")
     def objective_is_forecast(self) -> Self:

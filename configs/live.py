@@ -12,6 +12,7 @@ from configs.classes import PriorityClass
 from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
 from configs.managers import Manager
+from configs.plans import PlanSettings
 from configs.problems import Contradiction
 from configs.utility import Utility, UtilityGraph
 from configs.windows import WindowSettings
@@ -45,6 +46,9 @@ class LiveClass(PriorityClass):
 
     windows: WindowSettings = WindowSettings()
     """When windows with SLIDE AT MOST are answered."""
+
+    plan: PlanSettings = PlanSettings()
+    """Which of several equivalent plans its queries run by."""
 
     @model_validator(mode="after")
     def utilities_are_of_queries(self) -> Self:

@@ -19,21 +19,27 @@ from __future__ import annotations
 import math
 import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 from configs.live import LiveClass
+from configs.plans import PlanSettings
 from configs.policies import PolicySettings
 from configs.problems import InvalidInput
 from configs.utility import UtilityGraph
 from configs.windows import WindowSettings
 from engine.door import Piece, unpacked
 from engine.entrances import FROM_NOW, Entrance, Following
+from engine.exchange import Unbounded, wait_us
 from engine.limits import train_bytes
 from engine.load_cycle import LoadCycle
+from engine.network import walk
 from engine.operators.source import SourceOperator
 from engine.plan import Query
-from engine.reading import dependents, reads
+from engine.reading import dependents, reads, streams
 from engine.repetition import Mismatches, Repetition
 from engine.runner import ClassRunner, Clock
 from engine.schema import StreamSchema
@@ -43,7 +49,10 @@ from engine.steps import (
     Answer,
     Commit,
     Evicted,
+    Exchanged,
+    ExchangeGivenUp,
     Opened,
+    PlanSet,
     QueryAdded,
     QueryRemoved,
     Step,
@@ -55,7 +64,7 @@ from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
 
@@ -79,6 +88,7 @@ class HostedClass:
             settled=self._settle,
             entered=self._took,
         )
+        self.runner.network.plan = settings.plan
         self.responses = ResponseStatistics(self.target_s)
         self.recent = ResponseStatistics(self.target_s)  # for the owner to replace now and then
         self.seen: ResponseStatistics | None = None  # with slowdowns, since `notice`
@@ -100,6 +110,11 @@ class HostedClass:
         self._repeating = Repetition(self._repeat, self._check)
         self._to_add: dict[str, str] = {}  # of queries that are added together, those that have been repeated
         self._fetch: Fetch | None = None  # for what is repeated
+        self._waiting: dict[
+            str, int
+        ] = {}  # queries with a twin: the event time, in µs, that all its streams have to pass
+        self._others: dict[str, None] = {}  # queries that run by another plan than the class's
+        self.plan_kept: dict[str, str] = {}  # why a query that ran goes on by another plan than its class's
         self._held: deque[tuple[Piece, int]] = deque()  # until everything is repeated
         self._following: dict[str, Following] = {}  # by stream, where to read on after that
         self._add_all(settings.queries)
@@ -121,7 +136,8 @@ class HostedClass:
         query = self._planned(name, sql)
 
         def change() -> None:
-            self._add(query)
+            with self._other_queries():
+                self._add(query)
             self._settled_steps.append(QueryAdded(name, sql))
 
         self._change(change)
@@ -138,8 +154,9 @@ class HostedClass:
             raise InvalidInput("other queries read the output of this one", "query", name, hint)
 
         def change() -> None:
-            self._empty_unread(name)
-            self._remove(name)
+            with self._other_queries():
+                self._empty_unread(name)
+                self._remove(name)
             self._settled_steps.append(QueryRemoved(name))
 
         self._change(change)
@@ -149,12 +166,15 @@ class HostedClass:
 
         def change() -> None:
             gone = {name for name, query in self._queries.items() if queries.get(name) != query.sql}
-            for name in dependents(self._queries, gone):
-                self._empty_unread(name)
-                self._remove(name)
-                self._settled_steps.append(QueryRemoved(name))
-            added = {name: sql for name, sql in queries.items() if name not in self._queries}
-            self._add_all(added)
+            if not gone and queries.keys() == self._queries.keys():
+                return
+            with self._other_queries():
+                for name in dependents(self._queries, gone):
+                    self._empty_unread(name)
+                    self._remove(name)
+                    self._settled_steps.append(QueryRemoved(name))
+                added = {name: sql for name, sql in queries.items() if name not in self._queries}
+                self._add_all(added)
             last = next(reversed(added), None)
             self._settled_steps += [QueryAdded(name, sql, name != last) for name, sql in added.items()]
 
@@ -169,6 +189,102 @@ class HostedClass:
                 self._settled_steps.append(WindowsSet(windows))
 
         self._change(change)
+
+    def set_plan(self, plan: PlanSettings) -> None:
+        """Queries run by this plan: those that are added from the next settle point on; those that run once they can.
+
+        They are planned anew beside themselves, and exchanged at the settle point where the new operators know all that the
+        old ones know. `plan_kept` says which queries cannot, and why.
+        """
+
+        def change() -> None:
+            if plan != self.runner.network.plan:
+                self._plan_anew(plan)
+                self._settled_steps.append(PlanSet(plan))
+
+        self._change(change)
+
+    def _plan_anew(self, plan: PlanSettings) -> None:
+        with self._other_queries():
+            self.runner.network.plan = plan
+            self._find_others()
+
+    def _find_others(self) -> None:
+        network = self.runner.network
+        self._others = {name: None for name in self._queries if network.planned_as(name) != network.plan}
+
+    @contextmanager
+    def _other_queries(self) -> Iterator[None]:
+        """Whatever waits for its exchange waits anew, among the queries that there are then."""
+        self._drop_twins()
+        try:
+            yield
+        finally:
+            self._twin_others()
+
+    def _twin_others(self) -> None:
+        network, waits = self.runner.network, dict[str, int]()
+        self.plan_kept.clear()
+        for name in self._others:
+            before, after = (network.arranged(name, one) for one in (network.planned_as(name), network.plan))
+            try:
+                waits[name] = wait_us(after, set(walk(before)))
+            except Unbounded as why:
+                self.plan_kept[name] = str(why)
+        network.add_twins(*waits)
+        for name, wait in waits.items():
+            begun = [
+                reached for stream in self._timed(name) if (reached := self._reached_us(stream)) is not None
+            ]
+            self._waiting[name] = max(begun) + wait if begun else 0
+            if not wait or not begun:
+                self._exchange(name)  # there is nothing that it does not know
+
+    def _drop_twins(self) -> None:
+        self._waiting.clear()
+        self.runner.network.drop_twins()
+
+    def _timed(self, name: str) -> list[StreamSchema]:
+        """The streams a query reads that have event time."""
+        known = {one.lower(): query for one, query in self._queries.items()}
+        read = (self.schemas[one.lower()] for one in streams(self._queries[name].plan, known))
+        return [schema for schema in read if schema.time is not None]
+
+    def _reached_us(self, stream: StreamSchema) -> int | None:
+        """The largest event time of a stream so far."""
+        latest = self.event_time(stream.name)
+        return None if latest is None else latest * stream.time_unit_us
+
+    def _exchange_ready(self) -> None:
+        """At a settle point, when nothing is queued: old and new operators have taken the same."""
+        network = self.runner.network
+        marks = {
+            stream.name: reached - stream.lateness_us
+            for stream in self.streams()
+            if (reached := self._reached_us(stream)) is not None
+        }
+        ready = [
+            name
+            for name, until in self._waiting.items()
+            if any(mark > until for mark in marks.values())
+            and all(stream.name in marks and marks[stream.name] > until for stream in self._timed(name))
+        ]
+        if network.is_nearly_full() or (ready and network.have_twins_refused()):
+            self._give_up()
+            self._settled_steps.append(ExchangeGivenUp())
+            return
+        for name in ready:
+            self._exchange(name)
+            self._settled_steps.append(Exchanged(name))
+
+    def _exchange(self, name: str) -> None:
+        del self._waiting[name], self._others[name]
+        self.runner.exchange(name)
+
+    def _give_up(self) -> None:
+        why = "the class's limits leave no room for its old and its new operators together"
+        self.plan_kept.update(dict.fromkeys(self._waiting, why))
+        self._drop_twins()
 
     def value(self, settings: LiveClass) -> None:
         """What answers are worth from now on, by the class's graph and its queries' own."""
@@ -222,6 +338,7 @@ class HostedClass:
     def _remove(self, name: str) -> None:
         self.runner.remove(name)
         del self._queries[name]
+        self._others.pop(name, None)
         self._cycle.remove_query(name)
         for stream, entrance in self._entrances.items():
             if self.runner.network.source(stream) is None:
@@ -363,9 +480,12 @@ class HostedClass:
         streams = {
             stream: (entrance.begun_ledger, entrance.position) for stream, entrance in self._entrances.items()
         }
-        queries = {name: query.sql for name, query in self._queries.items()}
-        windows = self.runner.network.windows.model_dump()
-        state = STATE_VERSION, queries, windows, self.runner.settled_state(), streams
+        network = self.runner.network
+        queries = [
+            (name, query.sql, network.planned_as(name).model_dump()) for name, query in self._queries.items()
+        ]
+        settings = network.windows.model_dump(), network.plan.model_dump(), self._waiting, self.plan_kept
+        state = STATE_VERSION, queries, settings, self.runner.settled_state(), streams
         return pickle.dumps(state, protocol=5)
 
     def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
@@ -377,12 +497,19 @@ class HostedClass:
                 raise InvalidInput(
                     "the state is of another version", "state", version, "let its host finish first"
                 )
-            queries, windows, runner_state, streams = held
+            queries, (windows, plan, waiting, kept), runner_state, streams = held
+            self._drop_twins()
             for name in dependents(self._queries, set(self._queries)):
                 self._remove(name)
             self.runner.network.windows = WindowSettings.model_validate(windows)
             self.runner.network.expect(runner_state.pane_lengths)
-            self._add_all(queries)
+            for planned_as, some in groupby(queries, itemgetter(2)):
+                self.runner.network.plan = PlanSettings.model_validate(planned_as)
+                self._add_all({name: sql for name, sql, _ in some})
+            self.runner.network.plan = PlanSettings.model_validate(plan)
+            self._find_others()
+            self.runner.network.add_twins(*waiting)
+            self._waiting, self.plan_kept = waiting, kept
             self.runner.restore(runner_state)
             for stream, (ledger, position) in streams.items():
                 entrance = self._entrances[stream] = Entrance(
@@ -443,13 +570,24 @@ class HostedClass:
             case QueryAdded(name, sql, with_next):
                 self._to_add[name] = sql
                 if not with_next:
-                    self._add_all({one: sql for one, sql in self._to_add.items() if one not in self._queries})
+                    with self._other_queries():
+                        self._add_all(
+                            {one: sql for one, sql in self._to_add.items() if one not in self._queries}
+                        )
                     self._to_add = {}
             case QueryRemoved(name):
                 if name in self._queries:
-                    self._remove(name)
+                    with self._other_queries():
+                        self._remove(name)
             case WindowsSet(windows):
                 self.runner.network.windows = windows
+            case PlanSet(plan):
+                self._plan_anew(plan)
+            case Exchanged(name):
+                if name in self._waiting:
+                    self._exchange(name)
+            case ExchangeGivenUp():
+                self._give_up()
 
     def _check(self, commit: Commit) -> None:
         """Whether the answers are as many as the first time; theirs are the numbers that readers know."""
@@ -514,4 +652,6 @@ class HostedClass:
         self._steps = []
         while self._changes and not self._repeating:
             self._changes.popleft()()
+        if self._waiting and not self._repeating:
+            self._exchange_ready()
         return self._settled_bytes <= self.answers_max

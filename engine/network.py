@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from configs.limits import ClassLimits
+from configs.plans import PlanSettings
 from configs.problems import InvalidInput, nearest
 from configs.windows import WindowSettings
 from engine.causes import NO_PROGRESS, Meeting, followed
+from engine.equivalent import arranged
 from engine.expressions import Condition, Failures, compile_condition
 from engine.limits import Account, Holding, Lot
 from engine.operators.join import JoinSideOperator, JoinState
@@ -27,12 +28,14 @@ from engine.operators.protocol import Operator
 from engine.operators.rows import NumberOperator, RowWindowOperator
 from engine.operators.select import SelectOperator, plain_columns
 from engine.operators.source import SourceOperator
+from engine.operators.stored import TOO_MANY_PAIRS
 from engine.operators.table import TableJoinOperator
 from engine.operators.union import UnionInputOperator
 from engine.operators.windows import PaneOperator, PeriodicWindowOperator, WindowOperator
 from engine.panes import PaneStore
 from engine.plan import (
     TRUE,
+    Apart,
     EventTime,
     Expression,
     Filter,
@@ -53,11 +56,13 @@ from engine.plan import (
     event_time,
     inputs,
 )
-from engine.pruning import pruned
 from engine.reading import check_lookups
 from engine.schedule import WindowSchedule
-from engine.schema import Field, Schema, StreamSchema
+from engine.schema import StreamSchema
 from engine.train import Mask, Train, merged, progress
+
+# Before the name of a query, the user of what stands beside it until it takes its place; no query is named so.
+TWIN = "~"
 
 
 @dataclass(eq=False)
@@ -165,6 +170,10 @@ class ClassNetwork:
         self._found: dict[Hashable, tuple[Node, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, Node]]] = {}
         self._windows_as = WindowSettings()
+        self.plan = PlanSettings()  # of queries that are added from now on
+        self._planned_as: dict[str, PlanSettings] = {}
+        self._twins: dict[str, tuple[Node, ...]] = {}  # who will give the answers
+        self._beside: list[Node] = []  # that only twins use
         self._sources: dict[str, Node] = {}
         self._pane_lengths: dict[Hashable, int] = {}
 
@@ -203,12 +212,13 @@ class ClassNetwork:
         plans: dict[str, Plan] = {}
         known = dict(self.queries)
         for query in queries:
-            plans[query.name] = inlined(query.plan, known)
+            plans[query.name] = arranged(query, known, self.plan, query.name)
             known[query.name] = query
             self._check_tables(plans[query.name])
             check_lookups(plans[query.name], {})
         # Nothing has been built so far: a query that is refused leaves no trace.
         self.queries = known
+        self._planned_as.update((query.name, self.plan) for query in queries)
         self._common_panes = common_panes(plans.values())
         found = [(name, node) for name, plan in plans.items() for node in self._build(plan, name)]
         for name, node in found:
@@ -221,9 +231,14 @@ class ClassNetwork:
             raise InvalidInput(
                 "the class has no query of this name", "query", name, "see the list of queries"
             )
+        del self._planned_as[name]
         for node in self.nodes:
             node.users.discard(name)
             node.outputs.discard(name)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop what nobody needs any more."""
         gone = [node for node in self.nodes if not node.users]
         for node in gone:
             if isinstance(node.operator, WindowOperator):
@@ -244,6 +259,62 @@ class ClassNetwork:
         self._sources = {name: node for name, node in self._sources.items() if node.users}
         self.removals += 1
 
+    def planned_as(self, name: str) -> PlanSettings:
+        """By which of the equivalent plans a query runs."""
+        return self._planned_as[name]
+
+    def arranged(self, name: str, plan: PlanSettings) -> Plan:
+        """A query's plan, as it is or would be built."""
+        return arranged(self.queries[name], self.queries, plan, name)
+
+    def add_twins(self, *names: str) -> None:
+        """Build these queries by the class's plan beside themselves; nobody is given those answers yet."""
+        plans = {name: self.arranged(name, self.plan) for name in names}
+        self._common_panes = common_panes(plans.values())
+        for name, plan in plans.items():
+            self._twins[name] = self._build(plan, TWIN + name)
+        self._find_beside()
+
+    def drop_twins(self) -> None:
+        """Nobody is to take a query's place."""
+        if not self._twins:
+            return
+        users = {TWIN + name for name in self._twins}
+        self._twins.clear()
+        self._beside = []
+        for node in self.nodes:
+            node.users -= users
+        self._sweep()
+
+    def exchange(self, name: str) -> list[Node]:
+        """The twin takes the query's place, and gives its answers from now on."""
+        nodes, twin = self._twins.pop(name), TWIN + name
+        for node in self.nodes:
+            node.users.discard(name)
+            node.outputs.discard(name)
+            if twin in node.users:
+                node.users.discard(twin)
+                node.users.add(name)
+        for node in nodes:
+            node.outputs.add(name)
+        self._planned_as[name] = self.plan
+        self._find_beside()
+        self._sweep()
+        return list(nodes)
+
+    def is_nearly_full(self) -> bool:
+        """Whether there may soon be no room for tuples."""
+        account = self.account
+        return 4 * account.state > 3 * account.state_limit or 4 * account.groups > 3 * account.limits.groups
+
+    def have_twins_refused(self) -> bool:
+        """Whether some of what stands beside its query lacks tuples for which it had no room."""
+        return any(node.holding.refused or node.failed[TOO_MANY_PAIRS] for node in self._beside)
+
+    def _find_beside(self) -> None:
+        users = {TWIN + name for name in self._twins}
+        self._beside = [node for node in self.nodes if node.users <= users]
+
     def source(self, stream: str) -> Node | None:
         """Where a stream enters; None if no query reads it."""
         return self._sources.get(stream.lower())
@@ -252,6 +323,8 @@ class ClassNetwork:
 
     def _build(self, plan: Plan, user: str) -> tuple[Node, ...]:
         """The nodes that give the plan's output, built or found; a join has two."""
+        if isinstance(plan, Apart):
+            return self._build(plan.input, user)
         nodes = self._found.get(plan)
         if nodes is None:
             nodes = self._found[plan] = tuple(self._made(plan, user))
@@ -464,27 +537,6 @@ def slack_of(node: Node) -> Callable[[], float] | None:
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
     """Whether panes of this length make up the window; with SLIDE AT MOST it may slide by less than it says."""
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
-
-
-def inlined(plan: Plan, queries: Mapping[str, Query]) -> Plan:
-    """The plan with every query it reads in place of that query's name, and without names for people."""
-    if isinstance(plan, QueryOutput):
-        return inlined(queries[plan.query].plan, queries)
-    changed: dict[str, Any] = {
-        name: inlined(below, queries)
-        for name in ("input", "left", "right")
-        if (below := getattr(plan, name, None)) is not None
-    }
-    if isinstance(plan, Union):
-        changed["inputs"] = tuple(inlined(below, queries) for below in plan.inputs)
-    if isinstance(plan, Project):
-        changed["schema"] = unnamed(plan.schema)
-    return pruned(replace(plan, **changed) if changed else plan)
-
-
-def unnamed(schema: Schema) -> Schema:
-    """Two queries that differ in their columns' names alone are one."""
-    return Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(schema.fields)))
 
 
 def join_up(above: Node, below: Node) -> None:

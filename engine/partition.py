@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from configs.problems import InvalidInput
 from engine.plan import (
+    Apart,
     Column,
     Filter,
     IntervalJoin,
@@ -57,7 +58,7 @@ class KeyTrace:
                 return frozenset() if place is None else frozenset((place,))
             case QueryOutput(query):
                 return self._outputs[query.lower()]
-            case Filter(below) | TableJoin(input=below):
+            case Apart(below) | Filter(below) | TableJoin(input=below):
                 return self.places(below)
             case Project(below, expressions):
                 held = self.places(below)

@@ -135,6 +135,18 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Apart:
+    """The tuples, for one query alone: nothing over them is shared with another's."""
+
+    input: Plan
+    owner: str
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
 class Filter:
     """The tuples for which the condition is true."""
 
@@ -261,6 +273,7 @@ class QueryOutput:
 
 Plan = (
     Scan
+    | Apart
     | Filter
     | Numbered
     | Project
@@ -295,7 +308,7 @@ def event_times(plan: Plan) -> tuple[EventTime, ...]:
     match plan:
         case Scan(stream=source) | (QueryOutput() as source):
             return () if source.time is None else (EventTime(source.time, source.time_unit_us),)
-        case Filter() | TableJoin():
+        case Apart() | Filter() | TableJoin():
             return event_times(plan.input)
         case LastJoin():
             return event_times(plan.left)

@@ -60,6 +60,10 @@ class QueryQuality:
         self._departures: list[float] = []
         self._counts: list[int] = []
 
+    def fall_due(self, slack_s: Callable[[], float] | None) -> None:
+        """Answers come of other operators from now on."""
+        self._slack_s = slack_s
+
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:
         """Answers are handed out; when what caused each of them arrived."""
         if self.tardiness is not None and self._slack_s is not None:

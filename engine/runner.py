@@ -121,6 +121,12 @@ class ClassRunner:
         self._unsettled = [one for one in self._unsettled if one[0] != name]
         self._inside = self._count_inside()
 
+    def exchange(self, name: str) -> None:
+        """The query's twin takes its place; its answers are counted and measured on."""
+        nodes = self.network.exchange(name)
+        self.quality[name].fall_due(next((slack_of(node) for node in nodes), None))
+        self._value_all()
+
     def value(self, graphs: Mapping[str, UtilityGraph]) -> None:
         """What the answers of these queries are worth from now on."""
         changed = {name: graph for name, graph in graphs.items() if graph != self._graphs.get(name)}

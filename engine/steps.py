@@ -1,7 +1,8 @@
 """What a class did with its input, in order: enough to do it again.
 
 A class is a function of its steps: which batches its door let in, how many tuples its source operators took of
-them, what the clock told, which queries came and went, how windows were scheduled. A host writes them down with the answers they led to; a host
+them, what the clock told, which queries came and went, how windows were scheduled,
+by which plans. A host writes them down with the answers they led to; a host
 that takes its place repeats them and comes to the same state. Steps refer to batches by their number in the
 stream, so that the tuples themselves are written down once, by whoever keeps the stream.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from configs.plans import PlanSettings
 from configs.windows import WindowSettings
 from engine.train import Train
 
@@ -80,7 +82,37 @@ class WindowsSet:
     windows: WindowSettings
 
 
-Step = Opened | Took | Evicted | Advanced | QueryAdded | QueryRemoved | WindowsSet
+@dataclass(frozen=True, slots=True)
+class PlanSet:
+    """Queries run by another of the equivalent plans from here on, those that run already as soon as they can."""
+
+    plan: PlanSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A query that ran by another plan runs by its class's from here on."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeGivenUp:
+    """Those that run by another plan go on by it."""
+
+
+Step = (
+    Opened
+    | Took
+    | Evicted
+    | Advanced
+    | QueryAdded
+    | QueryRemoved
+    | WindowsSet
+    | PlanSet
+    | Exchanged
+    | ExchangeGivenUp
+)
 
 
 @dataclass(frozen=True, slots=True)

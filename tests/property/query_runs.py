@@ -16,6 +16,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from configs.limits import ClassLimits
+from configs.plans import PlanSettings
 from engine.plan import Query
 from engine.runner import ClassRunner
 from engine.schema import INT64, Kind
@@ -143,13 +144,18 @@ class Run:
     """A class with its queries, its answers, and a clock that moves by one with each train that arrives."""
 
     def __init__(
-        self, queries: Sequence[Query], train_max: int = 10_000, limits: ClassLimits | None = None
+        self,
+        queries: Sequence[Query],
+        train_max: int = 10_000,
+        limits: ClassLimits | None = None,
+        plan: PlanSettings | None = None,
     ) -> None:
         self.answers: dict[str, list[Train]] = {query.name: [] for query in queries}
         self.runner = ClassRunner(
             self._take, train_max=train_max, tables=TABLES, limits=limits or ClassLimits()
         )
         self.now = 0.0
+        self.runner.network.plan = plan or PlanSettings()
         self.runner.add(*queries)
 
     def _take(self, query: str, train: Train) -> None:
@@ -175,8 +181,8 @@ class Run:
         return [row for train in self.answers[query] for row in train_rows(train)]
 
 
-def ran(statements: Mapping[str, Statement], rows: Rows, how: Cuts) -> Run:
-    run = Run(planned(statements), how.train_max)
+def ran(statements: Mapping[str, Statement], rows: Rows, how: Cuts, plan: PlanSettings | None = None) -> Run:
+    run = Run(planned(statements), how.train_max, plan=plan)
     for name, part, steps in pieces(rows, how):
         run.offer(name, part)
         run.step(steps)

@@ -18,6 +18,7 @@ from actors.commits import (
     steps_of,
 )
 from actors.frames import NotAFrame
+from configs.plans import PlanSettings
 from configs.windows import WindowSettings
 from engine.causes import Moment
 from engine.schema import INT64
@@ -26,7 +27,10 @@ from engine.steps import (
     Answer,
     Commit,
     Evicted,
+    Exchanged,
+    ExchangeGivenUp,
     Opened,
+    PlanSet,
     QueryAdded,
     QueryRemoved,
     Step,
@@ -57,6 +61,9 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(QueryAdded, NAMES, st.text(), st.booleans()),
     st.builds(QueryRemoved, NAMES),
     st.builds(WindowsSet, st.builds(WindowSettings)),
+    st.builds(PlanSet, st.builds(PlanSettings)),
+    st.builds(Exchanged, NAMES),
+    st.just(ExchangeGivenUp()),
 )
 
 

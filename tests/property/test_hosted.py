@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from configs.live import LiveClass
+from configs.plans import PlanSettings
 from configs.policies import POLICY_KINDS, policy_of
 from configs.windows import WindowSettings
 from engine.door import Door, both, packed, turned_away, unpacked
@@ -53,6 +54,21 @@ def declared(**changes: object) -> LiveClass:
         {"name": "gold", "priority": 6, "delay_target_ms": 300, "streams": STREAMS, "queries": QUERIES}
         | changes
     )
+
+
+PAIRED = QUERIES | {
+    "pairs": "SELECT r.ts AS rts, r.sensor, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
+    " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 2 SECONDS WHERE r.temp > 0 AND a.level < 4",
+    "paired": "SELECT window_end AS wend, level, COUNT(*) AS n FROM pairs [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY level",
+    "meet": "SELECT r.temp, a.level FROM readings [RANGE 2 SECONDS] r JOIN alerts [RANGE 1 SECOND] a ON r.sensor = a.sensor"
+    " WHERE r.temp < 1",
+    "over": "SELECT window_end AS wend2, MAX(v) AS v FROM (SELECT wend, v FROM mean WHERE v > -1) [RANGE 6 SECONDS]",
+    "both": "SELECT window_end AS wend3, COUNT(*) AS n FROM (SELECT ts, sensor FROM readings UNION ALL SELECT ts, sensor"
+    " FROM alerts) [RANGE 2 SECONDS]",
+}
+PLANS = [
+    PlanSettings(select_first=first, shared=shared) for first in (True, False) for shared in (True, False)
+]
 
 
 @dataclass
@@ -110,13 +126,17 @@ class Host:
     queue_max: int = 10**6
     answers_max: float = math.inf
     windows: WindowSettings = field(default_factory=WindowSettings)
+    queries: Mapping[str, str] = field(default_factory=lambda: QUERIES)
+    plan: PlanSettings = PLANS[0]
     commits: list[Commit] = field(default_factory=list)
     since_state: list[Commit] = field(default_factory=list)
     state: bytes | None = None
 
     def start(self) -> None:
         self.hosted = HostedClass(
-            declared(victim=self.victim, windows=self.windows), self.train_max, self.answers_max
+            declared(victim=self.victim, windows=self.windows, queries=self.queries, plan=self.plan),
+            self.train_max,
+            self.answers_max,
         )
         self.doors = {
             name: Door(name, Shedder(self.victim, self.generator()), self.queue_max)
@@ -277,6 +297,38 @@ def test_a_class_whose_policy_changes_at_any_moment_answers_as_if_it_had_not(
         assert [seq for seq, _ in rows] == list(range(len(rows)))
 
 
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(0, 2**32),
+    st.lists(st.tuples(st.sampled_from(PLANS), st.integers(1, 25)), min_size=1, max_size=4),
+    st.integers(10, 40),
+)
+def test_a_class_whose_plan_changes_at_any_moment_answers_as_if_it_had_not(
+    seed: int, course: int, changes: list[tuple[PlanSettings, int]], batches: int
+) -> None:
+    given_ = drawn(seed, batches)
+    undisturbed = answers(whole(given_, seed, queries=PAIRED, plan=changes[-1][0]).commits)
+    host = Host(given_, np.random.default_rng(seed), queries=PAIRED, plan=changes[-1][0])
+    host.begin()
+    events_ = lived(host, course, 3 * batches)
+    for plan, length in changes:
+        for _ in islice(events_, length):
+            host.check()
+        host.hosted.set_plan(plan)
+        host.work(3)
+    for _ in events_:
+        host.check()
+    host.finish()
+    host.check()
+    found = answers(host.commits)
+    assert {query: Counter(row for _, row in rows) for query, rows in found.items()} == {
+        query: Counter(row for _, row in rows) for query, rows in undisturbed.items()
+    }
+    for rows in found.values():
+        assert [seq for seq, _ in rows] == list(range(len(rows)))
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.integers(0, 2**32),
@@ -354,7 +406,7 @@ def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed
     host = Host(drawn(seed, 30), np.random.default_rng(seed))
     host.begin()
     chance = np.random.default_rng(course)
-    kept, windows = QUERIES, WINDOWS[0]
+    kept, windows, plan = QUERIES, WINDOWS[0], PLANS[0]
     for event in lived(host, course, 60):
         match event:
             case "save":
@@ -362,7 +414,10 @@ def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed
                 host.hosted.set_queries(kept)
                 windows = WINDOWS[int(chance.integers(len(WINDOWS)))]
                 host.hosted.set_windows(windows)
+                plan = PLANS[int(chance.integers(len(PLANS)))]
+                host.hosted.set_plan(plan)
             case "crash":
+                host.hosted.set_plan(plan)
                 host.hosted.set_queries(kept)
                 host.hosted.set_windows(windows)
         for stream in host.hosted.following():
@@ -370,7 +425,7 @@ def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed
     while host.hosted.has_input():
         host.work(1000)
     assert {name: one.sql for name, one in host.hosted.queries.items()} == kept
-    assert host.hosted.runner.network.windows == windows
+    assert (host.hosted.runner.network.windows, host.hosted.runner.network.plan) == (windows, plan)
     assert not host.hosted.mismatches
 
 

@@ -5,6 +5,7 @@
 3. A query removed while running changes no other.
 4. A class restored from a snapshot goes on as if nothing had been.
 5. A window is answered as soon as event time is past its end.
+6. Equivalent plans answer the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs.plans import PlanSettings
 from tests.property import query_grammar as grammar
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import (
@@ -71,6 +73,26 @@ def test_queries_registered_together_answer_as_each_alone(
     together = ran({f"q{place}": one for place, one in enumerate(some)}, rows, how)
     for place, one in enumerate(some):
         assert not difference(together.rows(f"q{place}"), expected(one)), one
+
+
+PLANS = [
+    PlanSettings(select_first=first, shared=shared) for first in (True, False) for shared in (True, False)
+]
+joining = st.one_of(grammar.interval_joins(), grammar.window_joins(), grammar.table_joins())
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.one_of(joining, joining, any_query), min_size=1, max_size=3), every_stream, cuts, st.data()
+)
+def test_equivalent_plans_answer_the_same(
+    some: list[Statement], rows: Rows, how: Cuts, data: st.DataObject
+) -> None:
+    load(rows)
+    statements = {f"q{place}": one for place, one in enumerate([*some, some[0]])}
+    run = ran(statements, rows, how, data.draw(st.sampled_from(PLANS[1:])))
+    for name, one in statements.items():
+        assert not difference(run.rows(name), expected(one)), one
 
 
 @settings(max_examples=60)

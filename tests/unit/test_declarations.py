@@ -33,6 +33,7 @@ from configs.declarations import (
 )
 from configs.limits import ClassLimits
 from configs.live import LiveClass, LiveSettings
+from configs.plans import PlanSettings
 from configs.problems import InvalidInput
 from configs.windows import WindowSettings
 from services.catalog.checks import applied
@@ -236,11 +237,14 @@ def test_defaults_of_the_page_are_those_of_the_models() -> None:
     rows = {
         name: yaml.safe_load(value.strip("` ").replace(",", ""))
         for name, value in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
-        if name not in ("limits", "policy", "train_max", "utility", "windows", "state_bytes", "result_bytes")
+        if name
+        not in ("limits", "policy", "train_max", "utility", "windows", "plan", "state_bytes", "result_bytes")
     }
     fields = PriorityClassDeclaration.model_fields | ClassLimits.model_fields
     assert rows == {name: fields[name].default for name in rows}
     assert "`{schedule: hybrid, late: off}`" in section
+    assert "`{select_first: true, shared: true}`" in section
+    assert PlanSettings() == PlanSettings(select_first=True, shared=True)
     assert WindowSettings() == WindowSettings(schedule="hybrid", late="off")
     assert ClassLimits().state_bytes == 512 << 20
     assert ClassLimits().filled().result_bytes == LiveSettings().results_bytes == 256 << 20

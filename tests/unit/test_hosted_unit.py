@@ -22,6 +22,7 @@ from actors.unit_log import QUERIES, UnitLog
 from actors.units import Unit, units_from_json, units_to_json
 from configs.live import LiveClass, LiveSettings
 from configs.managers import Manager
+from configs.plans import PlanSettings
 from configs.policies import Automatic, Chain, HighestRate, PolicySettings
 from configs.windows import WindowSettings
 from engine.schema import StreamSchema
@@ -217,6 +218,31 @@ def ends(unit: HostedUnit, query: str) -> list[int]:
             for answer in answers_of(payload, query):
                 found += (answer.train.columns[1].data // 1000).tolist()
     return found
+
+
+def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_repeated(dirs: RunDirs) -> None:
+    often = "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 2 SECONDS]"
+    apart = PlanSettings(shared=False)
+    before = DECLARED.model_copy(update={"queries": EARLY | {"exact": often}})
+    after = before.model_copy(update={"plan": apart})
+    with made(dirs, declared=before) as unit:
+        arrive(unit, 0, 10_000)
+        unit.run(1.0)
+        changed = replace(unit.unit, declared=after)
+        assert unit.can_become(changed)
+        unit.become(changed)
+        arrive(unit, 1, 10_000)
+        unit.run(1.0)
+        network = unit.hosted.runner.network
+        assert [network.planned_as(name) == apart for name in (*EARLY, "exact")] == [False, False, True]
+        assert unit._problems().keys() == {"plan"}
+        answered = dict(unit.hosted.runner.answered)
+        assert answered["exact"] == 9  # up to second 18 of 19
+    with made(dirs, declared=after) as unit:
+        repeat(unit)
+        assert not unit.hosted.mismatches
+        assert unit.hosted.runner.answered == answered
+        assert unit.hosted.runner.network.planned_as("exact") == apart
 
 
 def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_steps_are_repeated(
