@@ -7,12 +7,16 @@ A unit of a class that says its policy notices nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 
+from actors.worth import Totals, totals
 from configs.policies import Automatic
+from configs.utility import UtilityGraph
 from engine.explain import Line, explain
 from engine.hosted import HostedClass
+from engine.quality import QueryQuality
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 
@@ -35,6 +39,12 @@ class UnitNow:
     """Of its answers."""
     queued: float
     """Tuples, on the mean."""
+    stale: float | None = None
+    """Part of the time for which answers were behind what had arrived; None where queries have come or gone."""
+    lost: float | None = None
+    """Utility that an answer lost to its latency, on the mean."""
+    graphs: tuple[UtilityGraph | None, ...] = ()
+    """Of the lines, in their order: what their answers are worth."""
 
 
 @dataclass
@@ -44,6 +54,10 @@ class Noticed:
     _arrivals: dict[str, deque[tuple[int, int]]] = field(init=False, default_factory=dict)
     _queued: int = field(init=False, default=0)
     _cycles: int = field(init=False, default=0)
+    _at: float = field(init=False, default=0.0)
+    """When the last load cycle ended."""
+    _queries: Sequence[QueryQuality] = field(init=False, default=())
+    _before: Totals | None = field(init=False, default=None)
 
     def follow(self, policy: object, hosted: HostedClass) -> None:
         """Answers are looked at from now on, or not any more."""
@@ -52,9 +66,12 @@ class Noticed:
         elif hosted.seen is None:
             hosted.notice()
 
-    def cycle_ended(self, cycle: CycleEnded, keep: float, hosted: HostedClass) -> None:
+    def cycle_ended(self, cycle: CycleEnded, keep: float, hosted: HostedClass, now: float) -> None:
         if hosted.seen is None:
             return
+        self._at = now
+        if self._before is None:
+            self._begin(hosted)
         for one in cycle.inputs:
             slots = self._arrivals.setdefault(one.stream, deque(maxlen=CYCLES_KEPT))
             slots.append((round(keep * one.offered), one.batches))
@@ -65,6 +82,7 @@ class Noticed:
         """None of a class that says its policy."""
         if hosted.seen is None:
             return None
+        stale, lost = self._worth(hosted)
         found = UnitNow(
             tuple(explain(hosted.runner)),
             {stream: tuple(slots) for stream, slots in self._arrivals.items()},
@@ -73,8 +91,29 @@ class Noticed:
             self.train_max,
             hosted.seen,
             self._queued / self._cycles if self._cycles else 0.0,
+            stale,
+            lost,
+            tuple([one.utility for one in hosted.runner.believed().network.operators]),
         )
         self._arrivals.clear()
         self._queued = self._cycles = 0
         hosted.notice()
+        self._begin(hosted)
         return found
+
+    def _begin(self, hosted: HostedClass) -> None:
+        self._queries = tuple(hosted.runner.quality.values())
+        self._before = totals(self._at, self._queries)
+
+    def _worth(self, hosted: HostedClass) -> tuple[float | None, float | None]:
+        """Staleness and lost utility."""
+        queries, before = tuple(hosted.runner.quality.values()), self._before
+        same = len(queries) == len(self._queries) and all(map(is_, queries, self._queries))
+        if before is None or not same or self._at <= before.at:
+            return None, None
+        after = totals(self._at, queries)
+        answers, stale = (
+            after.answers - before.answers,
+            (after.stale_s - before.stale_s) / (self._at - before.at),
+        )
+        return min(1.0, max(0.0, stale)), 1 - (after.utility - before.utility) / answers if answers else None

@@ -459,7 +459,7 @@ class HostedUnit:
         self._measure(now)
         if self.hosted.repeating:
             return None
-        self._noticed.cycle_ended(cycle, self._keep, self.hosted)
+        self._noticed.cycle_ended(cycle, self._keep, self.hosted, now)
         usage, load, reclaim = self._decide(cycle, now)
         self._fall_asleep(cycle)
         self._worth.end_cycle(now, self.hosted.runner.quality, self.asleep)

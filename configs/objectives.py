@@ -51,8 +51,8 @@ WAYS: Mapping[Objective, Way] = {
     "response-l2": Way("ℓ2 norm of response times", "ms", "brt"),
     "slowdown-l2": Way("ℓ2 norm of slowdowns", "", "bsd", CLUSTERS),
     "memory": Way("tuples queued", "tuples", "chain"),
-    "staleness": Way("time in which input that will be seen waits", "", "fas", forecast=False),
-    "utility": Way("utility lost to latency", "", "bucket", forecast=False),
+    "staleness": Way("time in which input that will be seen waits", "", "fas"),
+    "utility": Way("utility lost to latency", "", "bucket"),
     "tardiness": Way("time after deadlines", "ms", "edf-hr", forecast=False),
 }
 

@@ -260,6 +260,9 @@ class OperatorBox(Settings):
     partner: int | None = None
     """The other side of a join."""
 
+    utility: Utility | None = None
+    """Of one that feeds nobody: what its answers are worth by their latency; left out, what those of its class are."""
+
 
 class OperatorNetwork(Settings):
     """Operators one by one, shared ones once: a network as it runs, each with its measured cost and selectivity."""

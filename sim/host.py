@@ -79,6 +79,17 @@ class Call:
     runs: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """Of all answers so far."""
+
+    answers: int
+    utility: float
+    """Of all together."""
+    stale_s: float
+    """For how long outputs have been stale, on the mean by the weights of their queries."""
+
+
 class SimulatedHost:
     """One class of the scenario."""
 
@@ -369,6 +380,16 @@ class SimulatedHost:
         shares = [self._staleness[root].share(now + self.clock_offset) for root in roots]
         weighted = sum(weight * share for weight, share in zip(weights, shares, strict=True))
         return {"mean": weighted / sum(weights), "max": max(shares)}
+
+    def worth(self) -> Worth:
+        roots = {self.plan.boxes[root].query: root for root in self.network.roots}.values()
+        weights = [self.network.operators[root].weight for root in roots]
+        stale = [self._staleness[root].stale_s for root in roots]
+        return Worth(
+            sum(one.count for one in self.utilities.values()),
+            sum(one.sum for one in self.utilities.values()),
+            sum(weight * one for weight, one in zip(weights, stale, strict=True)) / sum(weights),
+        )
 
     def ledger(self) -> TupleLedger:
         self._count_delivered()

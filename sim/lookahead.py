@@ -21,6 +21,7 @@ from configs.load import LoadSettings
 from configs.objectives import Objective
 from configs.policies import PolicySettings, policy_text
 from configs.scenario import OperatorBox, OperatorNetwork, Scenario, SimulatedClass, StreamInput
+from configs.utility import Utility, UtilityGraph
 from engine.explain import Line
 from loadshed.responses import ResponseStatistics
 from scheduler.network import Estimate, Network, Operator
@@ -59,6 +60,8 @@ class TriedOperator:
     stream: str = ""
     """Whose tuples it takes in; empty if others feed it."""
     partner: int | None = None
+    utility: Utility | None = None
+    """What answers are worth, if it gives some."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,19 @@ class ClassNow:
         streams = {one.stream for one in self.operators if one.stream}
         came = {name for name, slots in self.arrivals.items() if any(one.tuples for one in slots)}
         return bool(streams & came)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that an objective is measured by, over some time; None where nothing is known of it."""
+
+    responses: ResponseStatistics
+    queued: float
+    """Tuples, on the mean."""
+    stale: float | None = None
+    """Part of the time for which outputs were behind what had arrived for them."""
+    lost: float | None = None
+    """Utility that an answer lost to its latency, on the mean."""
 
 
 class Run(Protocol):
@@ -111,7 +127,11 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
         seen = Queues()
         look = seen.look if now.objective == "memory" else None
         ended = simulate(scenario.model_copy(update={"classes": (one,)}), look)
-        value = objective_value(now.objective, ended.hosts[ONE_CLASS].responses, seen.mean * bundle)
+        host = ended.hosts[ONE_CLASS]
+        worth = host.worth()
+        lost = 1 - worth.utility / worth.answers if worth.answers else None
+        whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost)
+        value = objective_value(now.objective, whole)
         if value is not None:
             found[policy_text(policy)] = value
     return found
@@ -134,14 +154,14 @@ class Queues:
         return self.total / self.looks if self.looks else 0.0
 
 
-def objective_value(objective: Objective, responses: ResponseStatistics, queued: float) -> float | None:
+def objective_value(objective: Objective, seen: Seen) -> float | None:
     """In the unit of `configs.objectives`, less is better; None without answers, or where it cannot be measured yet.
 
     ℓ2 norms are those of one answer (root mean squares), so that more answers are not worse ones.
     """
     if objective == "memory":
-        return queued
-    if not responses.count:
+        return seen.queued
+    if not (responses := seen.responses).count:
         return None
     response, slowdown = responses.response_ms(), responses.slowdown()
     each = math.sqrt(responses.count)
@@ -158,6 +178,10 @@ def objective_value(objective: Objective, responses: ResponseStatistics, queued:
             return slowdown["max"]
         case "slowdown-l2":
             return slowdown["l2"] / each
+        case "staleness":
+            return seen.stale
+        case "utility":
+            return seen.lost
         case _:
             return None
 
@@ -182,13 +206,14 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             name=one.name,
             feeds=one.feeds,
             stream=stream_name(number_of(now, one.stream)) if one.stream else None,
-            query=one.name,
+            query=str(place),  # names are not told apart: there may be many selects
             selectivity=one.cost.selectivity,
             tuple_us=1e6 * one.cost.tuple_s * bundle / speed,
             call_us=1e6 * one.cost.call_s / speed,
             partner=one.partner,
+            utility=one.utility,
         )
-        for one in now.operators
+        for place, one in enumerate(now.operators)
     )
     streams = {}
     for name in {one.stream for one in now.operators if one.stream}:
@@ -257,11 +282,14 @@ def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[fl
 # -- from operators that run -------------------------------------------------------------------------------------
 
 
-def tried_operators(lines: Sequence[Line]) -> tuple[TriedOperator, ...]:
-    """As they are measured. A window is told by its panes that time has come: that has no tuples, only calls, so panes
+def tried_operators(
+    lines: Sequence[Line], graphs: Sequence[UtilityGraph | None] = ()
+) -> tuple[TriedOperator, ...]:
+    """As they are measured, with the graphs of those that have one, by their places. A window is told by its panes that time has come: that has no tuples, only calls, so panes
     are taken to give it one tuple a call."""
     found: list[TriedOperator] = []
     partners = joined(lines)
+    points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
@@ -278,6 +306,7 @@ def tried_operators(lines: Sequence[Line]) -> tuple[TriedOperator, ...]:
                 cost,
                 line.name.partition(":")[2].lower() if is_source else "",
                 partners.get(line.number),
+                points.get(line.number),
             )
         )
     return tuple(found)

@@ -168,6 +168,8 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
             streams[below] |= streams[number]
         if not one.feeds:
             plan.readers[number] = tuple(sorted(streams[number]))
+            if one.utility is not None:
+                plan.utilities[number] = UtilityGraph(points=one.utility)
     return plan
 
 

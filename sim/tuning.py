@@ -16,8 +16,8 @@ from configs.scenario import SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.tuning import Compared, TuningCore, tuning_core
-from sim.host import SimulatedHost
-from sim.lookahead import Arrived, ClassNow, Simulate, TriedOperator, forecasts, objective_value
+from sim.host import SimulatedHost, Worth
+from sim.lookahead import Arrived, ClassNow, Seen, Simulate, TriedOperator, forecasts, objective_value
 from sim.operator_costs import Cost
 
 # Load cycles whose arrivals are remembered; of a longer time between two comparisons, the last ones.
@@ -37,6 +37,8 @@ class TunedClass:
     _arrivals: dict[str, deque[Arrived]] = field(init=False, default_factory=dict)
     _queued: list[int] = field(init=False, default_factory=list)
     _due: float = field(init=False)
+    _worth: Worth = field(init=False, default=Worth(0, 0.0, 0.0))
+    _compared_at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self._due = self.every_s
@@ -55,13 +57,20 @@ class TunedClass:
             return None
         self._due = now + self.every_s
         queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
-        measured = objective_value(self.settings.objective, self.seen, queued)
+        measured = objective_value(self.settings.objective, self._seen(now, host, queued))
         found = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
         # What is measured and what is forecast are of the same arrivals.
         self._queued.clear()
         self._arrivals.clear()
         self.seen = host.seen = ResponseStatistics(host.target_s)
         return Compared(measured, found)
+
+    def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
+        before, self._worth = self._worth, host.worth()
+        answers, stale_s = self._worth.answers - before.answers, self._worth.stale_s - before.stale_s
+        lost = 1 - (self._worth.utility - before.utility) / answers if answers else None
+        seconds, self._compared_at = now - self._compared_at, now
+        return Seen(self.seen, queued, stale_s / seconds if seconds > 0 else None, lost)
 
     def class_now(self, host: SimulatedHost, capacity: float, cycle_s: float) -> ClassNow:
         return ClassNow(
@@ -95,6 +104,13 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)
         found.append(
-            TriedOperator(operator.name, operator.downstream, cost, entries.get(number, ""), operator.partner)
+            TriedOperator(
+                operator.name,
+                operator.downstream,
+                cost,
+                entries.get(number, ""),
+                operator.partner,
+                None if operator.utility is None else operator.utility.points,
+            )
         )
     return tuple(found)

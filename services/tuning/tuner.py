@@ -27,7 +27,7 @@ from configs.policies import Automatic, PolicySettings
 from configs.problems import WeirError
 from scheduler.tuning import Compared
 from services.watch.watch import Clock, Watch
-from sim.lookahead import Arrived, ClassNow, objective_value, tried_operators
+from sim.lookahead import Arrived, ClassNow, Seen, objective_value, tried_operators
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -102,7 +102,7 @@ class Tuner:
         if found is None:  # it is declared otherwise by now
             return
         forecasts = self._forecast(class_now(one.objective, found), candidates(one.objective))
-        measured = objective_value(one.objective, found.seen, found.queued)
+        measured = objective_value(one.objective, Seen(found.seen, found.queued, found.stale, found.lost))
         self._source.compared(one.name, one.objective, Compared(measured, forecasts))
 
     def _run(self) -> None:
@@ -117,7 +117,7 @@ class Tuner:
 def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
         objective,
-        tried_operators(found.lines),
+        tried_operators(found.lines, found.graphs),
         {name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
         found.cycle_s,
         found.capacity,

@@ -14,7 +14,7 @@ from configs.policies import Automatic, ClassPolicy, policy_text
 from configs.reading import parse_model
 from configs.scenario import Scenario
 from loadshed.responses import ResponseStatistics
-from sim.lookahead import Queues, objective_value
+from sim.lookahead import Queues, Seen, objective_value
 from sim.simulation import Simulation
 
 # What comes before is not held against a class that is still finding out.
@@ -79,7 +79,7 @@ def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tu
         queues.look(run)
 
     run = Simulation(scenario.model_copy(update={"classes": (declared,)}), "none", on_cycle=look).run()
-    value = objective_value(objective, run.hosts["c"].responses, queues.mean)
+    value = objective_value(objective, Seen(run.hosts["c"].responses, queues.mean))
     assert value is not None
     return value, run
 
@@ -109,3 +109,17 @@ def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
     assert told[-1].policy == "hr"
     assert told[-1].after in ("brt:clusters=12", "bsd:clusters=12", "lsf:clusters=12")
     assert run.hosts["c"].closes()
+
+
+@pytest.mark.parametrize("objective", ["staleness", "utility"])
+def test_a_class_that_tunes_itself_for_its_answers_is_compared_by_what_they_came_to(
+    objective: Objective,
+) -> None:
+    scenario = workload(0, 300.0, seconds=EVERY_S + 0.5)
+    changed = {"policy": Automatic(every_s=EVERY_S), "objective": objective, "delay_target_ms": 50.0}
+    declared = scenario.classes[0].model_copy(update=changed)
+    run = Simulation(scenario.model_copy(update={"classes": (declared,)}), "none").run()
+    (told,) = run.tunings["c"].core.explanations
+    assert told.measured is not None
+    assert 0 < told.measured < 1
+    assert set(told.forecasts) == {policy_text(one) for one in candidates(objective)}

@@ -179,6 +179,30 @@ def test_a_unit_that_is_made_again_runs_by_what_its_class_has_come_to(dirs: RunD
     assert units_from_json(units_to_json([unit.unit])) == [unit.unit]
 
 
+def test_a_unit_of_a_class_that_tunes_itself_notices_how_fresh_and_how_good_its_answers_were(
+    dirs: RunDirs,
+) -> None:
+    declared = DECLARED.model_copy(
+        update={"objective": "utility", "policy": Automatic(), "delay_target_ms": 1e6}
+    )
+    with made(dirs, declared=declared) as unit:
+        cycle(unit)
+        arrive(unit, 0, 20_000)
+        while unit.hosted.has_input() or unit.inbox.arrived:
+            unit.run(1.0)
+        cycle(unit)
+        first = unit.noticed()
+        cycle(unit)
+        second = unit.noticed()
+    assert first is not None
+    assert second is not None
+    # All was answered long before the target: none of its worth is lost, and outputs were behind for a part of the time.
+    assert (first.lost, first.stale is not None and 0 < first.stale <= 1) == (0.0, True)
+    assert [graph is not None for graph in first.graphs] == [not line.feeds for line in first.lines]
+    # Since then nothing has come.
+    assert (second.lost, second.stale) == (None, 0.0)
+
+
 def runs_by(unit: HostedUnit) -> PolicySettings:
     return unit.hosted.runner.policy
 

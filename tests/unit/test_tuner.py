@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from actors.noticed import UnitNow
+from configs.objectives import Objective
 from configs.policies import PolicySettings, policy_of, policy_text
+from configs.utility import UtilityGraph
 from engine.explain import Line
 from loadshed.responses import ResponseStatistics
 from services.tuning.tuner import Tuner, class_now
@@ -143,3 +145,25 @@ def test_what_a_unit_notices_can_be_simulated() -> None:
     assert len(set(settled.values())) == 1
     assert settled["hr"] > found["fcfs"]
     assert forecasts(class_now("response", unit_now(tuples=0)), chosen, alone) == {}
+
+
+@pytest.mark.parametrize(("objective", "best"), [("staleness", "fas"), ("utility", "slope-slack")])
+def test_fresh_answers_and_what_they_are_worth_are_forecast(objective: Objective, best: str) -> None:
+    # Whoever waits for the dear query loses most of what the cheap one's answers are worth.
+    urgent, patient = UtilityGraph.step(10), UtilityGraph.step(5_000)
+    noticed = replace(unit_now(), graphs=(None, patient, urgent))
+    now = replace(class_now(objective, noticed), settles=False)
+    found = forecasts(now, [policy_of("fcfs"), policy_of(best)], alone)
+    assert 0 < found[best] < 0.9 * found["fcfs"] < 1
+
+
+@pytest.mark.parametrize(("objective", "value"), [("staleness", 0.25), ("utility", 0.5)])
+def test_a_class_is_compared_by_how_fresh_and_how_good_its_answers_have_been(
+    clock: Clock, objective: Objective, value: float
+) -> None:
+    gold = declared("gold", policy={"kind": "auto", "every_s": 10}, objective=objective)
+    system = InProcess().declare(gold)
+    system.units_now["gold"] = replace(unit_now(), stale=0.25, lost=0.5)
+    system.cycle("gold", 0.2)
+    looked(system, clock, Forecasts(clock, fas=1.0), times=4)
+    assert [one.measured for one in system.decisions("gold", 10).tuned] == [value]
