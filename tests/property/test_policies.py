@@ -22,7 +22,7 @@ from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.policies.waiting import ClusteredPolicy
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
-DYNAMIC_KINDS = (*WAITING_KINDS, "slope-slack", "bucket")
+DYNAMIC_KINDS = (*WAITING_KINDS, "slope-slack", "bucket", "edf-hr")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
 EVERY_POLICY += [("hnr:sharing=sum", 0), ("hnr:sharing=max", 0)]
 EVERY_POLICY += [("bsd:search=fagin", 0), ("bsd:search=fagin", 4), ("bsd:clustering=uniform", 4)]
