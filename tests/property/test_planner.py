@@ -17,7 +17,7 @@ MORE, LESS = 1.3, 0.1
 # So may it be that a target is missed by less: who is shed is answered just about in time.
 NEAR = 1.05
 # A plan takes a while, and what it takes to make an example smaller is thousands of them.
-FEW = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+FEW = settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
 @st.composite

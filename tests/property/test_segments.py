@@ -318,7 +318,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestLog.settings = settings(max_examples=15, stateful_step_count=40, deadline=None)
 
 
 KILLS_APART = 3

@@ -269,7 +269,7 @@ def test_query_that_fails_is_started_again_and_brings_each_row_once(
     assert ids(gateway, "readings") == list(range(20))
 
 
-@pytest.mark.parametrize("killed", ["jvm", "child"])
+@pytest.mark.parametrize("killed", ["jvm", pytest.param("child", marks=pytest.mark.slow)])
 def test_process_that_is_killed_is_started_again_and_brings_each_row_once(
     killed: str, gateway: RealGateway, folder: Path, tmp_path: Path
 ) -> None:
@@ -350,7 +350,11 @@ def command(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[sub
             running.kill()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
+    ids=lambda how: how.name,
+)
 def test_nothing_is_left_when_the_command_ends(
     how: signal.Signals, gateway: RealGateway, tmp_path: Path
 ) -> None:
