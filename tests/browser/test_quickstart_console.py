@@ -12,7 +12,8 @@ from playwright.sync_api import expect
 from tests.browser.pages import Console
 from tests.quickstart import Reader, blocks, section
 
-pytestmark = [pytest.mark.browser, pytest.mark.live]
+# The page itself is followed by tests/live/test_quickstart.py.
+pytestmark = [pytest.mark.browser, pytest.mark.live, pytest.mark.slow]
 
 BROWSER = "In the browser"
 QUERY = "acme/hot"
