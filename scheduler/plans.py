@@ -20,6 +20,7 @@ keeps it so. Push-through is then what sources last comes to anyway, without the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
@@ -49,7 +50,7 @@ def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_la
     return None
 
 
-class Plans:
+class Plans(ABC):
     """The plan of every operator that may be picked, made when it is first asked for."""
 
     def __init__(self, believed: NetworkEstimates) -> None:
@@ -69,8 +70,8 @@ class Plans:
             plan = self._plans[operator] = self._made(operator)
         return plan
 
-    def _made(self, operator: int) -> Plan:
-        raise NotImplementedError
+    @abstractmethod
+    def _made(self, operator: int) -> Plan: ...
 
 
 class PushThroughPlans(Plans):

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -288,22 +289,16 @@ def database_of(address: str, connections: int) -> sa.Engine:
     )  # fmt: skip
 
 
-class told_as_wrong:  # noqa: N801
+@contextmanager
+def told_as_wrong(table: str) -> Iterator[None]:
     """What a database says of a table is the declaration's mistake."""
-
-    def __init__(self, table: str) -> None:
-        self._table = table
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, sa.exc.NoSuchTableError):
-            raise UnknownName(
-                "there is no such table", "TABLE", self._table, "is it in another database?"
-            ) from None
-        if isinstance(problem, sa.exc.SQLAlchemyError):
-            title = f"the database does not answer: {told_by_database(problem)}"
-            raise InvalidInput(title, "FROM DATABASE", hint="is it there, and may you use it?") from None
+    try:
+        yield
+    except sa.exc.NoSuchTableError:
+        raise UnknownName("there is no such table", "TABLE", table, "is it in another database?") from None
+    except sa.exc.SQLAlchemyError as problem:
+        title = f"the database does not answer: {told_by_database(problem)}"
+        raise InvalidInput(title, "FROM DATABASE", hint="is it there, and may you use it?") from None
 
 
 def told_by_database(problem: sa.exc.SQLAlchemyError) -> str:
