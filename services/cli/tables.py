@@ -49,14 +49,14 @@ def result_table(result: Mapping[str, Any]) -> Table:
         table.add_row(
             one["name"],
             f"{one['share']['original']:.2f}→{one['share']['mean']:.2f}",
-            f"{one['offered']:,}",
+            compact(one["offered"]),
             loss(one["loss_pct"]),
             milliseconds(one["response_ms"]["mean"]),
             against(one["response_ms"]["p95"], one["delay_target_ms"]),
             milliseconds(one["response_ms"]["p99"]),
             f"{one['delay_target_ms']:g}",
             "–" if one["utility"] is None else f"{one['utility']['mean']:.2f}",
-            f"{one['queued']:,}",
+            compact(one["queued"]),
         )
     return table
 
