@@ -43,7 +43,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
     table = plain_table(
         f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}",
-        ("class", "share", "offered", "loss", "mean ms", "p95", "p99", "target", "utility", "queued"),
+        ("class", "share", "input", "loss", "mean ms", "p95", "p99", "target", "utility", "queued"),
     )
     for one in result["classes"]:
         table.add_row(

@@ -35,7 +35,7 @@ def test_millions_of_tuples_leave_every_figure_whole_in_eighty_columns() -> None
     assert head == [
         "class",
         "share",
-        "offered",
+        "input",
         "loss",
         "mean",
         "ms",
