@@ -95,6 +95,7 @@ class PaneStore:
         self._known = Sizes()
         self._compact_at = FEW_KEYS
         self._settled = 0  # keys when they were last looked through, if no pane has gone since
+        self.recodings = 0  # how often codes have become others
 
     def add(self, train: Train) -> None:
         """Account a train's tuples to their panes."""
@@ -119,6 +120,7 @@ class PaneStore:
 
     def restore(self, state: Any) -> None:
         self.index, self.panes, self._floors = copy.deepcopy(state)
+        self.recodings += 1
         self._bytes = sum(pane.bytes for pane in self.panes.values())
         self._compact_at, self._settled = FEW_KEYS, 0
         self._tell()
@@ -171,6 +173,7 @@ class PaneStore:
         live = np.flatnonzero(alive)
         if len(live) < size:
             self.index.keep(live)
+            self.recodings += 1
             mapped = np.cumsum(alive) - 1
             for pane in self.panes.values():
                 pane.keep(live, mapped)

@@ -244,8 +244,11 @@ class Scans:
         self._store = store
         self._left: dict[tuple[int, int], tuple[Pane, int]] = {}
         self._bytes = 0
+        self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
+        if self._recodings != self._store.recodings:  # by other codes: the panes are still there
+            self.clear()
         found = self._left.pop((end, window), None)
         if found is None:
             return None
@@ -259,6 +262,7 @@ class Scans:
     def leave(self, end: int, window: int, pane: Pane, readers: int) -> None:
         if (end, window) not in self._left and pane.held <= self._store.holding.room:
             self._left[end, window] = pane, readers
+            self._recodings = self._store.recodings
             self._hold(self._bytes + pane.held)
 
     def clear(self) -> None:
