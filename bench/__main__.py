@@ -28,6 +28,7 @@ from bench import (
     simulator,
     spark,
     turns,
+    windows,
 )
 from bench.measure import Figure
 
@@ -35,6 +36,7 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,
     "overhead": overhead.figures,
     "periodic": periodic.figures,
+    "windows": windows.figures,
     "control": control.figures,
     "simulator": simulator.figures,
     "engine": engine.figures,

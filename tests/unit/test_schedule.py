@@ -145,7 +145,9 @@ def test_what_a_scan_has_left_is_not_taken_by_codes_that_have_changed_since() ->
         f"SELECT window_end, k, COUNT(*) AS n FROM t [RANGE {one} SECONDS SLIDE AT MOST 1 SECOND] GROUP BY k"
         for one in ranges
     ]
-    runner.add(*(plan_query(f"q{one}", text, Catalog.of([keyed])) for one, text in zip(ranges, texts, strict=True)))
+    runner.add(
+        *(plan_query(f"q{one}", text, Catalog.of([keyed])) for one, text in zip(ranges, texts, strict=True))
+    )
     for second in range(seconds):
         # Every few seconds all keys are others; far apart, or they would be codes themselves.
         own = (np.arange(keys, dtype=np.int64) + second // each_s * keys) * FAR
