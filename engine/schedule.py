@@ -132,7 +132,8 @@ class WindowSchedule:
         """The ends of a window that event time has passed, up to the pane that begins at `reached`."""
         self._settle(reached)
         one = self._flexible[name]
-        while one.ends:
+        # Another window may have been told of more already, and ends have been settled as far as that.
+        while one.ends and one.ends[0] <= reached:
             yield one.ends[0]
             del one.ends[0]
 

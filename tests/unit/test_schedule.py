@@ -130,6 +130,14 @@ def test_a_window_takes_part_in_panes_that_its_bound_is_no_multiple_of() -> None
     assert {window._store.pane for window in one.windows} == {2 * SECOND}
 
 
+def test_ends_that_other_settings_bring_are_answered_though_event_time_has_not_gone_on() -> None:
+    one = Class([(20, 10), (4, 2)], WindowSettings(schedule="none"))
+    one.offer(0, 7)
+    one.runner.network.windows = WindowSettings(schedule="aggressive")
+    one.offer(7)
+    assert one.ends(0) == [2, 4, 6]
+
+
 def test_what_a_scan_has_left_is_not_taken_by_codes_that_have_changed_since() -> None:
     """A window's panes go, and with them its keys, before a shorter window has taken what the scan left."""
     keyed = parse_create_stream("CREATE STREAM t (ts int64, k int64, WATERMARK FOR ts AS ts)")
