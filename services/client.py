@@ -43,6 +43,7 @@ PLACES: Mapping[str, str] = {
     "Tenant": "tenants",
     "Stream": "streams",
     "Feed": "feeds",
+    "Mirror": "mirrors",
     "Query": "queries",
     "Session": "session",
 }

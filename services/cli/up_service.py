@@ -18,13 +18,12 @@ from services.api.service import Service, service_of
 from services.api.serving import Serving
 from services.catalog.catalog import Catalog
 from services.catalog.home import Home, write_private
-from services.catalog.reconcile import Reconciling
 from services.ingest.keys import ADMIN, FEEDS, METRICS
 from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
     from actors.system import System
-    from services.client import Client
+    from services.watch.watch import Watch
 
 Feeds = Callable[[], Sequence[FeedProgress]]
 """How far Spark has come with each."""
@@ -74,14 +73,6 @@ class Served:
         """The home is where the administrator's key is, if it was made."""
         self._service, self._serving, self._home = service, serving, home
 
-    def client(self, given: Mapping[str, str]) -> Client:
-        """An administrator's; the key is the one that was given, or made."""
-        from services.client import Client
-
-        if self._home is None:
-            return Client(self._serving.url, given[ADMIN])
-        return Client(self._serving.url, self._home.admin_key.read_text(encoding="utf-8").strip())
-
     def told(self) -> dict[str, object]:
         """Where it is; never the key itself."""
         return {
@@ -93,9 +84,9 @@ class Served:
     def attach(
         self,
         system: System,
+        watch: Watch,
         settings: UpSettings,
         own_key: str,
-        reconciling: Reconciling,
         feeds: Feeds | None,
         running: ExitStack,
     ) -> None:
@@ -110,11 +101,9 @@ class Served:
         from services.results.rows import Rows
         from services.tuning.tuner import Tuner
         from services.watch.source import RunningSystem
-        from services.watch.watch import Watch
 
         service = self._service
         source = RunningSystem(system)
-        watch = running.enter_context(Watch(source, lambda: reconciling.problems))
         results = results_of(service, watch, lambda: own_key)
         running.callback(results.close)
         measured = running.enter_context(RunningMeasured(watch, settings.live))
