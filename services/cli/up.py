@@ -178,9 +178,8 @@ def up(
         reconciling = Reconciling(catalog, machine)
         watch_of_system.problems = lambda: reconciling.problems
         if service is not None:
-            service.attach(
-                system, watch_of_system, settings, own_key, None if on_cluster else machine.feeds, running
-            )
+            feeds = None if on_cluster else machine.feeds
+            service.attach(system, watch_of_system, settings, own_key, feeds, machine.mirrors, running)
         running.enter_context(reconciling)
         if service is not None:
             service.is_ready()

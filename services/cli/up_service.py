@@ -23,6 +23,7 @@ from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
     from actors.system import System
+    from services.mirror.polling import MirrorProgress
     from services.watch.watch import Watch
 
 Feeds = Callable[[], Sequence[FeedProgress]]
@@ -88,6 +89,7 @@ class Served:
         settings: UpSettings,
         own_key: str,
         feeds: Feeds | None,
+        mirrors: Callable[[], Sequence[MirrorProgress]],
         running: ExitStack,
     ) -> None:
         """What runs answers too, from now on and until all of it ends. Of feeds that are not brought here, who brings them tells."""
@@ -107,7 +109,7 @@ class Served:
         results = results_of(service, watch, lambda: own_key)
         running.callback(results.close)
         measured = running.enter_context(RunningMeasured(watch, settings.live))
-        service.watch, service.results = watch, results
+        service.watch, service.results, service.mirrors = watch, results, mirrors
         service.rows = Rows(watch.endpoint_of, lambda: own_key)
         # Forecasts are made one after another and may take seconds: no plan waits for them.
         forecasting = Aside()

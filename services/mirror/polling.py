@@ -18,7 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -48,6 +48,8 @@ USES_WAITING_MAX = 100_000
 # A rate is over so long.
 RATE_S = 10.0
 State = Literal["starting", "running", "waiting"]
+Unit = Literal["polls", "bytes"]
+NOTHING = MirrorStatistics(0, 0, 0, 0, 0, 0, 0.0, 0, 0.0, 0.0, None)
 
 # Rows and the name of their batch; how many were not taken, by reason.
 Publish = Callable[[pa.Table, str], Mapping[str, int]]
@@ -112,16 +114,16 @@ class Polling:
             spent = list(self._spent)
         if self._publishing:
             problems = {f"publishing: {self._publishing}": 1} | problems
-        return MirrorProgress(
-            self.mirror.name,
-            self._published,
-            self._statistics,
-            problems,
-            self._unknown_uses,
-            "running",
-            int(self._bytes),
-            rate_of(spent),
-            last,
+        return replace(
+            begun(self.mirror),
+            state="running",
+            statistics=self._statistics,
+            published=self._published,
+            problems=problems,
+            unknown_uses=self._unknown_uses,
+            bytes=int(self._bytes),
+            spent_per_s=rate_of(spent),
+            last_problem=last,
         )
 
     # -- the loop ----------------------------------------------------------------------------------------
@@ -290,15 +292,18 @@ class MirrorProgress:
     """How a mirror fares."""
 
     mirror: str
-    published: int
-    """Changes."""
-    statistics: MirrorStatistics
-    problems: dict[str, int]
-    """How often each has been met."""
-    unknown_uses: int
-    """Uses of what is no object of the mirror."""
+    bandwidth: float
+    unit: Unit
+    """Of the bandwidth."""
     state: State = "starting"
     """`waiting` after it could not begin: it tries again."""
+    statistics: MirrorStatistics = NOTHING
+    published: int = 0
+    """Rows that the stream has taken."""
+    problems: dict[str, int] = field(default_factory=dict)
+    """How often each has been met."""
+    unknown_uses: int = 0
+    """Uses of what is no object of the mirror."""
     bytes: int = 0
     """Of what polls have brought."""
     spent_per_s: float = 0.0
@@ -308,3 +313,8 @@ class MirrorProgress:
     def as_json(self) -> dict[str, Any]:
         told = asdict(self)
         return {**told.pop("statistics"), **told}
+
+
+def begun(mirror: Mirror) -> MirrorProgress:
+    """Of one that has done nothing yet."""
+    return MirrorProgress(mirror.name, mirror.bandwidth, "bytes" if mirror.by_bytes else "polls")

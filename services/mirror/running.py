@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,18 +25,16 @@ import pyarrow as pa
 from configs.declarations import StreamDeclaration
 from configs.problems import InvalidInput, UnknownName, WeirError
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
-from scheduler.mirroring import MirrorStatistics
 from services.client import Client
 from services.ingest.progress import Backoff, hidden
 from services.mirror.declared import stream_of
 from services.mirror.doors import Door
 from services.mirror.objects import objects_of
-from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State
+from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State, begun
 
 RETRY_S = 5.0
 BEGIN_LEAST_S, BEGIN_MOST_S = 1.0, 60.0
 END_S = 2 * LAST_S
-NOTHING = MirrorStatistics(0, 0, 0, 0, 0, 0, 0.0, 0, 0.0, 0.0, None)
 
 
 def mirrors_in(file: Path) -> list[Mirror]:
@@ -116,7 +115,7 @@ class AtWork:
         else:
             problems = {why: 1} if why else {}
             state: State = "waiting" if why else "starting"
-            told = MirrorProgress(self.mirror.name, 0, NOTHING, problems, 0, state, last_problem=self._last)
+            told = replace(begun(self.mirror), state=state, problems=problems, last_problem=self._last)
         if self._lookups:
             told.problems[f"lookups: {self._lookups}"] = 1
         return told

@@ -135,6 +135,7 @@ RULES: Sequence[tuple[str, Mapping[str, Told]]] = (
     (r".* /v1/ingest(/progress)?", SPARK),
     (r".* /v1/tenants/{tenant}(/.*)?", THE_TENANT),
     (r"(PUT|DELETE) .*", ADMINISTRATORS),
+    (r"GET /v1/(mirroring|mirrors/{name}/status)", TENANTS),
     (r".* /v1/(feeds|mirrors|session|keys|audit|system|lending)(/.*)?", ADMINISTRATORS),
     (r"GET /v1/(tenants|priority-classes)/{name}", THE_TENANT),
     (r"POST /v1/streams/{stream}/rows", FEEDERS),
@@ -255,6 +256,7 @@ def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
         if isinstance(one.declaration, StreamDeclaration):
             system.world.plane.declare_stream(one.declaration.declaration(one.declaration.name), system.now)
     service.watch = stack.enter_context(Watch(system))
+    service.mirrors = list
     service.planner = Planner(found.catalog, LiveSettings())
     service.results = results_of(service, LocalPlaces(dirs), lambda: "")
     stack.callback(service.results.close)
