@@ -122,7 +122,7 @@ class Served:
         nodes = running.enter_context(Nodes(source, watch, with_operators=with_operators))
         told = service.told_feeds
         feeds = feeds or (lambda: told.seen(time.monotonic()))
-        service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes)
+        service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes, mirrors)
         # Callers are sent away before what answers them ends.
         running.callback(self._serving.stop)
 
