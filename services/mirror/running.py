@@ -181,31 +181,38 @@ def used_in(row: Mapping[str, Any], key: str) -> str:
 
 
 class Mirrors:
-    """All that are polled from here; `begin`, `end` and `stop` are called by one thread at a time."""
+    """All that are polled from here; may be called by several threads."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
+        self._lock = threading.Lock()
         self._at_work: dict[str, AtWork] = {}
 
     def begin(self, mirror: Mirror, password: str = "") -> None:
         """In place of the one of its name, if there is one."""
         self.end(mirror.name)
-        found = self._at_work[mirror.name] = AtWork(mirror, self._door, password)
+        found = AtWork(mirror, self._door, password)
+        with self._lock:
+            self._at_work[mirror.name] = found
         found.begin()
 
     def end(self, name: str) -> None:
         """Idempotent."""
-        found = self._at_work.pop(name, None)
+        with self._lock:
+            found = self._at_work.pop(name, None)
         if found is not None:
             found.stop()
             found.join(time.monotonic() + END_S)
 
     def progress(self) -> list[MirrorProgress]:
-        return [one.progress() for one in list(self._at_work.values())]
+        with self._lock:
+            found = list(self._at_work.values())
+        return [one.progress() for one in found]
 
     def stop(self) -> None:
         """All of them; idempotent."""
-        ended, self._at_work = list(self._at_work.values()), {}
+        with self._lock:
+            ended, self._at_work = list(self._at_work.values()), {}
         for one in ended:
             one.stop()
         until = time.monotonic() + END_S

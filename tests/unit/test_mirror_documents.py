@@ -94,12 +94,6 @@ def test_a_stream_that_was_declared_for_it_is_left_as_it_was_written(catalog: Ca
     assert catalog.get(STREAM).declaration == stream.declaration
 
 
-def test_mirrors_are_there_when_the_catalog_is_opened_again(catalog: Catalog, tmp_path: Path) -> None:
-    catalog.apply([mirror()], "ops")
-    with closing(Catalog(Home(tmp_path / "home"))) as again:
-        assert again.desired().mirrors == catalog.desired().mirrors != {}
-
-
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
