@@ -2,7 +2,7 @@
 
 It is looked at once a second, and at the first answers at once. What is told of a unit as a whole has the names that it has in
 the simulator's results: utility over all of its answers and, `of_queries`, as the mean over its queries; staleness over the
-queries, of which each has an output.
+queries, of which each has an output, by their weights.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import is_not
+from operator import is_not, mul
 
 from actors.recent import PIECE_S, RECENT_S
 from actors.units import QUERIES_MAX, Qualities
@@ -39,7 +39,7 @@ class Totals:
     utility: float
     missed: int
     stale_s: float
-    """Mean over the queries."""
+    """Mean over the queries, by their weights."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Worth:
         answers, seconds = latest.answers - first.answers, now - first.at
         self.figures = WorthFigures(
             utility_of(latest, every),
-            staleness_of([one.stale_share(now) for one in every]),
+            staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
             (latest.utility - first.utility) / answers if answers > 0 else 1.0,
             (latest.missed - first.missed) / answers if answers > 0 else 0.0,
             min(1.0, max(0.0, (latest.stale_s - first.stale_s) / seconds)) if seconds > 0 else 0.0,
@@ -88,24 +88,28 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
         sum([one.count for one in utilities]),
         sum([one.sum for one in utilities]),
         sum([one.missed for one in utilities]),
-        sum([one.stale_s for one in queries]) / len(queries) if queries else 0.0,
+        mean([one.stale_s for one in queries], [one.weight for one in queries]),
     )
 
 
 def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
-    mean = latest.utility / latest.answers if latest.answers else 1.0
+    whole = latest.utility / latest.answers if latest.answers else 1.0
     means = [one.utility.mean for one in queries if one.utility is not None]
     return {
-        "mean": mean,
-        "lost": 1.0 - mean,
+        "mean": whole,
+        "lost": 1.0 - whole,
         "of_queries": sum(means) / len(means) if means else 1.0,
         "missed": latest.missed,
         "missed_pct": 100.0 * latest.missed / latest.answers if latest.answers else 0.0,
     }
 
 
-def staleness_of(shares: Sequence[float]) -> dict[str, float]:
-    return {"mean": sum(shares) / len(shares), "max": max(shares)} if shares else {"mean": 0.0, "max": 0.0}
+def staleness_of(shares: Sequence[float], weights: Sequence[float]) -> dict[str, float]:
+    return {"mean": mean(shares, weights), "max": max(shares, default=0.0)}
+
+
+def mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return sum(map(mul, values, weights)) / sum(weights) if values else 0.0
 
 
 def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:

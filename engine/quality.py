@@ -44,10 +44,17 @@ class QueryQuality:
         "_staleness",
         "_utility",
         "tardiness",
+        "weight",
     )
 
-    def __init__(self, graph: UtilityGraph | None = None, slack_s: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        graph: UtilityGraph | None = None,
+        slack_s: Callable[[], float] | None = None,
+        weight: float = 1.0,
+    ) -> None:
         """`slack_s` tells how long an answer of a window may take from falling due; None without a window."""
+        self.weight = weight  # how much its staleness counts beside other queries'
         self._slack_s = slack_s
         self.tardiness = None if slack_s is None else Tardiness()
         self._responses = ResponseStatistics()

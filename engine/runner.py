@@ -92,6 +92,7 @@ class ClassRunner:
         self.settled_at = 0.0
         self._graphs: dict[str, UtilityGraph] = {}
         self._worth: dict[int, UtilityGraph] = {}  # of nodes that give answers
+        self._weights: dict[str, float] = {}  # of queries whose weight is not 1
         self._unsettled: list[tuple[str, Train]] = []
         self._inside = 0  # nodes behind the sources that have input
         self._nodes: list[Node] = []
@@ -102,21 +103,32 @@ class ClassRunner:
         self._meeting: dict[int, tuple[int, ...]] = {}  # of sources, by their places: whom they meet
         self._scheduler: OperatorScheduler | None = None
 
-    def add(self, *queries: Query, graphs: Mapping[str, UtilityGraph] | None = None) -> None:
-        """`graphs` say what the answers of a query are worth, if anybody has said so."""
+    def add(
+        self,
+        *queries: Query,
+        graphs: Mapping[str, UtilityGraph] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        """`graphs` say what the answers of a query are worth, and `weights` how much it counts that they are fresh, if anybody
+        has said so."""
         outputs = self.network.add(*queries)
         self._graphs.update(graphs or {})
+        self._weights.update(weights or {})
         slacks = {name: slack_of(node) for name, node in outputs}
         for query in queries:
-            self.quality[query.name] = QueryQuality(self._graphs.get(query.name), slacks.get(query.name))
-            self.answered[query.name] = 0
+            name = query.name
+            self.quality[name] = QueryQuality(self._graphs.get(name), slacks.get(name), self._weight(name))
+            self.answered[name] = 0
         for name, node in outputs:
             self._value(name, node)
+            if id(node) in self._place:
+                self._removals = NEVER  # the scheduler knows it as the output of fewer queries
 
     def remove(self, name: str) -> None:
         self.network.remove(name)
         del self.quality[name], self.answered[name]
         self._graphs.pop(name, None)
+        self._weights.pop(name, None)
         self._value_all()
         self._unsettled = [one for one in self._unsettled if one[0] != name]
         self._inside = self._count_inside()
@@ -136,6 +148,13 @@ class ClassRunner:
         if changed:
             self._value_all()
             self._removals = NEVER  # the scheduler is to hear of it
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """How much the freshness of each query counts from now on; 1 where nothing is said."""
+        for name, quality in self.quality.items():
+            quality.weight = weights.get(name, 1.0)
+        self._weights = dict(weights)
+        self._removals = NEVER  # the scheduler is to hear of it
 
     def offer(self, stream: str, train: Train) -> None:
         """Queue a train that has arrived on a stream."""
@@ -493,7 +512,13 @@ class ClassRunner:
         below = tuple([self._place[id(one)] for one in node.downstream])
         partner = None if node.partner is None else self._place[id(node.partner)]
         utility = None if below else self._worth.get(id(node))
-        return Box(node.name, below, node.source, partner=partner, utility=utility)
+        # Whoever keeps an output fresh does so for every query that has its answers of it; the sum is exact, since names of a
+        # set come in any order.
+        weight = math.fsum(map(self._weight, node.outputs)) if node.outputs and not below else 1.0
+        return Box(node.name, below, node.source, partner=partner, utility=utility, weight=weight)
+
+    def _weight(self, query: str) -> float:
+        return self._weights.get(query, 1.0)
 
     def _tell_queued(self, scheduler: OperatorScheduler, start: int) -> None:
         for place, head, tuples in self._heads(start):

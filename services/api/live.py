@@ -233,6 +233,7 @@ def quality_line(one: QueryWorth) -> QueryQuality:
         query=one.query,
         deadline_ms=1e3 * one.graph.deadline_s,
         graph=[UtilityCorner.model_validate(point.model_dump()) for point in one.graph.points],
+        weight=one.weight,
         answers=one.answers,
         mean_ms=one.mean_ms,
         utility=Worth(mean=one.utility, missed=one.missed),

@@ -152,6 +152,7 @@ class QueryQuality(BaseModel):
     query: str
     deadline_ms: Milliseconds = Field(description="Where utility begins to fall.")
     graph: list[UtilityCorner] = Field(description="Its own or its class's.")
+    weight: float = Field(description="How much its freshness counts beside that of the tenant's others.")
     answers: int
     mean_ms: Milliseconds = Field(description="Response time.")
     utility: Worth

@@ -193,6 +193,7 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
             "query": "q",
             "deadline_ms": 100.0,
             "graph": [{"latency_ms": 100.0, "utility": 1.0}, {"latency_ms": 200.0, "utility": 0.0}],
+            "weight": 1.0,
             "answers": 4,
             "mean_ms": pytest.approx(100.0),
             "utility": {"mean": 0.875, "missed": 1},
