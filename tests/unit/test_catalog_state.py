@@ -88,7 +88,7 @@ def test_what_others_have_seen_never_changes() -> None:
     seen = list(before.items())
     after = before.copy()
     after.put(stored(QUERY.format("a", "r", "s", "")))
-    after.put(stored(QUERY.format("a", "q", "q")))
+    after.put(stored(QUERY.format("a", "q", "q", "")))
     after.remove(Ref("Query", "q", "a"))
     after.remove(Ref("Stream", "s"))
     assert list(before.items()) == seen
