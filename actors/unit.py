@@ -164,7 +164,7 @@ class HostedUnit:
         self._cycles = 0
         self._counting = Counting(recovered=not is_new)
         self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._train_max)
-        self._worth = Worth()
+        self._worth = Worth(self.hosted.runner.ideal_costs)
         if is_new:
             state = self.hosted.state()
             assert state is not None
@@ -651,7 +651,9 @@ class HostedUnit:
             within_target_pct=hosted.responses.target_met_pct(),
             response_ms=hosted.responses.response_ms(),
             utility=worth.utility,
+            slowdown=worth.slowdown,
             staleness=worth.staleness,
+            slowdown_now=0.0 if self.asleep else worth.slowdown_now,
             utility_now=1.0 if self.asleep else worth.utility_now,
             missed_now=0.0 if self.asleep else worth.missed_now,
             staleness_now=0.0 if self.asleep else worth.staleness_now,

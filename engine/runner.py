@@ -322,8 +322,11 @@ class ClassRunner:
         found: dict[str, float] = {}
         for number, node in enumerate(self._nodes):
             if node.outputs:
-                # What reads the output of a query stands below it; T of the query itself ends here.
-                ideal_s = believed.network.ideal_cost(number, believed.estimates)
+                if node.downstream:
+                    # What reads the output of a query stands below it; T of the query itself ends here.
+                    ideal_s = believed.network.ideal_cost(number, believed.estimates)
+                else:
+                    ideal_s = believed.segments[number].ideal_s
                 found |= {query: min(ideal_s, found.get(query, ideal_s)) for query in node.outputs}
         return found
 

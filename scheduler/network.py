@@ -36,7 +36,9 @@ class Operator:
     size_out: float = 1.0  # mean size of an output tuple, any unit; for policies that go by memory
     partner: int | None = None  # the other side of a join
     utility: UtilityGraph | None = None  # of a root: what its answers are worth by their latency
-    weight: float = 1.0  # of a root: how much the freshness of its output counts; of all queries that have it together
+    weight: float = (
+        1.0  # of a root: how much the freshness of its output counts; of all queries that have it together
+    )
 
 
 @dataclass(frozen=True, slots=True)

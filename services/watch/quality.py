@@ -29,6 +29,8 @@ class QueryWorth:
     tardy: int = 0
     tardiness_ms: float = 0.0
     """Mean of all of these, the ones in time among them."""
+    slowdown: float = 0.0
+    """Mean of all answers."""
 
 
 def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
@@ -59,4 +61,5 @@ def together(query: str, graph: UtilityGraph, weight: float, parts: Sequence[Qua
         due,
         sum(part.tardy for part in parts),
         1e3 * sum(part.tardiness_s for part in parts) / due if due else 0.0,
+        sum(part.slowdown for part in parts) / answers if answers else 0.0,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,8 +151,15 @@ def length_of_union(intervals: list[tuple[float, float]]) -> float:
 
 
 TRAINS = st.lists(
-    # How long after the one before it leaves, how long it took, answers, and whether their arrivals are told as one.
-    st.tuples(st.floats(0, 2), st.floats(0, 1.5), st.integers(1, 200), st.booleans()),
+    # How long after the one before it leaves, how long it took, answers, whether their arrivals are told as one, and what an answer
+    # costs alone, if it is looked at then.
+    st.tuples(
+        st.floats(0, 2),
+        st.floats(0, 1.5),
+        st.integers(1, 200),
+        st.booleans(),
+        st.sampled_from([None, 0.0, 1e-6, 0.02]),
+    ),
     min_size=1,
     max_size=2 * TOGETHER,
 )
@@ -160,19 +168,27 @@ TRAINS = st.lists(
 @settings(deadline=None, max_examples=50)
 @given(TRAINS, st.booleans())
 def test_what_is_measured_is_that_of_all_answers_however_they_come(
-    trains: list[tuple[float, float, int, bool]], is_read_meanwhile: bool
+    trains: list[tuple[float, float, int, bool, float | None]], is_read_meanwhile: bool
 ) -> None:
     worth, now = graph("200:1,400:0.5,900:0"), 100.0
     quality, responses, intervals = QueryQuality(worth), ResponseStatistics(), list[tuple[float, float]]()
-    for pause, took, count, is_same in trains:
+    waiting, slowdowns = list[float](), list[float]()
+    for pause, took, count, is_same, ideal_s in trains:
         now += pause
         arrived = now - took
         quality.answered(same_arrival(arrived, count) if is_same else np.full(count, arrived), now)
         responses.add([now - arrived] * count, 0.0)
         intervals.append((arrived, now))
+        waiting += [now - arrived] * count
+        if ideal_s is not None:
+            quality.slowed(ideal_s)
+            if ideal_s:  # else nobody knows, and they wait for somebody who does
+                slowdowns += [one / ideal_s for one in waiting]
+                waiting.clear()
         if is_read_meanwhile:
             assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
-    counts = [count for _, _, count, _ in trains]
+    assert quality.slowdown == pytest.approx(math.fsum(slowdowns))
+    counts = [count for _, _, count, *_ in trains]
     times = [end - begin for begin, end in intervals]
     assert quality.utility is not None
     assert quality.utility.count == sum(counts)
