@@ -9,7 +9,7 @@ tuples arrived at one moment only that moment is looked at, whatever its length,
 3. Staleness is told since the arrival of the first input that led to an answer.
 4. Another graph values what comes from then on; what there is keeps the worth that it had.
 5. Slowdown is response time over T, what an answer costs alone (Sharaf §3.2). T is measured as well: answers are held against
-   what it is when they are looked at, so that those of the first moment are not held against a guess.
+   what it is when they are looked at, which is after the calls that made them.
 """
 
 from __future__ import annotations

@@ -190,7 +190,10 @@ class ClassRunner:
             tuples, answers = self._step(scheduler, number, node, self.train_max, now, self._upto(number))
             # One reading ends this step and begins the next: what lies between belongs to somebody.
             done = cpu()
-            scheduler.statistics.observe(number, max(1, tuples), answers, done - at)
+            worked = max(1, tuples)
+            scheduler.statistics.observe(number, worked, answers, done - at)
+            node.worked += worked
+            node.worked_s += done - at
             at = done
             self.steps += 1
         if self.is_settled():
@@ -317,17 +320,22 @@ class ClassRunner:
         return self._current().refresh()
 
     def ideal_costs(self) -> dict[str, float]:
-        """T of each query's answers: the least, if several operators give them."""
-        believed = self.believed()
-        found: dict[str, float] = {}
+        """T of each query's answers by what operators have taken a tuple on the mean; the least, if several give them.
+
+        Not by what the scheduler believes: that begins with a guess, which it takes hundreds of tuples to leave behind, and
+        some operators never have as many.
+        """
+        network, found = self._current().network, dict[str, float]()
+        costs, ideal_s = [mean_cost(node) for node in self._nodes], list[float]()
         for number, node in enumerate(self._nodes):
-            if node.outputs:
-                if node.downstream:
-                    # What reads the output of a query stands below it; T of the query itself ends here.
-                    ideal_s = believed.network.ideal_cost(number, believed.estimates)
-                else:
-                    ideal_s = believed.segments[number].ideal_s
-                found |= {query: min(ideal_s, found.get(query, ideal_s)) for query in node.outputs}
+            above = network.upstream[number]
+            if node.partner is None and len(above) <= 1:
+                ideal_s.append(sum([ideal_s[one] for one in above]) + costs[number].cost_s)
+            else:
+                ideal_s.append(network.ideal_cost(number, costs))
+            # What reads the output of a query stands below it; T of the query itself ends here.
+            for query in node.outputs:
+                found[query] = min(ideal_s[number], found.get(query, math.inf))
         return found
 
     def taken(self, number: int) -> int:
@@ -534,6 +542,12 @@ class ClassRunner:
         for place, node in enumerate(self._nodes[start:], start):
             if node.queue:
                 yield place, queue_head(node, 0.0), node.tuples
+
+
+def mean_cost(node: Node) -> Estimate:
+    """As it was measured so far; of one that has not run, the guess."""
+    cost_s = node.mean_cost_s
+    return FIRST_ESTIMATE if cost_s is None else Estimate(cost_s, FIRST_ESTIMATE.selectivity)
 
 
 def queue_head(node: Node, otherwise: float) -> float:

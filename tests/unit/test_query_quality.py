@@ -19,12 +19,15 @@ from configs.utility import UtilityGraph, points_in
 from configs.windows import WindowSettings
 from engine.door import Piece
 from engine.hosted import HostedClass
+from engine.network import Node
 from engine.quality import TOGETHER, QueryQuality
-from engine.runner import ClassRunner
+from engine.runner import FIRST_ESTIMATE, ClassRunner
 from engine.schema import INT64
 from engine.sql import Catalog, parse_create_stream, plan_query
 from engine.train import Train, Values, same_arrival, train_from_arrow
 from loadshed.responses import ResponseStatistics
+from tests.property.query_grammar import Statement
+from tests.property.query_runs import Cuts, Rows, cuts, every_stream, ran
 
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 HOT = "SELECT sensor, temp FROM readings WHERE temp > 0"
@@ -199,6 +202,57 @@ def test_what_is_measured_is_that_of_all_answers_however_they_come(
     assert quality.utility.missed == missed
     assert quality.responses.response_ms() == pytest.approx(responses.response_ms())
     assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
+
+
+# -- what an answer costs alone --------------------------------------------------------------------------------
+
+COSTED = {
+    name: Statement(text, "", needs)
+    for name, text, needs in (
+        ("hot", "SELECT id, x FROM s WHERE x > 0", {}),
+        (
+            "both",
+            "SELECT a.id, b.id AS other FROM s [RANGE 5 SECONDS] a JOIN t [RANGE 5 SECONDS] b ON a.k = b.k",
+            {},
+        ),
+        ("read_on", "SELECT x FROM warm WHERE x > 1", {"warm": "SELECT id, x FROM s WHERE x > 0"}),
+    )
+}
+
+
+def standing_above(node: Node) -> set[Node]:
+    """All that must have run for an answer of it; of a join both sides."""
+    found, looked = set[Node](), [node]
+    while looked:
+        one = looked.pop()
+        if one not in found:
+            found.add(one)
+            looked += [*one.upstream, *([] if one.partner is None else [one.partner])]
+    return found
+
+
+@settings(deadline=None, max_examples=15)
+@given(every_stream, cuts)
+def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the_mean(
+    rows: Rows, how: Cuts
+) -> None:
+    runner = ran(COSTED, rows, how).runner
+    place = {id(node): number for number, node in enumerate(runner.network.nodes)}
+
+    def cost(node: Node) -> float:
+        calls, tuples = runner.calls(place[id(node)]), runner.taken(place[id(node)])
+        if node.partner is not None:  # called for event time alone, too, which counts for a tuple
+            return FIRST_ESTIMATE.cost_s if node.mean_cost_s is None else node.mean_cost_s
+        # In this world a call takes a unit of time.
+        return calls / tuples if calls else FIRST_ESTIMATE.cost_s
+
+    expected = dict[str, float]()
+    for node in runner.network.nodes:
+        for query in node.outputs:
+            alone = math.fsum(map(cost, standing_above(node)))
+            expected[query] = min(alone, expected.get(query, math.inf))
+    assert runner.ideal_costs() == pytest.approx(expected)
+    assert expected.keys() == {*COSTED, "read_on_warm"}
 
 
 # -- windows ---------------------------------------------------------------------------------------------------
