@@ -470,8 +470,17 @@ class ClassRunner:
         if scheduler is None or self._removals != self.network.removals:
             return self._rebuilt()
         if len(self._nodes) < len(self.network.nodes):
+            if self._reads_on(scheduler):
+                return self._rebuilt()
             self._extend(scheduler)
         return scheduler
+
+    def _reads_on(self, scheduler: OperatorScheduler) -> bool:
+        """Whether something new reads the output of a root, which is one no more and gives answers all the same."""
+        boxes, above = scheduler.network.operators, set[int]()
+        for node in self.network.nodes[len(self._nodes) :]:
+            above.update(id(one) for one in node.upstream if one.outputs)
+        return any(not boxes[self._place[one]].answers for one in above & self._place.keys())
 
     def _scheduled(self) -> tuple[OperatorScheduler, list[Node], int]:
         return self._current(), self._nodes, len(self._nodes)
@@ -525,8 +534,11 @@ class ClassRunner:
         utility = None if below else self._worth.get(id(node))
         # Whoever keeps an output fresh does so for every query that has its answers of it; the sum is exact, since names of a
         # set come in any order.
-        weight = math.fsum(map(self._weight, node.outputs)) if node.outputs and not below else 1.0
-        return Box(node.name, below, node.source, partner=partner, utility=utility, weight=weight)
+        weight = math.fsum(map(self._weight, node.outputs)) if node.outputs else 1.0
+        answers = bool(node.outputs and below)
+        return Box(
+            node.name, below, node.source, partner=partner, utility=utility, weight=weight, answers=answers
+        )
 
     def _weight(self, query: str) -> float:
         return self._weights.get(query, 1.0)

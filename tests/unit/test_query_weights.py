@@ -36,9 +36,9 @@ TEXTS = {
 }
 
 
-def weights_of_roots(world: World) -> list[float]:
-    network = world.hosted.runner.believed().network
-    return sorted(network.operators[root].weight for root in network.roots)
+def weights_of_outputs(world: World) -> list[float]:
+    operators = world.hosted.runner.believed().network.operators
+    return sorted(one.weight for one in operators if one.answers or not one.downstream)
 
 
 def answered(world: World, arrived: float) -> list[tuple[str, list[tuple[Any, ...]]]]:
@@ -98,7 +98,7 @@ def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
         together: dict[str, list[float]] = {}
         for name in names:
             together.setdefault(TEXTS[name], []).append(weights.get(name, 1.0))
-        assert weights_of_roots(world) == pytest.approx(sorted(map(sum, together.values())))
+        assert weights_of_outputs(world) == pytest.approx(sorted(map(sum, together.values())))
         assert {name: one.weight for name, one in world.hosted.runner.quality.items()} == {
             name: weights.get(name, 1.0) for name in names
         }
@@ -107,12 +107,21 @@ def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
 def test_a_query_that_others_read_and_one_that_comes_back_weigh_as_they_are_said_to() -> None:
     both = {"warm": WARM, "of_warm": "SELECT sensor FROM warm"}
     world = World(declared(both, weights={"warm": 7, "of_warm": 3}))
-    # The output of the first is read on: how fresh it is, its reader's weight says.
-    assert weights_of_roots(world) == [3]
+    assert weights_of_outputs(world) == [3, 7]
     world.hosted.set_queries({"warm": WARM})
-    assert weights_of_roots(world) == [7]
+    assert weights_of_outputs(world) == [7]
     world.hosted.set_queries(both)
-    assert weights_of_roots(world) == [3]
+    assert weights_of_outputs(world) == [3, 7]
+
+
+def test_a_query_of_much_weight_answers_first_though_others_read_its_output() -> None:
+    queries = {"known": KNOWN, "warm": WARM, "of_warm": "SELECT sensor FROM warm WHERE sensor > 0"}
+    is_first = []
+    for heavy in ("warm", "known"):
+        world = World(declared(queries, weights={heavy: 9.0}, policy={"kind": "fas"}))
+        order = [query for query, _ in answered(world, arrived=1.0)]
+        is_first.append(order.index("warm") < order.index("known"))
+    assert is_first == [True, False]
 
 
 def test_staleness_of_a_class_is_the_mean_of_its_queries_by_weight() -> None:
