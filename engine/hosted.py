@@ -97,6 +97,7 @@ class HostedClass:
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
         self._worth(settings)
+        self._weights = settings.weights
         self._entrances: dict[str, Entrance] = {}
         self._cycle = LoadCycle()
         self._steps: list[Step] = []  # since the last settle point
@@ -291,6 +292,11 @@ class HostedClass:
         self._worth(settings)
         self.runner.value({name: self._graph(name) for name in self._queries})
 
+    def weigh(self, settings: LiveClass) -> None:
+        """How much the freshness of its queries counts from now on, also of those that are still to come."""
+        self._weights = settings.weights
+        self.runner.weigh({name: one for name, one in self._weights.items() if name in self._queries})
+
     def _worth(self, settings: LiveClass) -> None:
         self._class_graph = settings.graph
         self._graphs = {name: UtilityGraph(points=points) for name, points in settings.utilities.items()}
@@ -327,7 +333,12 @@ class HostedClass:
         self._add(*planned)
 
     def _add(self, *queries: Query) -> None:
-        self.runner.add(*queries, graphs={query.name: self._graph(query.name) for query in queries})
+        names = [query.name for query in queries]
+        self.runner.add(
+            *queries,
+            graphs={name: self._graph(name) for name in names},
+            weights={name: self._weights[name] for name in names if name in self._weights},
+        )
         for query in queries:
             self._queries[query.name] = query
             self._catalog = self._catalog.with_query(query)
