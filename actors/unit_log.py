@@ -24,16 +24,8 @@ from pathlib import Path
 from struct import Struct
 
 from actors.commits import Snapshot, commit_parts, is_snapshot, snapshot_of, snapshot_parts, steps_of
-from actors.segments import (
-    PAGE,
-    SEGMENT_BYTES,
-    SEGMENTS_LEAST,
-    FrameForgotten,
-    LogFull,
-    LogMissing,
-    Reader,
-    Writer,
-)
+from actors.segment import PAGE, LogMissing
+from actors.segments import SEGMENT_BYTES, SEGMENTS_LEAST, FrameForgotten, LogFull, Reader, Writer
 from configs.problems import WeirError
 from engine.plan import Query
 from engine.steps import Commit
