@@ -30,7 +30,8 @@ from actors.inbox import Inbox
 from actors.ingest import Feed, Intake
 from actors.noticed import Noticed, UnitNow
 from actors.recent import Recent
-from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
+from actors.segment import LogMissing
+from actors.segments import FrameForgotten, LogFull, Reader
 from actors.unit_log import Steered, UnitLog
 from actors.units import Account, Figures, Unit, UnitReport
 from actors.worth import Worth

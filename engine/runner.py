@@ -7,6 +7,7 @@ times, `cpu` for the processor time of this thread.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -366,6 +367,14 @@ class ClassRunner:
 
     def snapshot(self) -> ClassSnapshot:
         """The state of the whole class: every operator's and every queue's."""
+        return copy.deepcopy(self._state())
+
+    def settled_state(self) -> ClassSnapshot:
+        """The state at a settle point, without what waits at the sources; it is to be written down before anything goes on."""
+        assert self.is_settled()
+        return replace(self._state(), queues={})
+
+    def _state(self) -> ClassSnapshot:
         return ClassSnapshot(
             states={node.key: node.operator.snapshot() for node in self.network.nodes},
             queues={node.key: tuple(node.queue) for node in self.network.nodes},
@@ -373,11 +382,6 @@ class ClassRunner:
             unsettled=tuple(self._unsettled),
             pane_lengths=self.network.pane_lengths,
         )
-
-    def settled_state(self) -> ClassSnapshot:
-        """The state at a settle point, without what waits at the sources."""
-        assert self.is_settled()
-        return replace(self.snapshot(), queues={})
 
     def restore(self, snapshot: ClassSnapshot) -> None:
         """Go on from a snapshot of a class with the same queries."""
