@@ -60,7 +60,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "Feed": ("source", "streams"),
     "Session": ("master",),
     "Mirror": ("declared as",),
-    "Query": ("sql", "utility"),
+    "Query": ("sql", "utility", "weight"),
 }
 
 
@@ -79,7 +79,7 @@ def summary(one: Declaration) -> tuple[object, ...]:
         case MirrorDeclaration():
             return (one.sql,)
         case QueryDeclaration():
-            return (one.sql, utility_told(one.utility))
+            return (one.sql, utility_told(one.utility), one.weight)
 
 
 def cell(value: object) -> str:
