@@ -11,7 +11,7 @@ to be as many as the others: an entry counts only while the task's `place` is th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
@@ -55,6 +55,12 @@ class TaskHeap(Generic[AnyTask]):
             self._heap = [entry for entry in self._heap if entry[3].place == entry[2]]
             heapify(self._heap)
             self._most = max(FEW, 2 * len(self._heap))
+
+    def fill(self, tasks: Sequence[AnyTask], key: Callable[[AnyTask], float]) -> None:
+        """With many at once, which takes less than one after another."""
+        self._heap += [(key(task), task.tie, task.place, task) for task in tasks]
+        heapify(self._heap)
+        self._most = max(FEW, 2 * len(self._heap))
 
     def head(self) -> AnyTask | None:
         while self._heap:
@@ -105,11 +111,19 @@ class DeadlineOrRate(Generic[AnyTask]):
         self._places += 1
         task.place = self._places
         self._by_deadline.push(task.deadline_s, task)
-        self._by_latest_start.push(task.deadline_s - task.cost, task)
+        self._by_latest_start.push(latest_start(task), task)
+
+    def fill(self, tasks: Sequence[AnyTask]) -> None:
+        """They are all due."""
+        for task in tasks:
+            self._places += 1
+            task.place = self._places
+        self._by_deadline.fill(tasks, deadline)
+        self._by_latest_start.fill(tasks, latest_start)
 
     def head(self, now: float) -> AnyTask | None:
         # With the heap's own key, so that rounding cannot hold one up that is no longer first.
-        while (task := self._by_latest_start.head()) is not None and now > task.deadline_s - task.cost:
+        while (task := self._by_latest_start.head()) is not None and now > latest_start(task):
             self._places += 1
             task.place = self._places
             self._by_rate.push(negative_rate(task), task)
@@ -121,6 +135,10 @@ class DeadlineOrRate(Generic[AnyTask]):
 
 def deadline(task: Waiting) -> float:
     return task.deadline_s
+
+
+def latest_start(task: Waiting) -> float:
+    return task.deadline_s - task.cost
 
 
 def negative_rate(task: Waiting) -> float:

@@ -48,7 +48,10 @@ class DeadlineOrRatePolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         self._believe(believed)
         self._order = DeadlineOrRate[Work]()
-        self._put(self._works)
+        ready = [work for work in self._works if work.is_ready]
+        for work in ready:
+            work.deadline_s = work.head + work.within_s
+        self._order.fill(ready)
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._works += [Work(number) for number in range(len(self._works), len(believed.estimates))]
