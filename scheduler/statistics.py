@@ -74,9 +74,10 @@ class OperatorStatistics:
         if not self.adaptive:
             return
         if not self._is_called[operator]:
-            # What was believed before was not measured.
+            # The cost believed before was not measured. That the first call gives nothing says little of the others.
             self._is_called[operator] = self.changed = True
-            self._estimates[operator] = Estimate(cost_s, float(answers))
+            before = self._estimates[operator].selectivity
+            self._estimates[operator] = Estimate(cost_s, before + ALPHA * (answers - before))
             return
         self._tuples_in[operator], self._tuples_out[operator] = 1, answers
         self._cost_s[operator] = cost_s
