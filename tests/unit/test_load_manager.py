@@ -80,6 +80,25 @@ def test_usage_is_the_load_offered_and_not_what_shedding_left_of_it() -> None:
     assert gold.handle(cycle(2.0), 1.0)[0] == ReportUsage(4.0, 2.0)
 
 
+def test_usage_goes_by_what_the_class_really_had_while_its_queue_stood() -> None:
+    gold = manager(Control(0.5))
+    seen = replace(cycle(0.3, queued_work_s=0.02), worked_s=0.2 * CYCLE_S)
+    usages = [gold.handle(seen, at * CYCLE_S)[0] for at in range(1, 4)]
+    assert usages == [ReportUsage(0.6, 0.3), *[ReportUsage(pytest.approx(1.5), 0.3)] * 2]
+
+
+@pytest.mark.parametrize(("ran_dry", "usage"), [(False, 1.5), (True, 0.6)])
+def test_a_queue_that_shedding_has_made_short_is_no_news_of_more_capacity(
+    ran_dry: bool, usage: float
+) -> None:
+    gold = manager(Control(0.5))
+    full = replace(cycle(0.3, queued_work_s=0.02), worked_s=0.2 * CYCLE_S)
+    gold.handle(full, 1.0)
+    gold.handle(full, 1.15)
+    short = replace(full, queued_work_s=0.005, ran_dry=ran_dry)
+    assert gold.handle(short, 1.3)[0] == ReportUsage(pytest.approx(usage), 0.3)
+
+
 def test_an_overloaded_class_sheds_the_part_above_its_headroom() -> None:
     told = manager().handle(cycle(0.625, response=2.0, queued_work_s=0.05), 1.0)
     assert told == (ReportUsage(1.25, 0.625), SetKeep(0.8))
