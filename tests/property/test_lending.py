@@ -164,7 +164,7 @@ def settled(tenants: Sequence[Tenant], seed: int | None = None) -> Settled:
     )
     backlogs = {one.name: Backlog(one) for one in tenants}
     rng = None if seed is None else random.Random(seed)
-    now, shares = 0.0, []
+    now, since, shares = 0.0, 0.0, []
     for number in range(1, EVERY * (BEFORE + SETTLING + WATCHED) + 1):
         for one in backlogs.values():
             one.load = one.tenant.was if number <= EVERY * BEFORE else one.tenant.load
