@@ -150,7 +150,7 @@ class LoadManager:
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
     _reclaiming: bool = field(init=False, default=False)
-    _had_queue: bool = field(init=False, default=False)
+    _full: tuple[float, float] | None = field(init=False, default=None)  # the last cycle, if a queue stood
     _served: float | None = field(init=False, default=None)  # what the class had while a queue stood
     _may_drop_s: float | None = field(init=False, default=None)  # of queued work, within the highest drop
 
@@ -227,14 +227,17 @@ class LoadManager:
         """A class that had something to do all the time has had all that it could get."""
         if cycle.ran_dry:
             # Of input that comes in bursts there may be some at the end of every cycle, and none in between.
-            self._served, self._had_queue = None, False
+            self._served = self._full = None
             return
-        had_queue, self._had_queue = self._had_queue, self._is_full(cycle)
-        # As long as it has not run dry, a queue that shedding has made short is no news of more capacity.
-        measures = self._served is not None or (had_queue and self._had_queue)
-        if cycle.worked_s is not None and measures and cycle.cycle_s > LEAST_CYCLE_S:
-            had = cycle.worked_s / cycle.cycle_s
-            self._served = had if self._served is None else self._served + RATE_ALPHA * (had - self._served)
+        if cycle.worked_s is None or cycle.cycle_s <= LEAST_CYCLE_S:
+            return
+        last, self._full = self._full, (cycle.worked_s, cycle.cycle_s) if self._is_full(cycle) else None
+        if self._served is not None:
+            # As long as it has not run dry, a queue that shedding has made short is no news of more capacity.
+            self._served += RATE_ALPHA * (cycle.worked_s / cycle.cycle_s - self._served)
+        elif last and self._full and (worked_s := last[0] + cycle.worked_s) > 0:
+            # Of two cycles: one in which no turn came is no capacity of 0.
+            self._served = worked_s / (last[1] + cycle.cycle_s)
 
     def _is_full(self, cycle: CycleEnded) -> bool:
         return cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom

@@ -101,6 +101,15 @@ def test_a_queue_that_shedding_has_made_short_is_no_news_of_more_capacity(
     assert [usage_of(gold, one) for one in (full, full, short)] == pytest.approx([0.6, 1.5, usage])
 
 
+def test_a_cycle_in_which_no_turn_came_is_no_capacity_of_nothing() -> None:
+    gold = manager(Control(0.5))
+    full = cycle(0.3, queued_work_s=0.02)
+    had = [replace(full, worked_s=part * CYCLE_S) for part in (0.4, 0.0)]
+    assert [usage_of(gold, one) for one in had] == pytest.approx([0.6, 1.5])
+    silver = manager(Control(0.5))
+    assert [usage_of(silver, had[1]) for _ in range(3)] == pytest.approx([0.6] * 3)
+
+
 def test_an_overloaded_class_sheds_the_part_above_its_headroom() -> None:
     told = manager().handle(cycle(0.625, response=2.0, queued_work_s=0.05), 1.0)
     assert told == (ReportUsage(1.25, 0.625), SetKeep(0.8))
