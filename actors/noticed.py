@@ -17,6 +17,7 @@ from configs.utility import UtilityGraph
 from engine.explain import Line, explain
 from engine.hosted import HostedClass
 from engine.quality import QueryQuality
+from engine.running import Running
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 
@@ -45,6 +46,12 @@ class UnitNow:
     """Utility that an answer lost to its latency, on the mean."""
     graphs: tuple[UtilityGraph | None, ...] = ()
     """Of the lines, in their order: what their answers are worth."""
+    running: Running | None = None
+    """What other plans are made from."""
+    is_exchanging: bool = False
+    """Whether queries have run by two plans at a time."""
+    has_given_up: bool = False
+    """Whether queries go on by another plan because there was no room for an exchange."""
 
 
 @dataclass
@@ -58,6 +65,8 @@ class Noticed:
     """When the last load cycle ended."""
     _queries: Sequence[QueryQuality] = field(init=False, default=())
     _before: Totals | None = field(init=False, default=None)
+    _exchanging: bool = field(init=False, default=False)
+    """Whether queries have run by two plans at a time since the last load cycle that counts."""
 
     def follow(self, policy: object, hosted: HostedClass) -> None:
         """Answers are looked at from now on, or not any more."""
@@ -70,6 +79,12 @@ class Noticed:
         if hosted.seen is None:
             return
         self._at = now
+        if hosted.is_exchanging:
+            self._exchanging = True
+            return
+        if self._exchanging:
+            self._exchanging = False
+            self._anew(hosted)
         if self._before is None:
             self._begin(hosted)
         for one in cycle.inputs:
@@ -94,12 +109,18 @@ class Noticed:
             stale,
             lost,
             tuple([one.utility for one in hosted.runner.believed().network.operators]),
+            hosted.running(),
+            hosted.is_exchanging or self._exchanging,
+            hosted.has_given_up,
         )
+        self._anew(hosted)
+        return found
+
+    def _anew(self, hosted: HostedClass) -> None:
         self._arrivals.clear()
         self._queued = self._cycles = 0
         hosted.notice()
         self._begin(hosted)
-        return found
 
     def _begin(self, hosted: HostedClass) -> None:
         self._queries = tuple(hosted.runner.quality.values())

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from configs.base import Name, Positive, Settings
+from configs.choices import Choice
 from configs.classes import PriorityClass
 from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
@@ -57,6 +58,10 @@ class LiveClass(PriorityClass):
                 hint = "write it in small and capital letters as the query's, or leave it out"
                 raise Contradiction("the class has no query of this name", "utilities", name, hint)
         return self
+
+    @property
+    def first_choice(self) -> Choice:
+        return Choice(self.first_policy, self.plan)
 
     def graph_of(self, query: str) -> UtilityGraph:
         """What its answers are worth."""
