@@ -600,7 +600,8 @@ class HostedUnit:
 
     def _problems(self) -> dict[str, str]:
         found = dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
-        if kept := self.hosted.plan_kept:
+        # Who chooses plans by himself knows what each query can run by.
+        if self.unit.choice is None and (kept := self.hosted.plan_kept):
             name, why = next(iter(kept.items()))
             others = f" and {len(kept) - 1:,} others" if len(kept) > 1 else ""
             found["plan"] = f"{name}{others} will run by it when removed and added again ({why})"

@@ -49,7 +49,7 @@ class LiveClass(PriorityClass):
     """When windows with SLIDE AT MOST are answered."""
 
     plan: PlanSettings = PlanSettings()
-    """Which of several equivalent plans its queries run by."""
+    """Which of several equivalent plans its queries run by; if the class tunes itself, until it knows better."""
 
     @model_validator(mode="after")
     def utilities_are_of_queries(self) -> Self:
