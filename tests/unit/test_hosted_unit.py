@@ -296,6 +296,10 @@ def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_re
         network = unit.hosted.runner.network
         assert [network.planned_as(name) == apart for name in (*EARLY, "exact")] == [False, False, True]
         assert unit._problems().keys() == {"plan"}
+        # Who has chosen the plan by himself knows that some queries cannot run by it.
+        unit.become(replace(changed, choice=Choice(HighestRate(), apart)))
+        assert not unit._problems()
+        unit.become(changed)
         answered = dict(unit.hosted.runner.answered)
         assert answered["exact"] == 9  # up to second 18 of 19
     with made(dirs, declared=after) as unit:
