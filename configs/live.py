@@ -93,7 +93,8 @@ class LiveSettings(Settings):
     slower processor, in whose seconds quotas, loads and processor times are counted."""
 
     round_ms: Positive = 10.0
-    """Processor time of one round of the weighted round robin."""
+    """Processor time of one round of the weighted round robin. What a slice costs beside its operators does not depend on
+    `lane_part`; so that slices do not either, rounds last longer where lanes have a part of their cores."""
 
     load: LoadSettings = LoadSettings(queue_fraction=0.55)
     """Loads are measured, not known: work may queue for less of the target than in virtual time."""
@@ -118,3 +119,8 @@ class LiveSettings(Settings):
 
     classes_per_host: Annotated[int, Field(ge=1, le=1000)] = 1
     """Classes that share a process; more save memory, fewer keep a crash from spreading."""
+
+    @property
+    def round_s(self) -> float:
+        """How long a round is, in seconds of a lane."""
+        return self.round_ms / 1e3 / self.lane_part
