@@ -7,13 +7,14 @@
 Plans of one query are alike but for conditions, which stand before a join or in it, and for columns that are left out. So their
 windows, joins and unions are paired by their places in the query, and what stands between two of them by its order.
 
-1. Operators that are paired give the same tuples; only joins and lookups may be given others (`tests/unit/test_running.py`).
+1. Operators that are paired give the same tuples; only joins and lookups may be given others (`tests/property/test_running.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 
 from configs.choices import Choice
@@ -116,9 +117,12 @@ class Running:
             )
         return found
 
+    @cached_property
+    def _known(self) -> Mapping[str, Query]:
+        return {one.name: one for one in self.queries}
+
     def _arranged(self, name: str, plan: PlanSettings) -> Plan:
-        known = {one.name: one for one in self.queries}
-        return arranged(known[name], known, plan, name)
+        return arranged(self._known[name], self._known, plan, name)
 
 
 def steps_of(plan: Plan) -> tuple[list[Plan], Plan]:

@@ -10,7 +10,7 @@ gives as many tuples. What is known of the rest follows from that:
                                         and by the condition for each of them
     operators of queries apart          as the one that they have in common
 
-1. Where something has not been measured, a plan is not forecast; nor is one that has the same operators as another, or more than
+1. Where something is not known, a plan is not forecast; nor is one that has the same operators as another, or more than
    `STEPS_MORE` times as much to simulate.
 2. All plans are simulated for the same input and time.
 """

@@ -24,7 +24,7 @@ CYCLE_S = 0.15
 STEP_MS = 50
 
 
-class Running:
+class RunningClass:
     """Batches of both streams by turns, each of so many tuples of so many keys; their values are uniform from 0 to 1.
 
     All times are of this thread's processor, so that nothing depends on what else the machine does.

@@ -15,7 +15,7 @@ from services.tuning.tuner import class_now
 from sim.lookahead import ClassNow, Seen, objective_value
 from sim.replanned import SAMPLE_LEAST, Measured, forecasts, other_plans, plan_of
 from sim.simulation import alone
-from tests.sim.replanning import Running
+from tests.sim.replanning import RunningClass
 
 HR = [policy_of("hr")]
 ROUNDS = 10
@@ -36,13 +36,13 @@ WINDOWS = {
 }
 
 
-def running(queries: dict[str, str], plan: PlanSettings, tuples: int, keys: int) -> Running:
-    found = Running(queries, tuples, keys, plan=plan)
+def running(queries: dict[str, str], plan: PlanSettings, tuples: int, keys: int) -> RunningClass:
+    found = RunningClass(queries, tuples, keys, plan=plan)
     found.go_on(15)
     return found
 
 
-def now(found: Running) -> ClassNow:
+def now(found: RunningClass) -> ClassNow:
     return class_now("response", found.now())
 
 
@@ -68,6 +68,17 @@ def test_what_queries_have_in_common_is_forecast_to_take_longer_if_each_does_it_
 ) -> None:
     found = forecasts(now(running(WINDOWS, plan, 200, 50)), HR, alone)
     assert found["hr"] < 0.6 * found["hr, unshared"], found
+
+
+def test_answers_that_queries_have_in_common_count_for_each_whatever_plan_gives_them() -> None:
+    """Else the mean of all answers would change with the plan alone."""
+    shared, apart = now(running(WINDOWS, USUAL, 100, 5)), now(running(WINDOWS, APART, 100, 5))
+    ends = [[one for one in found.operators if not one.feeds] for found in (shared, apart)]
+    assert [len(one) for one in ends] == [len(WINDOWS)] * 2
+    assert {one.name for one in ends[0]} == {"answers"}
+    assert shared.running is not None
+    ((plan, operators),) = other_plans(shared, shared.running)
+    assert (plan, sum(not one.feeds for one in operators)) == (APART, len(WINDOWS))
 
 
 def test_every_policy_is_forecast_by_the_plan_in_force_and_by_others_the_best_and_those_it_is_held_against() -> (
@@ -108,7 +119,7 @@ def test_what_is_not_known_is_not_forecast() -> None:
     assert found.running is not None
     few = {stream: one.slice(0, SAMPLE_LEAST - 1) for stream, one in found.running.samples.items()}
     assert list(other_plans(found, replace(found.running, samples=few))) == []
-    fresh = Running(SELECTIVE, 10, 80, plan=AFTER)
+    fresh = RunningClass(SELECTIVE, 10, 80, plan=AFTER)
     fresh.go_on(1)
     unmeasured = now(fresh)
     assert unmeasured.running is not None
@@ -136,7 +147,7 @@ MANY = {
 def test_operators_that_are_paired_are_given_the_same_and_what_is_not_is_about_a_moved_condition(
     plan: PlanSettings, other: PlanSettings
 ) -> None:
-    one, real = (Running(MANY, 20, 5, plan=each) for each in (plan, other))
+    one, real = (RunningClass(MANY, 20, 5, plan=each) for each in (plan, other))
     for each in (one, real):
         each.go_on(4)
     found = now(one)
@@ -163,7 +174,7 @@ def test_operators_that_are_paired_are_given_the_same_and_what_is_not_is_about_a
 def test_a_class_comes_to_the_better_plan_answers_as_if_undisturbed_and_stays() -> None:
     """As the tuner and the coordinator do it."""
     policy = {"kind": "auto", "steady": 2}
-    one, undisturbed = (Running(SELECTIVE, 100, 20, plan=AFTER, policy=policy) for _ in "12")
+    one, undisturbed = (RunningClass(SELECTIVE, 100, 20, plan=AFTER, policy=policy) for _ in "12")
     core = tuning_core(one.declared)
     assert core is not None
     branches, skipped = Counter[str](), 0
