@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from configs.base import Name, Positive, Settings
 from configs.choices import Choice
-from configs.classes import PriorityClass
+from configs.classes import PriorityClass, Weight
 from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
 from configs.managers import Manager
@@ -20,6 +20,8 @@ from configs.windows import WindowSettings
 
 Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
 Shards = Annotated[int, Field(ge=1, le=256)]
+# Of a class, what is said query by query.
+SAID_OF_QUERIES = ("queries", "utilities", "weights")
 
 
 class LiveClass(PriorityClass):
@@ -33,6 +35,9 @@ class LiveClass(PriorityClass):
 
     utilities: Mapping[Name, Utility] = Field(default={}, max_length=10_000)
     """By query, what its answers are worth by their latency, where that is not as the class says."""
+
+    weights: Mapping[Name, Weight] = Field(default={}, max_length=10_000)
+    """By query, how much the freshness of its output counts beside others', where that is not 1."""
 
     lossless: bool = False
     """Never shed: when its queue is full its producers are held back."""
@@ -52,11 +57,12 @@ class LiveClass(PriorityClass):
     """Which of several equivalent plans its queries run by; if the class tunes itself, until it knows better."""
 
     @model_validator(mode="after")
-    def utilities_are_of_queries(self) -> Self:
-        for name in self.utilities:
-            if name not in self.queries:
-                hint = "write it in small and capital letters as the query's, or leave it out"
-                raise Contradiction("the class has no query of this name", "utilities", name, hint)
+    def what_is_said_of_queries_is_of_its_own(self) -> Self:
+        for field, named in (("utilities", self.utilities), ("weights", self.weights)):
+            for name in named:
+                if name not in self.queries:
+                    hint = "write it in small and capital letters as the query's, or leave it out"
+                    raise Contradiction("the class has no query of this name", field, name, hint)
         return self
 
     @property
@@ -67,6 +73,10 @@ class LiveClass(PriorityClass):
         """What its answers are worth."""
         points = self.utilities.get(query)
         return self.graph if points is None else UtilityGraph(points=points)
+
+    def weight_of(self, query: str) -> float:
+        """How much the freshness of its output counts."""
+        return self.weights.get(query, 1.0)
 
     @model_validator(mode="after")
     def can_be_split(self) -> Self:

@@ -82,6 +82,8 @@ class Running:
     pane_lengths: Mapping[Hashable, int]
     graphs: Mapping[str, UtilityGraph]
     """By query, what its answers are worth."""
+    weights: Mapping[str, float]
+    """By query, how much it counts that they are fresh, where that is not 1."""
     samples: Mapping[str, Train]
     """Some tuples of each stream, by its name in small letters."""
 

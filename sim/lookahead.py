@@ -66,6 +66,8 @@ class TriedOperator:
     partner: int | None = None
     utility: Utility | None = None
     """What answers are worth, if it gives some."""
+    weight: float = 1.0
+    """How much it counts that they are fresh."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             call_us=1e6 * one.cost.call_s / speed,
             partner=one.partner,
             utility=one.utility,
+            weight=one.weight,
         )
         for place, one in enumerate(now.operators)
     )
@@ -299,13 +302,14 @@ def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[fl
 
 
 def tried_operators(
-    lines: Sequence[Line], graphs: Sequence[UtilityGraph | None] = ()
+    lines: Sequence[Line], graphs: Sequence[UtilityGraph | None] = (), weights: Sequence[float] = ()
 ) -> tuple[TriedOperator, ...]:
-    """As they are measured, with the graphs of those that have one, by their places. A window is told by its panes that time has come: that has no tuples, only calls, so panes
-    are taken to give it one tuple a call."""
+    """As they are measured, with graphs and weights of those that give answers, by their places. A window is told by its panes
+    that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
     found: list[TriedOperator] = []
     partners = joined(lines)
     points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
+    weighs = dict(enumerate(weights))
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
@@ -323,6 +327,7 @@ def tried_operators(
                 line.name.partition(":")[2].lower() if is_source else "",
                 partners.get(line.number),
                 points.get(line.number),
+                weighs.get(line.number, 1.0),
             )
         )
     return tuple(found)
@@ -332,6 +337,7 @@ def with_answers(
     operators: Sequence[TriedOperator],
     outputs: Sequence[Sequence[str]],
     graphs: Mapping[str, UtilityGraph],
+    weights: Mapping[str, float],
 ) -> tuple[TriedOperator, ...]:
     """Where an operator gives the answers of several queries, or feeds others as well, each query's are counted by themselves:
     what takes them costs next to nothing. `outputs` are the queries of each operator, by its place."""
@@ -341,13 +347,12 @@ def with_answers(
         if not queries or (len(queries) == 1 and not one.feeds):
             continue
         ends = range(len(found), len(found) + len(queries))
-        found[number] = replace(one, feeds=(*one.feeds, *ends), utility=None)
-        found += [
-            TriedOperator(
-                "answers", (), ANSWERED, utility=graph.points if (graph := graphs.get(query)) else None
+        found[number] = replace(one, feeds=(*one.feeds, *ends), utility=None, weight=1.0)
+        for query in queries:
+            points = graph.points if (graph := graphs.get(query)) else None
+            found.append(
+                TriedOperator("answers", (), ANSWERED, utility=points, weight=weights.get(query, 1.0))
             )
-            for query in queries
-        ]
     return tuple(found)
 
 

@@ -138,9 +138,10 @@ class Measured:
             partner = None if node.partner is None else place[id(node.partner)]
             graphs = [self._running.graphs[one] for one in node.outputs if one in self._running.graphs]
             points = min(graphs, key=urgency).points if graphs and not feeds else None
-            found.append(TriedOperator(node.name, feeds, cost, node.stream, partner, points))
+            weight = sum(sorted(self._running.weights.get(one, 1.0) for one in node.outputs)) or 1.0
+            found.append(TriedOperator(node.name, feeds, cost, node.stream, partner, points, weight))
         outputs = [tuple(sorted(node.outputs)) for node in made.nodes]
-        return with_answers(found, outputs, self._running.graphs)
+        return with_answers(found, outputs, self._running.graphs, self._running.weights)
 
     def _given(self, number: int) -> float:
         return self._taken[number] * self._operators[number].cost.selectivity

@@ -142,9 +142,10 @@ def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
         objective,
         with_answers(
-            tried_operators(found.lines, found.graphs),
+            tried_operators(found.lines, found.graphs, found.weights),
             [line.outputs for line in found.lines],
             {} if found.running is None else found.running.graphs,
+            {} if found.running is None else found.running.weights,
         ),
         {name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
         found.cycle_s,

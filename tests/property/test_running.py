@@ -24,7 +24,7 @@ def running(run: Run, plan: PlanSettings) -> Running:
     queries = tuple(network.queries.values())
     keys = tuple(node.key for node in network.nodes)
     planned = {one.name: plan for one in queries}
-    return Running(queries, planned, Choice(HighestRate(), plan), keys, network.pane_lengths, {}, {})
+    return Running(queries, planned, Choice(HighestRate(), plan), keys, network.pane_lengths, {}, {}, {})
 
 
 @settings(max_examples=15)

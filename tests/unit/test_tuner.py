@@ -119,7 +119,7 @@ def test_a_class_that_runs_by_two_plans_at_a_time_is_not_compared(system: InProc
 
 def by(plan: PlanSettings) -> UnitNow:
     """As of a class that runs by it."""
-    running = Running((), {}, Choice(policy_of("hnr"), plan), (), {}, {}, {})
+    running = Running((), {}, Choice(policy_of("hnr"), plan), (), {}, {}, {}, {})
     return replace(unit_now(), running=running)
 
 
