@@ -118,7 +118,7 @@ class Writer:
     ) -> None:
         self.folder = folder
         self.bytes_max = bytes_max
-        self._segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
+        self.segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
         self.keep_from = keep_from
         self.forgetting: Callable[[], None] = lambda: None
         self._taken = 0  # by the segment that is written to, with what `begin` has made room for
@@ -146,11 +146,11 @@ class Writer:
         for base, _ in self._older:
             seal(path_of(folder, base))
         if not found:
-            self._create(first, self._segment_bytes)
+            self._create(first, self.segment_bytes)
         self._open(found[-1] if found else first)
         if self._words[COMMIT] & SEALED:
             # Empty, and about to make way for a larger one when its writer was killed.
-            self._replace(self._segment_bytes)
+            self._replace(self.segment_bytes)
 
     @property
     def first(self) -> int:
@@ -240,7 +240,7 @@ class Writer:
     def _roll_for(self, room: int) -> None:
         """Go on in a segment that has room for the frames; LogFull if not enough may be forgotten for it."""
         # A segment that has room for its beginning alone would cost a spare later.
-        more = max(pages(PAGE + room), self._segment_bytes) - (0 if self._count else self._taken)
+        more = max(pages(PAGE + room), self.segment_bytes) - (0 if self._count else self._taken)
         has_room = self._find_spare(room) or self._forget_for(more)
         if not has_room:
             if self._older or not self._count or self.next > self.keep_from:
@@ -268,12 +268,12 @@ class Writer:
 
     def _find_spare(self, room: int) -> bool:
         """Whether there is a spare for the frames; a full log makes one of its oldest segment, if that may go."""
-        if not self._count or PAGE + room > self._segment_bytes:
+        if not self._count or PAGE + room > self.segment_bytes:
             return False
         need = pages(PAGE + room)
         while self._spares and self._exceeds(need - self._spares[0][1]):
             self._drop_spare()
-        if not self._spares and self._exceeds(self._segment_bytes) and self._older:
+        if not self._spares and self._exceeds(self.segment_bytes) and self._older:
             oldest, taken = self._older[0]
             may_go = self._second <= self.keep_from and not self._exceeds(need - taken)
             if may_go and self._is_even(oldest):
@@ -283,7 +283,7 @@ class Writer:
 
     def _is_even(self, base: int) -> bool:
         """Whether the segment is of the size that most have."""
-        return path_of(self.folder, base).stat().st_size == self._segment_bytes
+        return path_of(self.folder, base).stat().st_size == self.segment_bytes
 
     def _spare_oldest(self) -> None:
         base, taken = self._older[0]
@@ -321,7 +321,7 @@ class Writer:
 
     def _roll(self, base: int, room: int) -> None:
         """Go on in a new segment; the old one is sealed once there is something to go on to."""
-        size = max(self._segment_bytes, PAGE + room)
+        size = max(self.segment_bytes, PAGE + room)
         if not self._count and base == self._base:
             self._replace(size)
             return
@@ -347,7 +347,7 @@ class Writer:
 
         A reader that has opened it, and has yet to lock it, finds it locked, or of another base than it looked for.
         """
-        while size == self._segment_bytes and self._spares:
+        while size == self.segment_bytes and self._spares:
             spare = self._next_spare()
             if emptied(spare, base):
                 spare.rename(path_of(self.folder, base))

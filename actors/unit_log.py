@@ -94,7 +94,8 @@ class UnitLog:
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
         self.frame_max = bytes_max // SEGMENTS_LEAST  # of one commit
-        self._filled = bytes_max // 2  # two more commits have room
+        # What the segment of the last snapshot held before it stays, and so does a segment's end that was too short.
+        self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
         self.bytes_since = 0  # of commits after the last snapshot
         self.lost_answers = 0  # of commits that no log of this size takes
 
