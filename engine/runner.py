@@ -314,8 +314,10 @@ class ClassRunner:
 
     def settle(self, now: float) -> bool:
         """Hand out the answers since the last settle point; whether a slice goes on after it."""
-        answers, self._unsettled = self._unsettled, []
-        self._hand_out(answers, now)
+        self.handed_out_at = now
+        if self._unsettled:
+            answers, self._unsettled = self._unsettled, []
+            self._hand_out(answers, now)
         return self.settled()
 
     def _hand_out_finished(self, now: float) -> None:
