@@ -45,6 +45,8 @@ class UnitNow:
     """Utility that an answer lost to its latency, on the mean."""
     graphs: tuple[UtilityGraph | None, ...] = ()
     """Of the lines, in their order: what their answers are worth."""
+    weights: tuple[float, ...] = ()
+    """Of the same: how much it counts that their answers are fresh."""
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Noticed:
         if hosted.seen is None:
             return None
         stale, lost = self._worth(hosted)
+        operators = hosted.runner.believed().network.operators
         found = UnitNow(
             tuple(explain(hosted.runner)),
             {stream: tuple(slots) for stream, slots in self._arrivals.items()},
@@ -93,13 +96,18 @@ class Noticed:
             self._queued / self._cycles if self._cycles else 0.0,
             stale,
             lost,
-            tuple([one.utility for one in hosted.runner.believed().network.operators]),
+            tuple([one.utility for one in operators]),
+            tuple([one.weight for one in operators]),
         )
         self._arrivals.clear()
         self._queued = self._cycles = 0
         hosted.notice()
         self._begin(hosted)
         return found
+
+    def weighed(self) -> None:
+        """Queries count otherwise than before: what was before is not to be told with what comes."""
+        self._before = None
 
     def _begin(self, hosted: HostedClass) -> None:
         self._queries = tuple(hosted.runner.quality.values())

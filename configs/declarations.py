@@ -20,7 +20,7 @@ from typing import Any, Literal, Self, get_args
 from pydantic import model_validator
 
 from configs.base import Fraction, Name, Positive, Settings
-from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim
+from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim, Weight
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
 from configs.objectives import Objective, check_can_tune
@@ -112,6 +112,9 @@ class QueryDeclaration(Settings):
     sql: Sql
     utility: Utility | None = None
     """What its answers are worth by their latency; left out, as its class says."""
+
+    weight: Weight = 1.0
+    """How much the freshness of its output counts beside that of the tenant's other queries."""
 
 
 class StreamDeclaration(StreamDefinition):
@@ -304,6 +307,7 @@ def live_class(
             "streams": tuple(one.declaration(one.name) for one in streams),
             "queries": {one.name: one.sql for one in queries},
             "utilities": {one.name: one.utility for one in queries if one.utility is not None},
+            "weights": {one.name: one.weight for one in queries if one.weight != 1},
         },
         str(ref_of(tenant)),
     )

@@ -62,6 +62,8 @@ class TriedOperator:
     partner: int | None = None
     utility: Utility | None = None
     """What answers are worth, if it gives some."""
+    weight: float = 1.0
+    """How much it counts that they are fresh."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             call_us=1e6 * one.cost.call_s / speed,
             partner=one.partner,
             utility=one.utility,
+            weight=one.weight,
         )
         for place, one in enumerate(now.operators)
     )
@@ -283,13 +286,14 @@ def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[fl
 
 
 def tried_operators(
-    lines: Sequence[Line], graphs: Sequence[UtilityGraph | None] = ()
+    lines: Sequence[Line], graphs: Sequence[UtilityGraph | None] = (), weights: Sequence[float] = ()
 ) -> tuple[TriedOperator, ...]:
-    """As they are measured, with the graphs of those that have one, by their places. A window is told by its panes that time has come: that has no tuples, only calls, so panes
-    are taken to give it one tuple a call."""
+    """As they are measured, with graphs and weights of those that give answers, by their places. A window is told by its panes
+    that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
     found: list[TriedOperator] = []
     partners = joined(lines)
     points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
+    weighs = dict(enumerate(weights))
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
@@ -307,6 +311,7 @@ def tried_operators(
                 line.name.partition(":")[2].lower() if is_source else "",
                 partners.get(line.number),
                 points.get(line.number),
+                weighs.get(line.number, 1.0),
             )
         )
     return tuple(found)

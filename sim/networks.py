@@ -183,6 +183,7 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
             plan.readers[number] = tuple(sorted(streams[number]))
             if one.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=one.utility)
+            plan.weights[number] = one.weight
     return plan
 
 

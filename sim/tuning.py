@@ -111,6 +111,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
                 entries.get(number, ""),
                 operator.partner,
                 None if operator.utility is None else operator.utility.points,
+                operator.weight,
             )
         )
     return tuple(found)

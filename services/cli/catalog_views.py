@@ -58,7 +58,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "Stream": ("declared as", "source"),
     "Feed": ("source", "streams"),
     "Session": ("master",),
-    "Query": ("sql", "utility"),
+    "Query": ("sql", "utility", "weight"),
 }
 
 
@@ -75,7 +75,7 @@ def summary(one: Declaration) -> tuple[object, ...]:
         case SessionDeclaration():
             return (one.master,)
         case QueryDeclaration():
-            return (one.sql, utility_told(one.utility))
+            return (one.sql, utility_told(one.utility), one.weight)
 
 
 def cell(value: object) -> str:

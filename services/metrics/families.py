@@ -193,6 +193,7 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_query_results_total", "counter", "answers", "Answers of the query; at most 1,000 queries of a class are told."),
             ("weir_query_lost_utility_total", "counter", "answers", "What the query's answers were worth less than 1 by its QoS graph, together: 0 if none came late, their number if all came too late for anything."),
             ("weir_query_missed_deadlines_total", "counter", "answers", "Answers of the query that came after the deadline of its QoS graph."),
+            ("weir_query_slowdown_total", "counter", "ratio", "Slowdowns of the query's answers together: response time over what an answer costs alone, as its operators are measured."),
             ("weir_query_stale_seconds_total", "counter", "seconds", "Time for which the query's output was behind: input had arrived whose answer was not out yet; of several shards the sum."),
             ("weir_query_tardy_answers_total", "counter", "answers", "Answers of the query's windows that came more than a pane after they fell due."),
             ("weir_query_tardiness_seconds_total", "counter", "seconds", "How long after that they came, of all of these answers together."),

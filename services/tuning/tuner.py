@@ -117,7 +117,7 @@ class Tuner:
 def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
         objective,
-        tried_operators(found.lines, found.graphs),
+        tried_operators(found.lines, found.graphs, found.weights),
         {name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
         found.cycle_s,
         found.capacity,

@@ -273,6 +273,17 @@ def test_a_utility_that_cannot_be_is_told_at_its_field(console: Console, points:
     expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text(told)
 
 
+def test_a_weight_that_cannot_be_is_told_at_its_field(console: Console) -> None:
+    console.expected = [NOTHING_RUNS, REFUSED]
+    fill_onboarding(console)
+    console.page.get_by_text("Say what late answers are worth").click()
+    field = console.page.get_by_label("Weight of fresh answers")
+    field.fill("0")
+    console.page.get_by_role("button", name="Preview").click()
+    expect(field).to_be_focused()
+    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text("must be at least 0.001")
+
+
 # -- changes ---------------------------------------------------------------------------------------------------
 
 
@@ -301,12 +312,13 @@ def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening
     console.page.get_by_label("SQL").fill("SELECT sensor FROM readings")
     console.page.get_by_text("Say what late answers are worth").click()
     console.page.get_by_label("Utility by latency").fill("200:1, 900:0")
+    console.page.get_by_label("Weight of fresh answers").fill("2.5")
     console.page.get_by_role("button", name="Add the query").click()
     console.page.get_by_role("button", name="See the answers of acme/more").click()
     expect(console.page.locator(".picks b")).to_have_text(["acme/some", "acme/more"])
     made = served.service.catalog.get(Ref("Query", "more", "acme")).declaration
     assert isinstance(made, QueryDeclaration)
-    assert utility_told(made.utility) == "200:1,900:0"
+    assert (utility_told(made.utility), made.weight) == ("200:1,900:0", 2.5)
     console.page.get_by_role("button", name="Delete the query").click()
     dialog = console.page.get_by_role("dialog")
     expect(dialog).to_contain_text("Delete the query acme/more?")

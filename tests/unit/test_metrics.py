@@ -44,7 +44,7 @@ COUNTED = Counted(
     queue_bytes=4096,
     queue_age_s=0.25,
     queue_work_s=0.125,
-    quality=Qualities(("q",), (20,), (17.5,), (4,), (4.0,), (1.5,), (0.5,), (20,), (6,), (0.9,)),
+    quality=Qualities(("q",), (20,), (17.5,), (4,), (4.0,), (1.5,), (0.5,), (20,), (6,), (0.9,), (60.0,)),
 )
 DOCUMENTS = """
 {kind: PriorityClass, name: c, priority: 1, delay_target_ms: 1}
@@ -133,16 +133,16 @@ def test_what_answers_of_a_query_were_worth_is_counted_over_all_lives_as_long_as
     metered: Metering,
 ) -> None:
     worth = Qualities(("q", "r"), (20, 1), (17.5, 1.0), (4, 0), (2.0, 0.1), (1.5, 0.1), (0.5, 0.1))
-    worth = replace(worth, due=(20, 0), tardy=(6, 0), tardiness_s=(0.9, 0.0))
+    worth = replace(worth, due=(20, 0), tardy=(6, 0), tardiness_s=(0.9, 0.0), slowdown=(60.0, 3.0))
     cycle(metered, replace(COUNTED, results={"q": 20, "r": 1}, quality=worth))
     assert metered.told()[series("weir_query_lost_utility_total", query="q", **GOLD)] == 2.5
-    again = Qualities(("q",), (2,), (1.5,), (1,), (0.1,), (0.25,), (0.1,), (2,), (1,), (0.125,))
+    again = Qualities(("q",), (2,), (1.5,), (1,), (0.1,), (0.25,), (0.1,), (2,), (1,), (0.125,), (5.5,))
     cycle(metered, replace(COUNTED, born=2.0, recovered=True, results={"q": 22}, quality=again))
     told = metered.told()
     names = ["lost_utility_total", "missed_deadlines_total", "stale_seconds_total", "tardy_answers_total"]
-    names += ["tardiness_seconds_total"]
+    names += ["tardiness_seconds_total", "slowdown_total"]
     found = [told[series(f"weir_query_{name}", query="q", **GOLD)] for name in names]
-    assert found == pytest.approx([2.5 + 0.5, 4 + 1, 1.5 + 0.25, 6 + 1, 0.9 + 0.125])
+    assert found == pytest.approx([2.5 + 0.5, 4 + 1, 1.5 + 0.25, 6 + 1, 0.9 + 0.125, 60 + 5.5])
     assert not [name for name in told if 'query="r"' in name]
 
 
