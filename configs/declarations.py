@@ -5,6 +5,7 @@
     Query           of a tenant
     Stream, Feed    what there is to read, and sources that bring several streams
     Session         of Spark, which reads all sources
+    Mirror          remote objects that the service polls, and the stream of their changes
 
 `live_class` is the one place where declarations become what runs. docs/catalog.md describes every field. What the SQL in
 them means, and whether what they name is there, is not known here; `services.catalog.checks` looks at that.
@@ -26,9 +27,16 @@ from configs.live import LiveClass, Shards, Sql
 from configs.objectives import Objective, check_can_tune
 from configs.plans import PlanSettings
 from configs.policies import Automatic, ClassPolicy
-from configs.problems import InvalidInput, UnknownName, nearest
+from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
-from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, StreamsFile
+from configs.streams import (
+    FeedDefinition,
+    OptionName,
+    OptionText,
+    SessionSettings,
+    StreamDefinition,
+    StreamsFile,
+)
 from configs.utility import Utility
 from configs.windows import WindowSettings
 
@@ -36,6 +44,7 @@ DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
 AS_IT_LIKES = ("victim", "objective", "policy", "train_max", "utility", "windows", "plan")
+MIRROR_OPTIONS = ("password",)
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -138,12 +147,39 @@ class SessionDeclaration(SessionSettings):
     name: Literal["spark"] = "spark"
 
 
+class MirrorDeclaration(Settings):
+    """Remote objects that the service polls as often as it is worth; what changes is a stream of the mirror's name."""
+
+    kind: Literal["Mirror"]
+    name: Name
+    sql: Sql
+    """CREATE MIRROR …"""
+
+    options: Mapping[OptionName, OptionText] = {}
+    """`password`: of the user that an address in the SQL names."""
+
+    @model_validator(mode="after")
+    def options_are_known(self) -> Self:
+        for name in self.options:
+            if name not in MIRROR_OPTIONS:
+                # The name and not the value: it may be a secret.
+                raise Contradiction(
+                    "a mirror has no such option", "options", name, nearest(name, MIRROR_OPTIONS)
+                )
+        return self
+
+    @property
+    def password(self) -> str:
+        return self.options.get("password", "")
+
+
 Declaration = (
     PriorityClassDeclaration
     | TenantDeclaration
     | StreamDeclaration
     | FeedDeclaration
     | SessionDeclaration
+    | MirrorDeclaration
     | QueryDeclaration
 )
 KINDS: Mapping[str, type[Declaration]] = {

@@ -17,12 +17,14 @@ from itertools import pairwise
 from typing import Protocol
 
 from configs.arrivals import TraceArrivals
+from configs.choices import Choice
 from configs.load import LoadSettings
 from configs.objectives import Objective
 from configs.policies import PolicySettings, policy_text
 from configs.scenario import OperatorBox, OperatorNetwork, Scenario, SimulatedClass, StreamInput
 from configs.utility import Utility, UtilityGraph
 from engine.explain import Line
+from engine.running import Running
 from loadshed.responses import ResponseStatistics
 from scheduler.network import Estimate, Network, Operator
 from sim.chance import generator
@@ -39,6 +41,8 @@ LOOK_MS = 20.0
 # Costs are those of a processor that the class has for itself; of less than this nothing can be told.
 LEAST_CAPACITY = 1e-3
 ONE_CLASS = "class"
+# Of those who take answers and do nothing else.
+ANSWERED = Cost(0.0, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,14 @@ class ClassNow:
     train_max: int
     settles: bool = False
     """Whether answers are handed out when nothing is queued behind the sources, as live."""
+    running: Running | None = None
+    """What plans of its queries are made from; None where there are none."""
+    lines: tuple[Line, ...] = ()
+    """Of what runs."""
+    before: Choice | None = None
+    """What it ran by before, to be told which was better."""
+    steps: float = 0.0
+    """Tuples at all operators in a load cycle, by which it is said how long a run is; 0: those of its own."""
 
     @property
     def is_known(self) -> bool:
@@ -193,12 +205,8 @@ def objective_value(objective: Objective, seen: Seen) -> float | None:
 
 def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     """The class alone, and how many tuples a simulated one stands for."""
-    cycles = max(len(slots) for slots in now.arrivals.values())
-    steps = steps_a_tuple(now)
     # Of as many cycles as make the time that is simulated; if those are too many steps, of the last ones.
-    of_cycle = sum(
-        steps[name] * sum(one.tuples for one in slots) for name, slots in now.arrivals.items()
-    ) / max(cycles, 1)
+    of_cycle = now.steps or steps_of_cycle(now)
     wanted = max(1, round(SECONDS / now.cycle_s))
     length = max(min(wanted, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
     bundle = max(1.0, of_cycle * length / STEPS_MAX)
@@ -252,6 +260,14 @@ def number_of(now: ClassNow, stream: str) -> int:
 
 def stream_name(number: int) -> str:
     return f"s{number}"
+
+
+def steps_of_cycle(now: ClassNow) -> float:
+    """Tuples at all operators together, on the mean."""
+    cycles = max(len(slots) for slots in now.arrivals.values())
+    steps = steps_a_tuple(now)
+    total = sum(steps[name] * sum(one.tuples for one in slots) for name, slots in now.arrivals.items())
+    return total / max(cycles, 1)
 
 
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
@@ -314,6 +330,29 @@ def tried_operators(
                 weighs.get(line.number, 1.0),
             )
         )
+    return tuple(found)
+
+
+def with_answers(
+    operators: Sequence[TriedOperator],
+    outputs: Sequence[Sequence[str]],
+    graphs: Mapping[str, UtilityGraph],
+    weights: Mapping[str, float],
+) -> tuple[TriedOperator, ...]:
+    """Where an operator gives the answers of several queries, or feeds others as well, each query's are counted by themselves:
+    what takes them costs next to nothing. `outputs` are the queries of each operator, by its place."""
+    found = list(operators)
+    for number, queries in enumerate(outputs):
+        one = operators[number]
+        if not queries or (len(queries) == 1 and not one.feeds):
+            continue
+        ends = range(len(found), len(found) + len(queries))
+        found[number] = replace(one, feeds=(*one.feeds, *ends), utility=None, weight=1.0)
+        for query in queries:
+            points = graph.points if (graph := graphs.get(query)) else None
+            found.append(
+                TriedOperator("answers", (), ANSWERED, utility=points, weight=weights.get(query, 1.0))
+            )
     return tuple(found)
 
 

@@ -44,7 +44,7 @@ LOGGED = """
 NOTHING_RUNS = "status of 503"
 REFUSED = "status of 422"
 MARKUP = "<img src=x onerror=alert(1)>"
-TABS = ["Overview", "Queries", "Ledger", "Decisions", "Onboard", "Keys"]
+TABS = ["Overview", "Queries", "Ledger", "Decisions", "Mirrors", "Onboard", "Keys"]
 
 Opening = Callable[..., Console]
 
@@ -103,7 +103,7 @@ def test_a_tenant_sees_its_own_queries_and_no_keys(served: Served, open_console:
     console = open_console(served.url)
     console.expected = [NOTHING_RUNS]
     console.sign_in(served.tenant)
-    expect(console.page.get_by_role("tab")).to_have_text([*TABS[:4], "New query"])
+    expect(console.page.get_by_role("tab")).to_have_text([*TABS[:5], "New query"])
     console.open("Queries")
     expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
 
@@ -185,7 +185,7 @@ def test_every_view_without_a_system_says_what_to_do_next(
     console.sign_in(served.admin)
     expect(console.page.locator("#classes")).to_contain_text("Start a system with “weir up”")
     for tab, panel in zip(
-        TABS, ("overview", "queries", "ledger", "decisions", "onboard", "keys"), strict=True
+        TABS, ("overview", "queries", "ledger", "decisions", "mirrors", "onboard", "keys"), strict=True
     ):
         console.open(tab)
         expect(

@@ -175,6 +175,33 @@ def test_nodes_streams_and_feeds_are_told_of(metered: Metering) -> None:
     assert {name: told[name] for name in expected} == expected
 
 
+def test_mirrors_are_told_of_and_their_counts_go_on_when_they_begin_anew(metered: Metering) -> None:
+    first = metered.told()
+    (one,) = metered.system.mirrors
+    anew = replace(one.statistics, polls=10, changes=10, failures=0, uses=1.0, perceived_measured=None)
+    metered.system.mirrors[0] = replace(one, state="waiting", statistics=anew, bytes=100)
+    again = metered.told()
+    polls = 'weir_mirror_polls_total{result="RESULT",stream="prices"}'
+    expected = {
+        'weir_mirror_perceived_freshness_ratio{stream="prices"}': (0.625, None),
+        'weir_mirror_expected_freshness_ratio{stream="prices"}': (0.75, 0.75),
+        'weir_mirror_objects{stream="prices"}': (40, 40),
+        'weir_mirror_held_objects{stream="prices"}': (38, 38),
+        'weir_mirror_failing_objects{stream="prices"}': (2, 2),
+        'weir_mirror_bandwidth_used_ratio{stream="prices"}': (0.8, 0.8),
+        'weir_mirror_bytes_total{stream="prices"}': (9000, 9100),
+        'weir_mirror_rows_total{stream="prices"}': (119, 119),
+        'weir_mirror_uses_total{stream="prices"}': (11, 12),
+        'weir_mirror_solves_total{stream="prices"}': (7, 7),
+        'weir_mirror_running{stream="prices"}': (1, 0),
+        polls.replace("RESULT", "changed"): (120, 130),
+        polls.replace("RESULT", "unchanged"): (350, 350),
+        polls.replace("RESULT", "failed"): (30, 30),
+    }
+    assert {name: (first.get(name), again.get(name)) for name in expected} == expected
+    assert {one for one in first if one.startswith("weir_mirror")} == set(expected)
+
+
 def test_a_feed_that_cannot_tell_its_lag_has_none(metered: Metering) -> None:
     metered.system.feeds[0] = replace(metered.system.feeds[0], lag=None, batch_ms=None, state="waiting")
     told = [name for name in metered.told() if name.startswith("weir_feed")]
