@@ -337,7 +337,7 @@ CLUSTERS = (3, 6, 12, 24, 48)
 DEAR_LOOKS = (
     "grouping alone is 5%; the rest is what decisions cost. One looks at 9 of the 12 clusters, since what has waited long is in the low "
     "ones, which takes 3% of the processor with 250 queries and 1.5% with the thesis's 500, where 5% are to spare: +11% with 500 queries "
-    "in 12 s, +30% in 100 s, and at a quarter of the cost +8% and +11%. Bursts are not the reason: single tuples come to +21%"
+    "in 12 s and +30% in 100 s, at a quarter of the cost +8% and +11%. Bursts are not the reason: single tuples come to +21%"
 )
 
 
