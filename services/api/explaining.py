@@ -56,7 +56,7 @@ class Loan(BaseModel):
 
 
 class ShareFigures(BaseModel):
-    """Shares before and after, the usage that was reported (load over headroom), and who lends to whom from then on."""
+    """Shares before and after, the usage that was reported (load over what the class can do), and who lends to whom from then on."""
 
     before: dict[str, Share]
     after: dict[str, Share]
