@@ -28,6 +28,7 @@ from engine.steps import (
     Evicted,
     Exchanged,
     ExchangeGivenUp,
+    Interrupted,
     Opened,
     PlanSet,
     QueryAdded,
@@ -71,7 +72,8 @@ _ANSWER = Struct(
     _PLAN,
     _EXCHANGED,
     _GIVEN_UP,
-) = range(11)
+    _INTERRUPTED,
+) = range(12)
 NO_MASK = -1
 
 
@@ -170,6 +172,8 @@ def step_bytes(step: Step) -> bytes:
             return named_bytes(_EXCHANGED, query, 0)
         case ExchangeGivenUp():
             return named_bytes(_GIVEN_UP, "", 0)
+        case Interrupted():
+            return named_bytes(_INTERRUPTED, "", 0)
 
 
 def named_bytes(kind: int, text: str, number: int) -> bytes:
@@ -230,6 +234,8 @@ class Head:
             return Exchanged(name)
         if kind == _GIVEN_UP:
             return ExchangeGivenUp()
+        if kind == _INTERRUPTED:
+            return Interrupted()
         return QueryRemoved(name)
 
     def _opened(self, stream: str, batch: int) -> Opened:

@@ -29,6 +29,7 @@ from bench import (
     simulator,
     spark,
     turns,
+    windows,
 )
 from bench.measure import Figure
 
@@ -36,6 +37,7 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,
     "overhead": overhead.figures,
     "periodic": periodic.figures,
+    "windows": windows.figures,
     "control": control.figures,
     "simulator": simulator.figures,
     "engine": engine.figures,

@@ -437,7 +437,8 @@ class Scenario(Settings):
     """How operators choose: by a coin for every tuple, or evenly spread (every k-th)."""
 
     settles: bool = False
-    """Whether answers are handed out when nothing is queued behind the sources, as live, or as they come."""
+    """Whether answers are handed out when nothing is queued behind the sources, or for their query where a slice ends, as live;
+    otherwise as they come."""
 
     costs: Costs = Costs()
     load: LoadSettings = LoadSettings()

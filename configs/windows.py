@@ -11,7 +11,8 @@ class WindowSettings(Settings):
 
     schedule: PeriodicKind = "hybrid"
     """What `SLIDE AT MOST` windows slide by: their own bounds without (`none`) or with (`conservative`) common scans, the
-    shortest bound of all (`aggressive`), or what is cheapest for all of them (`hybrid`)."""
+    shortest bound of all (`aggressive`), or what is cheapest for all of them (`hybrid`). With `none`, windows with an exact SLIDE
+    have scans of their own as well."""
 
     late: Late = "off"
     """When event time has passed several ends at once: windows slide by their whole bounds, those that are late together

@@ -1,4 +1,6 @@
-"""From panes to an aggregate's value per group: which measures it needs, and how they combine.
+"""From a pane to an aggregate's value per group: which measures it needs, and what is made of them.
+
+A window is one pane here, combined of all that it covers (`engine.schedule`).
 
 SQL's rules: NULL arguments do not count; an aggregate of nothing is NULL, a count of nothing 0. Sums of integers are
 int64, and NULL if they do not fit. Medians and percentiles interpolate between neighbours; FIRST and LAST go by event
@@ -9,7 +11,7 @@ aggregates come of sketches (`engine.sketches`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,6 @@ from engine.panes import (
     Pane,
     approximate_sum,
     extreme,
-    merged_moments,
-    root_of_squares,
     whole_sum,
 )
 from engine.plan import Aggregate, Aggregation
@@ -65,29 +65,28 @@ def estimate_of(aggregate: Aggregate) -> Measure:
     return f"{'error' if aggregate.error else 'scaled'} {of[aggregate.function]}", aggregate.argument
 
 
-def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: Codes) -> Values:
-    """The aggregate's value for each of the groups over the panes."""
+def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes) -> Values:
+    """The aggregate's value for each of the groups."""
     place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
     if aggregate.scaled:
-        return estimated(aggregate, panes, groups)
+        return estimated(aggregate, pane, groups)
     if function is Aggregation.COUNT_ALL:
         return Values(type_, rows[groups].astype(np.int64, copy=False))
     if function in SKETCHED:
-        return of_sketches(aggregate, panes, groups)
+        return of_sketches(aggregate, pane, groups)
     if ("values", place) in measures_of(aggregate):
-        return of_values(aggregate, panes, groups)
+        return of_values(aggregate, pane, groups)
     if function in MOMENTS:
-        return of_moments(aggregate, panes, groups)
-    count = folded(panes, ("count", place), groups, np.add, 0)
+        return of_moments(aggregate, pane, groups)
+    count = measured(pane, ("count", place), groups, 0)
     if function is Aggregation.COUNT:
         return Values(type_, count.astype(np.int64, copy=False))
     valid = None if count.all() else count > 0
     if function in (Aggregation.MIN, Aggregation.MAX):
         lowest = function is Aggregation.MIN
-        fold = np.fmin if lowest else np.maximum
-        data = folded(panes, (function.value, place), groups, fold, extreme(type_, largest=lowest))
+        data = measured(pane, (function.value, place), groups, extreme(type_, largest=lowest))
         return Values(type_, data.astype(type_.numpy, copy=False), valid)
-    total = folded(panes, ("sum", place), groups, np.add, 0)
+    total = measured(pane, ("sum", place), groups, 0)
     if total.ndim == 2:
         if function is Aggregation.SUM:
             sums, fits = whole_sum(total)
@@ -99,59 +98,46 @@ def combined(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes, rows: C
     return Values(type_, total.astype(type_.numpy, copy=False), valid)
 
 
-def estimated(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
+def estimated(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
     """A count or a sum as it would be without shedding, or the standard error of that."""
-    fold = root_of_squares if aggregate.error else np.add
-    with np.errstate(over="ignore", invalid="ignore"):
-        data = folded(panes, estimate_of(aggregate), groups, fold, 0.0)
-        data = approximate_sum(data) if data.ndim == 2 else data
+    data = measured(pane, estimate_of(aggregate), groups, 0.0)
+    if data.ndim == 2:
+        with np.errstate(over="ignore", invalid="ignore"):
+            data = approximate_sum(data)
     if aggregate.function is not Aggregation.SUM:
         return Values(aggregate.type, data)
-    count = folded(panes, ("count", aggregate.argument), groups, np.add, 0)
+    count = measured(pane, ("count", aggregate.argument), groups, 0)
     return Values(aggregate.type, data, None if count.all() else count > 0)
 
 
-def folded(
-    panes: Sequence[Pane], measure: Measure, groups: Codes, fold: Callable[[Any, Any], Any], neutral: Any
-) -> Array:
-    """One measure of the groups over all panes; a pane may not know the youngest groups yet."""
-    result: Array | None = None
-    for pane in panes:
-        state = pane.measures.get(measure)
-        if state is None:
-            continue
-        if groups[-1] < state.shape[-1]:
-            part = state[..., groups]
-        else:
-            part = np.full((*state.shape[:-1], len(groups)), neutral, state.dtype)
-            known = groups < state.shape[-1]
-            part[..., known] = state[..., groups[known]]
-        result = part if result is None else fold(result, part)
-    return np.full(len(groups), neutral) if result is None else result
+def measured(pane: Pane, measure: Measure, groups: Codes, neutral: Any) -> Array:
+    """One measure of the groups; the pane may not know the youngest of them yet."""
+    state = pane.measures.get(measure)
+    if state is None:
+        return np.full(len(groups), neutral)
+    if groups[-1] < state.shape[-1]:
+        return state[..., groups]
+    found = np.full((*state.shape[:-1], len(groups)), neutral, state.dtype)
+    known = groups < state.shape[-1]
+    found[..., known] = state[..., groups[known]]
+    return found
 
 
-def of_moments(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
-    parts = []
-    for pane in panes:
-        state = pane.measures.get(("moments", aggregate.argument))
-        if state is not None:
-            part = np.zeros((3, len(groups)))
-            known = groups < state.shape[1]
-            part[:, known] = state[:, groups[known]]
-            parts.append(part)
-    if not parts:
+def of_moments(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
+    if ("moments", aggregate.argument) not in pane.measures:
         return Values(aggregate.type, np.zeros(len(groups)), np.zeros(len(groups), bool))
-    count, _, spread = merged_moments(parts)
+    count, _, spread = measured(pane, ("moments", aggregate.argument), groups, 0.0)
     variance = spread / np.maximum(count - 1, 1)
     data = np.sqrt(variance) if aggregate.function is Aggregation.STDDEV else variance
     valid = count > 1
     return Values(aggregate.type, data, None if valid.all() else valid)
 
 
-def of_sketches(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
+def of_sketches(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
     """Aggregates that look at what sketches have kept of a group's values."""
     measure = SKETCHED[aggregate.function], aggregate.argument
-    parts: list[Any] = [found for pane in panes if (found := pane.sketches.get(measure)) is not None]
+    sketches: Any = pane.sketches.get(measure)
+    parts = [] if sketches is None else [sketches]
     type_ = aggregate.type
     if aggregate.function is Aggregation.APPROX_COUNT_DISTINCT:
         return Values(type_, distinct_counts(parts, groups))
@@ -165,9 +151,9 @@ def nothing(groups: int) -> tuple[Array, Array]:
     return np.zeros(groups), np.zeros(groups, bool)
 
 
-def of_values(aggregate: Aggregate, panes: Sequence[Pane], groups: Codes) -> Values:
+def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
     """Aggregates that look at every value of a group."""
-    chunks = [chunk for pane in panes for chunk in pane.values.get(("values", aggregate.argument), [])]
+    chunks = pane.values.get(("values", aggregate.argument), [])
     answer = ANSWERS[aggregate.function]
     if not chunks:
         return from_python([answer([], aggregate) for _ in groups], aggregate.type)

@@ -84,6 +84,8 @@ class Node:
     source: bool = False
     stream: str = ""  # that a source takes in, in small letters
     progressive: bool = False  # whether progress without tuples matters to it
+    tells: bool = False  # whether it passes on progress only
+    timed: bool = False  # whether it is told of progress only, and takes no tuples
     relays: bool = True  # whether it passes on the progress that it is told
     holding: Holding = field(default_factory=Holding)  # what the operator holds
     worked: int = 0  # tuples that it took in slices; a call without any counts for one
@@ -173,7 +175,8 @@ class ClassNetwork:
         self.nodes: list[Node] = []
         self._tables = {name.lower(): table for name, table in (tables or {}).items()}
         self.queries: dict[str, Query] = {}
-        self.removals = 0  # how often nodes have gone, and the others may have new places
+        # How often nodes have gone, and the others may have new places; or windows have been given other slacks.
+        self.removals = 0
         self._found: dict[Hashable, tuple[Node, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, Node]]] = {}
         self._windows_as = WindowSettings()
@@ -201,6 +204,7 @@ class ClassNetwork:
     @windows.setter
     def windows(self, settings: WindowSettings) -> None:
         self._windows_as = settings
+        self.removals += 1
         for stores in self._stores.values():
             for _, schedule, _ in stores:
                 schedule.settings = settings
@@ -309,6 +313,10 @@ class ClassNetwork:
         self._sweep()
         return list(nodes)
 
+    def has_bounded_windows(self) -> bool:
+        """Whether some window has SLIDE AT MOST."""
+        return any(isinstance(node.operator, PeriodicWindowOperator) for node in self.nodes)
+
     def is_nearly_full(self) -> bool:
         """Whether there may soon be no room for tuples."""
         account = self.account
@@ -411,7 +419,7 @@ class ClassNetwork:
         kind = PeriodicWindowOperator if window.at_most else WindowOperator
         operator = kind(store, reader, range_, slide, plan.aggregates, plan.schema, schedule)
         name = "window:at most" if window.at_most else "window"
-        node = Node(plan, name, operator, progressive=True)
+        node = Node(plan, name, operator, progressive=True, timed=True)
         self._place(node)
         join_up(panes, node)
         return node
@@ -451,7 +459,12 @@ class ClassNetwork:
         types = [below.schema.fields[place].type for place in plan.keys]
         store = PaneStore(length, time.place, plan.keys, types)
         node = Node(
-            ("panes", key, length), "panes", PaneOperator(store), progressive=True, holding=store.holding
+            ("panes", key, length),
+            "panes",
+            PaneOperator(store),
+            progressive=True,
+            holding=store.holding,
+            tells=True,
         )
         self._fed(node, below, user)
         schedule = WindowSchedule(store, self._windows_as)

@@ -95,6 +95,7 @@ class PaneStore:
         self._known = Sizes()
         self._compact_at = FEW_KEYS
         self._settled = 0  # keys when they were last looked through, if no pane has gone since
+        self.recodings = 0  # how often codes have become others
 
     def add(self, train: Train) -> None:
         """Account a train's tuples to their panes."""
@@ -119,14 +120,10 @@ class PaneStore:
 
     def restore(self, state: Any) -> None:
         self.index, self.panes, self._floors = copy.deepcopy(state)
+        self.recodings += 1
         self._bytes = sum(pane.bytes for pane in self.panes.values())
         self._compact_at, self._settled = FEW_KEYS, 0
         self._tell()
-
-    def window(self, start: int, end: int) -> list[Pane]:
-        """The panes within [start, end) that have tuples."""
-        panes = (self.panes.get(number) for number in range(start // self.pane, end // self.pane))
-        return [pane for pane in panes if pane is not None]
 
     def youngest(self, start: int, end: int) -> list[Pane]:
         """The panes with tuples of which the numbers lie in [start, end), the youngest first."""
@@ -171,6 +168,7 @@ class PaneStore:
         live = np.flatnonzero(alive)
         if len(live) < size:
             self.index.keep(live)
+            self.recodings += 1
             mapped = np.cumsum(alive) - 1
             for pane in self.panes.values():
                 pane.keep(live, mapped)
@@ -457,19 +455,16 @@ def add_moments(state: Array, codes: Codes, data: Array | None) -> None:
     with np.errstate(invalid="ignore"):
         mean = np.where(count > 0, np.bincount(codes, values, minlength=size) / np.maximum(count, 1), 0.0)
     spread = np.bincount(codes, (values - mean[codes]) ** 2, minlength=size)
-    state[:] = merged_moments([state, np.stack([count, mean, spread])])
+    state[:] = merged_moments(state, np.stack([count, mean, spread]))
 
 
-def merged_moments(parts: Sequence[Array]) -> Array:
+def merged_moments(ours: Array, theirs: Array) -> Array:
     """Counts, means and squared deviations of disjoint parts as one (Chan et al.); no cancellation."""
-    count, mean, spread = parts[0]
-    for other_count, other_mean, other_spread in parts[1:]:
-        total = np.maximum(count + other_count, 1)
-        delta = other_mean - mean
-        spread = spread + other_spread + delta**2 * count * other_count / total
-        mean = mean + delta * other_count / total
-        count = count + other_count
-    return np.stack([count, mean, spread])
+    (count, mean, spread), (other_count, other_mean, other_spread) = ours, theirs
+    total = np.maximum(count + other_count, 1)
+    delta = other_mean - mean
+    spread = spread + other_spread + delta**2 * count * other_count / total
+    return np.stack([count + other_count, mean + delta * other_count / total, spread])
 
 
 def add_scaled_count(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
@@ -553,7 +548,7 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
 FOLD: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,
     "max": np.maximum,
-    "moments": lambda ours, theirs: merged_moments([ours, theirs]),
+    "moments": merged_moments,
     "error rows": root_of_squares,
     "error count": root_of_squares,
     "error sum": root_of_squares,

@@ -37,6 +37,8 @@ Entered = Callable[[str, int], None]
 
 # What is believed of an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
+# The same of panes: or each tuple would seem to cost half a call of all the windows behind.
+FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-6)
 TRAIN_MAX = 10_000
 # The scheduler has not looked at the network yet.
 NEVER = -1
@@ -59,6 +61,10 @@ def go_on() -> bool:
     return True
 
 
+def nobody_listens() -> None:
+    pass
+
+
 def nobody_asks(stream: str, tuples: int) -> None:
     pass
 
@@ -72,6 +78,8 @@ class ClassRunner:
 
     Answers are handed out at *settle points*: when nothing is queued inside, which is so whenever a source operator
     is about to run, since sources run last. What has been handed out by then is a function of what has been taken in.
+    Where a slice ends amid the work on what came in, those of queries are handed out that have none of it left: so the policy
+    says whose answers come first where that work takes several slices, and of each query the same holds as at settle points.
     """
 
     sink: Sink
@@ -81,6 +89,9 @@ class ClassRunner:
     limits: ClassLimits = field(default_factory=ClassLimits)
     windows: WindowSettings = field(default_factory=WindowSettings)  # to begin with
     settled: Callable[[], bool] = go_on  # told at settle points, after the answers; whether the slice goes on
+    interrupted: Callable[[], None] = (
+        nobody_listens  # told after answers that were handed out between settle points
+    )
     entered: Entered = nobody_asks  # told how many tuples a source operator has taken of its stream
 
     def __post_init__(self) -> None:
@@ -90,7 +101,7 @@ class ClassRunner:
         self.measures = True  # not while what was done before is done again: its answers have been handed out
         self.answered: dict[str, int] = {}  # rows so far; for the sink, the sequence number of the first row
         self.steps = 0
-        self.settled_at = 0.0
+        self.handed_out_at = 0.0
         self._graphs: dict[str, UtilityGraph] = {}
         self._worth: dict[int, UtilityGraph] = {}  # of nodes that give answers
         self._weights: dict[str, float] = {}  # of queries whose weight is not 1
@@ -124,6 +135,8 @@ class ClassRunner:
             self._value(name, node)
             if id(node) in self._place:
                 self._removals = NEVER  # the scheduler knows it as the output of fewer queries
+        if any(slacks.values()) and self.network.has_bounded_windows():
+            self._removals = NEVER  # windows beside the new ones may slide otherwise, and have other slacks
 
     def remove(self, name: str) -> None:
         self.network.remove(name)
@@ -202,13 +215,18 @@ class ClassRunner:
             # One reading ends this step and begins the next: what lies between belongs to somebody.
             done = cpu()
             worked = max(1, tuples)
-            scheduler.statistics.observe(number, worked, answers, done - at)
+            if node.timed:
+                scheduler.statistics.observe_call(number, answers, done - at)
+            else:
+                scheduler.statistics.observe(number, worked, answers, done - at)
             node.worked += worked
             node.worked_s += done - at
             at = done
             self.steps += 1
         if self.is_settled():
             self.settle(now())
+        elif self._unsettled:
+            self._hand_out_finished(now())
         return at - began
 
     def _oldest(self, number: int) -> int:
@@ -235,7 +253,7 @@ class ClassRunner:
         most: int,
         now: Clock,
         upto: float = math.inf,
-    ) -> tuple[int, int]:
+    ) -> tuple[int, float]:
         """One call of an operator; how many tuples it took and gave."""
         train = node.dequeue(most, upto)
         tuples = len(train)
@@ -254,8 +272,9 @@ class ClassRunner:
             self._inside -= not node.source
         if out is None:
             return tuples, 0
-        self._deliver(node, out, head)
-        return tuples, len(out)
+        told = self._deliver(node, out, head)
+        # What panes give is news of event time: a part of a tuple where only some of their windows want it.
+        return tuples, told / len(node.downstream) if node.tells else len(out)
 
     def take_next(self, stream: str, tuples: int, now: Clock) -> None:
         """Let a source operator take the next tuples of its queue, and all that follows happen."""
@@ -295,14 +314,32 @@ class ClassRunner:
 
     def settle(self, now: float) -> bool:
         """Hand out the answers since the last settle point; whether a slice goes on after it."""
-        self.settled_at = now
-        for query, out in self._unsettled:
+        self.handed_out_at = now
+        if self._unsettled:
+            answers, self._unsettled = self._unsettled, []
+            self._hand_out(answers, now)
+        return self.settled()
+
+    def _hand_out_finished(self, now: float) -> None:
+        """The answers of those queries to which nothing that is queued inside can lead."""
+        finished = {query for query, _ in self._unsettled}
+        for node in self._nodes:
+            if node.queue and not node.source:
+                finished = finished - node.users
+                if not finished:
+                    return
+        answers = [one for one in self._unsettled if one[0] in finished]
+        self._unsettled = [one for one in self._unsettled if one[0] not in finished]
+        self._hand_out(answers, now)
+        self.interrupted()
+
+    def _hand_out(self, answers: Sequence[tuple[str, Train]], now: float) -> None:
+        self.handed_out_at = now
+        for query, out in answers:
             if self.measures:
                 self.quality[query].answered(out.arrival, now)
             self.sink(query, out)
             self.answered[query] += len(out)
-        self._unsettled.clear()
-        return self.settled()
 
     def waiting_s(self, stream: str, now: float) -> float:
         """The age of the oldest tuple that no operator has taken."""
@@ -419,16 +456,23 @@ class ClassRunner:
     def _count_inside(self) -> int:
         return sum(bool(node.queue) and not node.source for node in self.network.nodes)
 
-    def _deliver(self, node: Node, out: Train, head: float) -> None:
+    def _deliver(self, node: Node, out: Train, head: float) -> int:
+        """How many were told of event time alone."""
         if len(out):
             if node.downstream:
                 self._pass_on(node, out, head)
             for query in node.outputs:
                 self._unsettled.append((query, out))
-            return
+            return 0
+        if not out.causes:
+            # Windows may have been given other ends, before event time has gone on.
+            out.causes = (Moment(out.watermark, head),)
+        told = 0
         for below in node.downstream:
             if below.wants(out.watermark):
                 self._enqueue(below, out, head)
+                told += 1
+        return told
 
     def _pass_on(self, node: Node, out: Train, head: float) -> None:
         """Queue a train for all that take it, as far as there is room."""
@@ -509,7 +553,7 @@ class ClassRunner:
             for one in node.upstream
             if (above := self._place[id(one)]) < start
         ]
-        scheduler.extend([self._box(node) for node in more], edges, [FIRST_ESTIMATE for _ in more])
+        scheduler.extend([self._box(node) for node in more], edges, [first_estimate(node) for node in more])
         self._taken += [0 for _ in more]
         self._calls += [0 for _ in more]
         self._tell_queued(scheduler, start)
@@ -522,7 +566,7 @@ class ClassRunner:
                 id(node): (estimates[place], self._taken[place], self._calls[place])
                 for place, node in enumerate(self._nodes)
             }
-        before = [known.get(id(node), (FIRST_ESTIMATE, 0, 0)) for node in self.network.nodes]
+        before = [known.get(id(node), (first_estimate(node), 0, 0)) for node in self.network.nodes]
         self._nodes, self._place = [], {}
         self._number(self.network.nodes)
         initial = [estimate for estimate, _, _ in before]
@@ -546,12 +590,19 @@ class ClassRunner:
         below = tuple([self._place[id(one)] for one in node.downstream])
         partner = None if node.partner is None else self._place[id(node.partner)]
         utility = None if below else self._worth.get(id(node))
+        slack = None if below else slack_of(node)
         # Whoever keeps an output fresh does so for every query that has its answers of it; the sum is exact, since names of a
         # set come in any order.
         weight = math.fsum(map(self._weight, node.outputs)) if node.outputs else 1.0
-        answers = bool(node.outputs and below)
         return Box(
-            node.name, below, node.source, partner=partner, utility=utility, weight=weight, answers=answers
+            node.name,
+            below,
+            node.source,
+            partner=partner,
+            utility=utility,
+            slack_s=None if slack is None else slack(),
+            weight=weight,
+            answers=bool(node.outputs and below),
         )
 
     def _weight(self, query: str) -> float:
@@ -567,7 +618,11 @@ class ClassRunner:
         """From this place on, nodes that have input, with the arrival of their oldest tuple and how many there are."""
         for place, node in enumerate(self._nodes[start:], start):
             if node.queue:
-                yield place, queue_head(node, 0.0), node.tuples
+                yield place, queue_head(node, moved_at(node.queue[0])), node.tuples
+
+
+def first_estimate(node: Node) -> Estimate:
+    return FIRST_ESTIMATE_OF_PANES if node.tells else FIRST_ESTIMATE
 
 
 def mean_cost(node: Node) -> Estimate:
@@ -580,6 +635,11 @@ def queue_head(node: Node, otherwise: float) -> float:
     """The arrival of the oldest queued tuple."""
     arrival = node.queue[0].arrival
     return float(arrival[0]) if len(arrival) else otherwise
+
+
+def moved_at(train: Train) -> float:
+    """When the first of what brought event time forward arrived."""
+    return train.causes[0].arrival(train.causes[0].upto) if train.causes else 0.0
 
 
 def urgency(graph: UtilityGraph) -> tuple[float, tuple[float, ...], tuple[float, ...]]:

@@ -1,10 +1,11 @@
-"""Windows over one pane store: at which ends those with SLIDE AT MOST are answered, and which are answered by one scan.
+"""Windows over one pane store: at which ends those with SLIDE AT MOST are answered, and which windows one scan answers.
 
 After Golab, Bijay, Özsu (schedule synchronisation, §4). A synopsis is a pane store here, and its update a pane that
 event time has passed; a sub-group is all windows with the same SLIDE. A sub-group slides by its *period*, which is its bound
 or shorter, as `scheduler.periodic` finds it by the intervals that scans read. Ends are multiples of the period from the
 epoch, so that sub-groups meet wherever their periods do, windows with an exact SLIDE among them. A scan begins at the youngest
-pane and leaves behind on its way what each shorter window needs.
+pane and leaves behind on its way what each shorter window needs; windows that end together are answered by one, be their SLIDEs
+exact or not, unless the schedule is `none`.
 
 What departs from the paper: no end is given up for being late. The panes are still there, so a result that comes late is
 that of its own end, and the bound holds in event time whatever the load. In overload (event time has passed several ends in
@@ -14,14 +15,17 @@ common one share it.
 1. From one end of a window to the next there is at most its SLIDE, but where no tuple is in any window between.
 2. What is answered is a function of the windows there are, the settings, and how far event time had come at each step;
    without late sharing not of the steps. The clock has no part in it: costs are those of the scans, not measured.
-3. Whether a scan was shared changes no digit: panes are always combined from the youngest to the oldest.
+3. Whether a scan was shared changes no digit: panes are always combined one by one, from the youngest to the oldest, so what
+   a longer window adds to comes to the same as what a shorter one would have had by itself.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 from configs.windows import WindowSettings
@@ -85,11 +89,6 @@ class WindowSchedule:
         self._settings = settings
         self._change()
 
-    @property
-    def is_active(self) -> bool:
-        """Whether there are windows to be scheduled."""
-        return bool(self._flexible)
-
     def join(self, name: str, reader: WindowReader) -> None:
         self._readers[name] = reader
         if reader.at_most:
@@ -133,26 +132,29 @@ class WindowSchedule:
         """The ends of a window that event time has passed, up to the pane that begins at `reached`."""
         self._settle(reached)
         one = self._flexible[name]
-        while one.ends:
+        # Another window may have been told of more already, and ends have been settled as far as that.
+        while one.ends and one.ends[0] <= reached:
             yield one.ends[0]
             del one.ends[0]
 
-    def panes(self, end: int, reader: WindowReader, reached: int) -> Sequence[Pane]:
+    def combined(self, end: int, reader: WindowReader, reached: int) -> Pane:
         """What a window that ends here is made of, combined by its own scan or by one before it."""
         self._settle(reached)
         window = reader.window
         left = self._scans.take(end, window)
         if left is not None:
-            return [left]
+            return left
         due = [reader]
-        if self._settings.schedule != "none":
+        if self._settings.schedule != "none" and len(self._readers) > 1:
             due = [one for one in self._readers.values() if one.is_due(end)]
-        windows = [one.window for one in due]
-        found = self._scan(end, windows, set[Measure]().union(*(one.measures for one in due)))
-        windows.remove(window)
-        for one in set(windows):
-            self._scans.leave(end, one, found[one], windows.count(one))
-        return [found[window]]
+        if len(due) == 1:
+            panes = self._store.youngest(end - window, end)
+            return panes[0] if len(panes) == 1 else merged_panes(panes, reader.measures)
+        found = self._scan(end, due)
+        others = Counter(one.window for one in due if one is not reader)
+        for one, readers in others.items():
+            self._scans.leave(end, one, found[one], readers)
+        return found[window]
 
     def snapshot(self, name: str) -> tuple[int | None, tuple[int, ...]]:
         one = self._flexible[name]
@@ -171,6 +173,8 @@ class WindowSchedule:
             return
         self._reached = reached
         self._scans.clear()
+        if not self._flexible:
+            return
         numbers = sorted(self._store.panes)
         for one in self._flexible.values():
             if one.last is None:
@@ -227,12 +231,19 @@ class WindowSchedule:
 
     # -- scans ----------------------------------------------------------------------------------------
 
-    def _scan(self, end: int, windows: Collection[int], measures: Collection[Measure]) -> dict[int, Pane]:
+    def _scan(self, end: int, due: Iterable[WindowReader]) -> dict[int, Pane]:
         """From the youngest pane on, what each of the windows is made of, the shortest first."""
+        measures: dict[int, set[Measure]] = {}
+        for one in due:
+            measures.setdefault(one.window, set()).update(one.measures)
+        windows = sorted(measures)
+        for longer, shorter in pairwise(reversed(windows)):
+            measures[shorter] |= measures[longer]
         found: dict[int, Pane] = {}
         before, start = Pane(), end
-        for window in sorted(set(windows)):
-            before = merged_panes([before, *self._store.youngest(end - window, start)], measures)
+        for window in windows:
+            # Of what only shorter windows are made of, nothing is combined any more.
+            before = merged_panes([before, *self._store.youngest(end - window, start)], measures[window])
             found[window], start = before, end - window
         return found
 
@@ -244,8 +255,11 @@ class Scans:
         self._store = store
         self._left: dict[tuple[int, int], tuple[Pane, int]] = {}
         self._bytes = 0
+        self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
+        if self._recodings != self._store.recodings:  # by other codes: the panes are still there
+            self.clear()
         found = self._left.pop((end, window), None)
         if found is None:
             return None
@@ -259,6 +273,7 @@ class Scans:
     def leave(self, end: int, window: int, pane: Pane, readers: int) -> None:
         if (end, window) not in self._left and pane.held <= self._store.holding.room:
             self._left[end, window] = pane, readers
+            self._recodings = self._store.recodings
             self._hold(self._bytes + pane.held)
 
     def clear(self) -> None:

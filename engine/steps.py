@@ -102,6 +102,11 @@ class ExchangeGivenUp:
     """Those that run by another plan go on by it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The answers up to here were handed out with more queued inside; what other queries give of it comes later."""
+
+
 Step = (
     Opened
     | Took
@@ -113,6 +118,7 @@ Step = (
     | PlanSet
     | Exchanged
     | ExchangeGivenUp
+    | Interrupted
 )
 
 
@@ -126,7 +132,10 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Steps from one settle point to another, the answers they led to, and how many answers there are by query."""
+    """Steps from one settle point to another, the answers they led to, and how many answers there are by query.
+
+    Not all answers that they led to, if the last step is `Interrupted`.
+    """
 
     steps: tuple[Step, ...]
     answers: tuple[Answer, ...]

@@ -36,6 +36,7 @@ class Operator:
     size_out: float = 1.0  # mean size of an output tuple, any unit; for policies that go by memory
     partner: int | None = None  # the other side of a join
     utility: UtilityGraph | None = None  # of a root: what its answers are worth by their latency
+    slack_s: float | None = None  # of a root that answers windows: how long after falling due it is tardy
     weight: float = 1.0  # of an output: how much its freshness counts, for all queries that have it
     answers: bool = False  # whether it has an output though others read it, too; a root always has one
 

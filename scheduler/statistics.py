@@ -5,6 +5,9 @@ gathered until a window of input tuples is full, then averaged in with weight α
 
     s ← (1−α)·s + α·N_out/N_in        c ← (1−α)·c + α·cost/N_in
 
+Of an operator that takes no tuples, but is told of event time, each call counts as one, and as a window: a hundred of them
+would take a window's result a hundred slides.
+
 A cost sample far above the average (a page fault, a neighbour's cache) is set aside, unless it persists: the
 third in a row is believed. The thesis's own text prefers α = 0.125; 0.175 and windows of 100 tuples are the
 values its evaluation uses, and 0.1–0.25 with 50–150 work alike.
@@ -33,10 +36,11 @@ class OperatorStatistics:
         self.adaptive = adaptive
         self._estimates: list[Estimate] = []
         self._tuples_in: list[int] = []
-        self._tuples_out: list[int] = []
+        self._tuples_out: list[float] = []
         self._cost_s: list[float] = []
         self._variance: list[float] = []
         self._outliers: list[int] = []
+        self._is_called: list[bool] = []  # told of event time at least once
         self.changed = False
         self.extend(initial)
 
@@ -49,12 +53,13 @@ class OperatorStatistics:
         self._cost_s += [0.0] * size
         self._variance += [0.0] * size
         self._outliers += [0] * size
+        self._is_called += [False] * size
 
     @property
     def estimates(self) -> Sequence[Estimate]:
         return self._estimates
 
-    def observe(self, operator: int, tuples_in: int, tuples_out: int, cost_s: float) -> None:
+    def observe(self, operator: int, tuples_in: int, tuples_out: float, cost_s: float) -> None:
         """One step of one operator, as measured around it."""
         if not self.adaptive:
             return
@@ -63,6 +68,20 @@ class OperatorStatistics:
         self._cost_s[operator] += cost_s
         if count >= WINDOW_TUPLES:
             self._fold(operator)
+
+    def observe_call(self, operator: int, answers: float, cost_s: float) -> None:
+        """One step of an operator that is told of event time and takes no tuples."""
+        if not self.adaptive:
+            return
+        if not self._is_called[operator]:
+            # The cost believed before was not measured. That the first call gives nothing says little of the others.
+            self._is_called[operator] = self.changed = True
+            before = self._estimates[operator].selectivity
+            self._estimates[operator] = Estimate(cost_s, before + ALPHA * (answers - before))
+            return
+        self._tuples_in[operator], self._tuples_out[operator] = 1, answers
+        self._cost_s[operator] = cost_s
+        self._fold(operator)
 
     def _fold(self, operator: int) -> None:
         count = self._tuples_in[operator]

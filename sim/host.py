@@ -8,7 +8,7 @@ that moment, which is when they can first matter. Everything is measured here, a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isclose
 
@@ -160,6 +160,7 @@ class SimulatedHost:
         self._rebuild_s = 0.0
         self._settles = scenario.settles
         self._unsettled: list[tuple[int, list[float]]] = []
+        self._feeding: dict[int, set[int]] = {}
         self._busy_inside = 0  # operators behind the sources that have input
 
     def _entry(self, scenario: Scenario, stream: str, operators: list[int], scale: float, seed: int) -> Entry:
@@ -243,6 +244,29 @@ class SimulatedHost:
         for root, out in self._unsettled:
             self._answer(root, out, now)
         self._unsettled.clear()
+
+    def slice_ended(self, now: float) -> None:
+        """Amid the work on a train, those of the queries are handed out that have nothing left inside."""
+        if not self._unsettled:
+            return
+        unfinished = {
+            self.plan.boxes[root].query
+            for root in self.network.roots
+            if self._inner_pending(self._above(root))
+        }
+        answers, self._unsettled = self._unsettled, []
+        for root, out in answers:
+            if self.plan.boxes[root].query in unfinished:
+                self._unsettled.append((root, out))
+            else:
+                self._answer(root, out, now)
+
+    def _above(self, root: int) -> set[int]:
+        """The root and all that feeds it."""
+        found = self._feeding.get(root)
+        if found is None:
+            found = self._feeding[root] = self.network.feeding([root])
+        return found
 
     def is_empty(self) -> bool:
         return self._call is None and not any(self._pending(number) for number in range(len(self._queues)))
@@ -530,7 +554,7 @@ class SimulatedHost:
         self._count_delivered()
         source, tuples = self._inside
         busy = self._call is not None and self._call.operator not in self._entry_of
-        if source != NONE and (busy or self._inner_pending()):
+        if source != NONE and (busy or self._inner_pending(range(len(self._queues)))):
             ledger = self._entry_of[source].ledger
             # Those that another source operator has not taken yet are not delivered but queued.
             inside = max(0, ledger.delivered - (self._taken[source] - tuples))
@@ -547,10 +571,8 @@ class SimulatedHost:
         self._call = None
         self.memory.held = 0.0
 
-    def _inner_pending(self) -> bool:
-        return any(
-            self._pending(number) for number in range(len(self._queues)) if number not in self._entry_of
-        )
+    def _inner_pending(self, operators: Iterable[int]) -> bool:
+        return any(self._pending(number) for number in operators if number not in self._entry_of)
 
 
 def build_effects(

@@ -235,6 +235,7 @@ class Simulation:
                 return []
 
     def _end_slice(self, lane: Lane, host: SimulatedHost) -> SliceEnded:
+        host.slice_ended(self.now)
         backlog = host.has_input()
         if not backlog and not host.down:
             self._push(host.next_arrival, Arrival(host))

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.aggregates import combined, measures_of
+from engine.aggregates import answered, measures_of
 from engine.causes import Causes, Tuples, arrival_of
 from engine.keys import KeyIndex
 from engine.limits import FEW_KEYS, Holding, train_bytes
-from engine.operators.windows import summed_rows
+from engine.operators.windows import rows_of
 from engine.panes import Each, Measure, Pane, accumulate, stands_for
 from engine.plan import Aggregate, RowWindow
 from engine.schema import INT64, Schema
@@ -141,8 +141,8 @@ class RowWindowOperator:
         codes = self._index.codes([members.columns[key] for key in self._keys] or list(members.columns[:1]))
         pane = Pane()
         accumulate(pane, self._measures, len(self._index), codes, members.columns, self._clock, each)
-        rows = summed_rows([pane], len(self._index))
+        rows = rows_of(pane, len(self._index))
         groups = np.flatnonzero(rows)
         keys = self._index.decoded(groups) if self._keys else ()
-        results = [combined(one, [pane], groups, rows) for one in self._aggregates]
+        results = [answered(one, pane, groups, rows) for one in self._aggregates]
         return Train((*keys, *results), same_arrival(cause, len(groups)), members.kept)

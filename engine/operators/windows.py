@@ -14,18 +14,16 @@ from typing import Any
 import numpy as np
 
 from configs.windows import WindowSettings
-from engine.aggregates import combined, measures_of
+from engine.aggregates import answered, measures_of
 from engine.causes import NO_PROGRESS, Causes, arrival_of
 from engine.keys import Codes
-from engine.panes import Measure, Pane, PaneStore, merged_panes
+from engine.panes import Measure, Pane, PaneStore
 from engine.plan import Aggregate
 from engine.schedule import WindowSchedule
 from engine.schema import Schema
 from engine.train import Train, Values, concatenated, progress, same_arrival
 
 NEVER_CLOSED = NO_PROGRESS
-# Of fewer panes each aggregate combines its own in less time.
-FEW = 3
 
 
 class PaneOperator:
@@ -81,15 +79,15 @@ class WindowOperator:
         store.measures |= self.measures
 
     def process(self, train: Train) -> Train | None:
-        closed, time = [], train.watermark
+        closed, time, pane = [], train.watermark, self._store.pane
         if self._next_end == NEVER_CLOSED:
             self._next_end = self._first_end(time)
         while self._next_end <= time:
             end = self._next_end
-            panes = self._panes(end, time)
-            filled = any(pane.tuples for pane in panes)  # there may have been no room for any tuple
+            whole = self._schedule.combined(end // pane, self, time // pane)
+            filled = whole.tuples > 0  # there may have been no room for any tuple
             if filled:
-                closed.append(self._closed(end, panes, train.causes))
+                closed.append(self._closed(end, whole, train.causes))
             self._next_end = end + self._slide if filled else self._skip_to(end, time)
         self._store.needs_from(self._reader, self._next_end - self._range)
         if not closed:
@@ -136,14 +134,6 @@ class WindowOperator:
     def restore(self, state: Any) -> None:
         self._next_end = state
 
-    def _panes(self, end: int, time: int) -> Sequence[Pane]:
-        pane = self._store.pane
-        if self._schedule.is_active:
-            return self._schedule.panes(end // pane, self, time // pane)
-        panes = self._store.window(end - self._range, end)
-        # In the same order, and so to the last digit, as each aggregate would combine them by itself.
-        return panes if len(panes) < FEW else [merged_panes(panes, self.measures)]
-
     def _first_end(self, time: int) -> int:
         """The end of the first window that has a tuple, or can still get one."""
         first = min(self._store.panes, default=None)
@@ -156,8 +146,8 @@ class WindowOperator:
         at = min(min(later) * self._store.pane, time) if later else time
         return max(end + self._slide, (at // self._slide + 1) * self._slide)
 
-    def _closed(self, end: int, panes: Sequence[Pane], causes: Causes) -> Train:
-        rows = summed_rows(panes, len(self._store.index))
+    def _closed(self, end: int, whole: Pane, causes: Causes) -> Train:
+        rows = rows_of(whole, len(self._store.index))
         groups: Codes = np.flatnonzero(rows)
         start = end - self._range
         keys = self._store.index.decoded(groups) if self._store.has_keys else ()
@@ -165,9 +155,8 @@ class WindowOperator:
             Values(field.type, np.full(len(groups), bound, np.int64))
             for field, bound in zip(self._schema.fields, (start, end), strict=False)
         ]
-        offered = sum(pane.offered for pane in panes)
-        kept = sum(pane.tuples for pane in panes) / offered if offered else 1.0
-        results = [combined(one, panes, groups, rows) for one in self._aggregates]
+        kept = whole.tuples / whole.offered if whole.offered else 1.0
+        results = [answered(one, whole, groups, rows) for one in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
         return Train((*bounds, *keys, *results), arrival, kept)
 
@@ -193,9 +182,9 @@ class PeriodicWindowOperator(WindowOperator):
     def process(self, train: Train) -> Train | None:
         closed, time, pane = [], train.watermark, self._store.pane
         for end in self._schedule.ends(self._reader, time // pane):
-            panes = self._panes(end * pane, time)
-            if any(one.tuples for one in panes):
-                closed.append(self._closed(end * pane, panes, train.causes))
+            whole = self._schedule.combined(end, self, time // pane)
+            if whole.tuples:
+                closed.append(self._closed(end * pane, whole, train.causes))
         self._needs()
         if not closed:
             return progress(time, train.causes)
@@ -231,11 +220,10 @@ class PeriodicWindowOperator(WindowOperator):
         self._store.needs_from(self._reader, (upto + 1) * self._store.pane - self._range)
 
 
-def summed_rows(panes: Sequence[Pane], size: int) -> Codes:
-    """Tuples per group over the panes."""
+def rows_of(pane: Pane, size: int) -> Codes:
+    """Tuples per group, of which there are so many."""
     rows = np.zeros(size, np.intp)
-    for pane in panes:
-        state = pane.measures.get(("rows", None))
-        if state is not None:
-            rows[: len(state)] += state
+    state = pane.measures.get(("rows", None))
+    if state is not None:
+        rows[: len(state)] = state
     return rows

@@ -1,25 +1,26 @@
-"""Which of the due tasks runs next.
+"""Which of the due tasks runs next: window results in the simulator, and operators under the policy `edf-hr` (`policies/deadlines.py`).
 
     EDF     the earliest deadline (Golab §4.1)
     HR      the most answers for its cost: least tardiness once everybody is late (Sharaf §3.5.1)
     EDF/HR  two lists: who can still make its deadline (t + C ≤ D) by deadline, the others by rate. HR's head runs if EDF's
             can wait for it (t + C_HR < D_EDF), else EDF's head (Sharaf §3.5.2)
 
-Tasks are kept in heaps. One that is gone, or has changed, leaves its old places in them when they surface: an entry counts
-only while the task's `place` is that of the entry.
+Tasks are kept in heaps. One that is gone, or has changed, leaves its old places in them when they surface, or when they have come
+to be as many as the others: an entry counts only while the task's `place` is that of the entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import heappop, heappush
-from math import inf
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 from configs.periodic import Order
 
 # Of a task that is not waiting.
 NOWHERE = 0
+# A heap of fewer entries is not looked through for old ones.
+FEW = 64
 
 
 class Waiting(Protocol):
@@ -27,25 +28,43 @@ class Waiting(Protocol):
 
     deadline_s: float
     cost: float
-    answers: int
     place: int
+
+    @property
+    def rate(self) -> float:
+        """Answers for its cost."""
+
+    @property
+    def tie(self) -> int:
+        """Of equal ones the lowest goes first, then who came first."""
 
 
 AnyTask = TypeVar("AnyTask", bound=Waiting)
 
 
 class TaskHeap(Generic[AnyTask]):
-    """Tasks by a key, then as they came."""
+    """Tasks by a key, then by their ties, then as they came."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, AnyTask]] = []
+        self._heap: list[tuple[float, int, int, AnyTask]] = []
+        self._most = FEW
 
     def push(self, key: float, task: AnyTask) -> None:
-        heappush(self._heap, (key, task.place, task))
+        heappush(self._heap, (key, task.tie, task.place, task))
+        if len(self._heap) > self._most:
+            self._heap = [entry for entry in self._heap if entry[3].place == entry[2]]
+            heapify(self._heap)
+            self._most = max(FEW, 2 * len(self._heap))
+
+    def fill(self, tasks: Sequence[AnyTask], key: Callable[[AnyTask], float]) -> None:
+        """With many at once, which takes less than one after another."""
+        self._heap += [(key(task), task.tie, task.place, task) for task in tasks]
+        heapify(self._heap)
+        self._most = max(FEW, 2 * len(self._heap))
 
     def head(self) -> AnyTask | None:
         while self._heap:
-            _, place, task = self._heap[0]
+            _, _, place, task = self._heap[0]
             if task.place == place:
                 return task
             heappop(self._heap)
@@ -92,11 +111,19 @@ class DeadlineOrRate(Generic[AnyTask]):
         self._places += 1
         task.place = self._places
         self._by_deadline.push(task.deadline_s, task)
-        self._by_latest_start.push(task.deadline_s - task.cost, task)
+        self._by_latest_start.push(latest_start(task), task)
+
+    def fill(self, tasks: Sequence[AnyTask]) -> None:
+        """They are all due."""
+        for task in tasks:
+            self._places += 1
+            task.place = self._places
+        self._by_deadline.fill(tasks, deadline)
+        self._by_latest_start.fill(tasks, latest_start)
 
     def head(self, now: float) -> AnyTask | None:
         # With the heap's own key, so that rounding cannot hold one up that is no longer first.
-        while (task := self._by_latest_start.head()) is not None and now > task.deadline_s - task.cost:
+        while (task := self._by_latest_start.head()) is not None and now > latest_start(task):
             self._places += 1
             task.place = self._places
             self._by_rate.push(negative_rate(task), task)
@@ -110,8 +137,12 @@ def deadline(task: Waiting) -> float:
     return task.deadline_s
 
 
+def latest_start(task: Waiting) -> float:
+    return task.deadline_s - task.cost
+
+
 def negative_rate(task: Waiting) -> float:
-    return -task.answers / task.cost if task.cost > 0 else -inf
+    return -task.rate
 
 
 def build_order(order: Order) -> TaskOrder[AnyTask]:

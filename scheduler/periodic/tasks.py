@@ -135,6 +135,14 @@ class Batch:
     cost: float = 0.0
     answers: int = 0
 
+    @property
+    def rate(self) -> float:
+        return self.answers / self.cost if self.cost > 0 else inf
+
+    @property
+    def tie(self) -> int:
+        return 0
+
 
 @dataclass(slots=True, eq=False)
 class Group:

@@ -12,11 +12,11 @@ Of an operator whose output several queries read, the one with the least slack c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from configs.utility import UtilityGraph
-from scheduler.network import NetworkEstimates
+from scheduler.network import NetworkEstimates, Operator
 from scheduler.policies.static import ratio
 
 NO_GRAPH = UtilityGraph.step(1000.0)
@@ -27,18 +27,25 @@ class Outlook:
     """From one operator to the most urgent of its roots."""
 
     graph: UtilityGraph
+    deadline_s: float
     slack_s: float
     output_cost_s: float
     selectivity: float
 
 
-def outlooks(believed: NetworkEstimates) -> list[Outlook]:
-    """Of every operator."""
-    found = outlooks_of(believed, range(len(believed.estimates)))
+def by_graph(root: Operator) -> float:
+    return (root.utility or NO_GRAPH).deadline_s
+
+
+def outlooks(believed: NetworkEstimates, deadline_s: Callable[[Operator], float] = by_graph) -> list[Outlook]:
+    """Of every operator; the deadlines are those of roots."""
+    found = outlooks_of(believed, range(len(believed.estimates)), deadline_s)
     return [found[number] for number in range(len(believed.estimates))]
 
 
-def outlooks_of(believed: NetworkEstimates, numbers: Iterable[int]) -> dict[int, Outlook]:
+def outlooks_of(
+    believed: NetworkEstimates, numbers: Iterable[int], deadline_s: Callable[[Operator], float] = by_graph
+) -> dict[int, Outlook]:
     """Of operators with all that follow them, in one walk from the roots up."""
     found: dict[int, Outlook] = {}
     for number in sorted(numbers, reverse=True):
@@ -46,11 +53,12 @@ def outlooks_of(believed: NetworkEstimates, numbers: Iterable[int]) -> dict[int,
         if operator.downstream:
             below = min((found[one] for one in operator.downstream), key=lambda one: one.slack_s)
         else:
-            graph = operator.utility or NO_GRAPH
-            below = Outlook(graph, graph.deadline_s, 0.0, 1.0)
+            due_s = deadline_s(operator)
+            below = Outlook(operator.utility or NO_GRAPH, due_s, due_s, 0.0, 1.0)
         selectivity = own.selectivity * below.selectivity
         found[number] = Outlook(
             below.graph,
+            below.deadline_s,
             below.slack_s - own.cost_s,
             below.output_cost_s + (ratio(own.cost_s, selectivity) if own.cost_s else 0.0),
             selectivity,

@@ -78,8 +78,9 @@ class SlopeSlackPolicy:
             return int(self._ready[0])
         ready = self._ready[: self._count]
         eol = now - self._head[ready] + self._train[ready] * self._output_cost[ready]
-        # Finite, also of what is not expected to come out at all: infinity has no distance to infinity.
-        np.minimum(eol, LATEST_S, out=eol)
+        # Finite, also of what is not expected to come out at all (no tuples of which would be no number): infinity has no
+        # distance to infinity.
+        np.fmin(eol, LATEST_S, out=eol)
         graph = self._graph[ready]
         place = (self._latencies[graph] <= eol[:, np.newaxis]).sum(axis=1)
         gradient = self._gradients[graph, place]

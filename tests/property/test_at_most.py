@@ -5,16 +5,23 @@
 3. Without late sharing the answers do not depend on how the input is cut into trains.
 4. Windows with an exact SLIDE beside them answer as ever.
 5. A class that is restored goes on with the same ends; settings that change, and queries that go, break no bound.
+6. Windows with an exact SLIDE answer the same to the last bit, whether each is combined by itself or all by common scans.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs.periodic import PeriodicKind
 from configs.windows import WindowSettings
+from engine.runner import ClassRunner
+from engine.schema import FLOAT64, INT64
+from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.train import Train, Values, same_arrival, values_to_arrow
 from tests.property.query_grammar import BASE, HALF_SECOND_US, Grouped, Statement, Window, aggregates, wheres
 from tests.property.query_runs import (
     Cuts,
@@ -169,3 +176,70 @@ def restarted(run: Run, some: Sequence[Bounded], how: Cuts, windows: WindowSetti
     other.runner.restore(snapshot)
     other.now = run.now
     return other
+
+
+ROUNDED = parse_create_stream("CREATE STREAM r (ts int64, k int64, x float64, WATERMARK FOR ts AS ts)")
+OUTPUTS = [
+    "SUM(x)",
+    "AVG(x)",
+    "STDDEV(x)",
+    "MIN(x)",
+    "MAX(x)",
+    "COUNT(*)",
+    "MEDIAN(x)",
+    "APPROX_QUANTILE(x, 0.9)",
+]
+
+
+@st.composite
+def exact_queries(draw: st.DrawFn) -> list[str]:
+    """Windows of an exact SLIDE over the same panes and groups."""
+    group, found = draw(st.sampled_from([("", ""), ("k, ", " GROUP BY k")])), []
+    for _ in range(draw(st.integers(2, 6))):
+        slide, more = draw(st.integers(1, 4)), draw(st.integers(0, 9))
+        outputs = draw(st.lists(st.sampled_from(OUTPUTS), min_size=1, max_size=3, unique=True))
+        named = ", ".join(f"{one} AS o{place}" for place, one in enumerate(outputs))
+        found.append(
+            f"SELECT window_end, {group[0]}{named} FROM r"
+            f" [RANGE {slide + more} SECONDS SLIDE {slide} SECONDS]{group[1]}"
+        )
+    return found
+
+
+@settings(max_examples=25)
+@given(
+    exact_queries(),
+    st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    st.integers(0, 2**32),
+    st.sampled_from(["aggressive", "conservative", "hybrid"]),
+)
+def test_common_scans_change_no_bit_of_exact_windows(
+    texts: list[str], cut: list[int], seed: int, schedule: PeriodicKind
+) -> None:
+    chance, count = np.random.default_rng(seed), sum(cut)
+    times = np.sort(chance.integers(0, 25_000, count))
+    keys, numbers = chance.integers(0, 4, count), chance.normal(0.1, 1e3, count) ** 3
+    found = []
+    for kind in ("none", schedule):
+        answers: dict[str, list[Any]] = {}
+
+        def sink(query: str, train: Train, into: dict[str, list[Any]] = answers) -> None:
+            rows = zip(*(values_to_arrow(one).to_pylist() for one in train.columns), strict=True)
+            into.setdefault(query, []).extend(map(repr, rows))
+
+        runner = ClassRunner(sink, windows=WindowSettings(schedule=kind))
+        runner.add(
+            *(plan_query(f"q{place}", text, Catalog.of([ROUNDED])) for place, text in enumerate(texts))
+        )
+        start = 0
+        for size in cut:
+            columns = Values(INT64, times), Values(INT64, keys), Values(FLOAT64, numbers)
+            part = tuple(one.take(np.arange(start, start + size)) for one in columns)
+            runner.offer("r", Train(part, same_arrival(0.0, size)))
+            runner.run(1e9, lambda: 0.0, lambda: 0.0)
+            start += size
+        runner.finish(0.0)
+        runner.run(1e9, lambda: 0.0, lambda: 0.0)
+        found.append(answers)
+    assert found[0] == found[1]
+    assert found[0]

@@ -29,6 +29,7 @@ from engine.steps import (
     Evicted,
     Exchanged,
     ExchangeGivenUp,
+    Interrupted,
     Opened,
     PlanSet,
     QueryAdded,
@@ -64,6 +65,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(PlanSet, st.builds(PlanSettings)),
     st.builds(Exchanged, NAMES),
     st.just(ExchangeGivenUp()),
+    st.just(Interrupted()),
 )
 
 

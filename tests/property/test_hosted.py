@@ -22,7 +22,7 @@ from engine.door import Door, both, packed, turned_away, unpacked
 from engine.entrances import FROM_NOW
 from engine.hosted import HostedClass
 from engine.shards import shard_places
-from engine.steps import Commit, Opened
+from engine.steps import Commit, Interrupted, Opened
 from engine.train import Train, Values, same_arrival, values_to_arrow
 from loadshed.shedder import Shedder, Victim
 
@@ -381,6 +381,34 @@ def test_an_answer_is_handed_out_only_with_all_the_steps_that_led_to_it() -> Non
     host.read(20)
     host.hosted.run(1.0, lambda: 0.0, iter(range(100)).__next__)  # the first source's train is inside
     assert host.hosted.committed() is None
+
+
+def test_a_query_that_has_nothing_left_inside_is_answered_before_the_others_and_no_row_is_lost_by_a_crash() -> (
+    None
+):
+    host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
+    undisturbed = answers(whole(host.given, 1, train_max=100).commits)
+    host.begin()
+    host.read(20)
+    while not (host.commits and Interrupted() in host.commits[-1].steps):
+        host.work(1)
+    *_, last = host.commits
+    assert last.answers
+    host.crash()
+    host.work(1000)
+    # What the steps led to beside the answers that had been handed out comes now, and is measured.
+    rest = host.commits[-1]
+    assert rest.answers
+    assert not rest.steps
+    assert {one.first for one in rest.answers} <= set(last.answered.values())
+    measured = {query for query, one in host.hosted.runner.quality.items() if one.has_answers}
+    assert measured == {one.query for one in rest.answers}
+    host.finish()
+    host.check()
+    found = answers(host.commits)
+    assert {query: Counter(rows) for query, rows in found.items()} == {
+        query: Counter(rows) for query, rows in undisturbed.items()
+    }
 
 
 def test_queries_come_and_go_and_come_back_with_the_class() -> None:

@@ -28,7 +28,7 @@ class Counting(OperatorStatistics):
         self.tuples = [0] * len(initial)
         self.calls = [0] * len(initial)
 
-    def observe(self, operator: int, tuples_in: int, tuples_out: int, cost_s: float) -> None:
+    def observe(self, operator: int, tuples_in: int, tuples_out: float, cost_s: float) -> None:
         self.tuples[operator] += tuples_in
         self.calls[operator] += 1
         super().observe(operator, tuples_in, tuples_out, cost_s)

@@ -1,4 +1,6 @@
-"""Answers that are handed out at settle points, as live: with what came of one train, whichever operator answered first."""
+"""Answers that are handed out at settle points, as live: with what came of one train, whichever operator answered first, but where
+a slice ends amid the work on it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from sim.results import results
 from sim.simulation import Simulation
 
 
-def run(settles: bool, policy: str) -> dict[str, Any]:
+def run(settles: bool, policy: str, round_ms: float = 10.0) -> dict[str, Any]:
     """A cheap and a dear query of one stream, on which two tuples come at a time."""
     project = {"kind": "project", "call_us": 0}
     queries = [
@@ -24,6 +26,7 @@ def run(settles: bool, policy: str) -> dict[str, Any]:
         "name": "settling",
         "seconds": 2,
         "settles": settles,
+        "round_ms": round_ms,
         "train_max": 1,
         "networks": {"n": {"kind": "queries", "queries": queries}},
         "classes": [
@@ -52,3 +55,11 @@ def test_answers_of_a_train_come_together(policy: str) -> None:
 def test_without_settling_the_policy_decides_who_answers_first() -> None:
     assert run(settles=False, policy="hr")["response_ms"]["mean"] == 5.5
     assert run(settles=False, policy="fcfs")["response_ms"]["mean"] == 7.0
+
+
+def test_where_slices_end_amid_the_work_a_query_that_has_nothing_left_is_answered() -> None:
+    for policy in ("hr", "fcfs"):
+        settled, at_once = (
+            run(settles=settles, policy=policy, round_ms=0.5)["response_ms"] for settles in (True, False)
+        )
+        assert settled == at_once

@@ -1,5 +1,6 @@
 """Windows with SLIDE AT MOST: how far they slide, at which ends, and which of them one scan answers."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from configs.periodic import Late, PeriodicKind
 from configs.windows import WindowSettings
+from engine.limits import FEW_KEYS
 from engine.operators.windows import WindowOperator
 from engine.runner import ClassRunner
 from engine.schema import INT64
@@ -16,6 +18,7 @@ from engine.train import Train, Values, same_arrival
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 SECOND = 1000
+FAR = 10**9
 # Golab's example: windows and bounds in seconds.
 GOLAB = [(10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5)]
 Bound = tuple[int, int] | tuple[int, int, str]
@@ -125,3 +128,44 @@ def test_a_window_takes_part_in_panes_that_its_bound_is_no_multiple_of() -> None
     one.runner.add(query_of(1, 12, 5))
     assert one.periods == [1, 2]
     assert {window._store.pane for window in one.windows} == {2 * SECOND}
+
+
+def test_ends_that_other_settings_bring_are_answered_though_event_time_has_not_gone_on() -> None:
+    one = Class([(20, 10), (4, 2)], WindowSettings(schedule="none"))
+    one.offer(0, 7)
+    one.runner.network.windows = WindowSettings(schedule="aggressive")
+    one.offer(7)
+    assert one.ends(0) == [2, 4, 6]
+
+
+def test_what_a_scan_has_left_is_not_taken_by_codes_that_have_changed_since() -> None:
+    """A window's panes go, and with them its keys, before a shorter window has taken what the scan left."""
+    keyed = parse_create_stream("CREATE STREAM t (ts int64, k int64, WATERMARK FOR ts AS ts)")
+    answers: dict[str, set[tuple[int, int, int]]] = {}
+
+    def sink(query: str, train: Train) -> None:
+        columns = [column.data.tolist() for column in train.columns[1:]]
+        answers.setdefault(query, set()).update(zip(*columns, strict=True))
+
+    runner = ClassRunner(sink)
+    ranges, keys, seconds, each_s = (3, 2, 1), 2 * FEW_KEYS, 12, 3
+    texts = [
+        f"SELECT window_end, k, COUNT(*) AS n FROM t [RANGE {one} SECONDS SLIDE AT MOST 1 SECOND] GROUP BY k"
+        for one in ranges
+    ]
+    runner.add(
+        *(plan_query(f"q{one}", text, Catalog.of([keyed])) for one, text in zip(ranges, texts, strict=True))
+    )
+    for second in range(seconds):
+        # Every few seconds all keys are others; far apart, or they would be codes themselves.
+        own = (np.arange(keys, dtype=np.int64) + second // each_s * keys) * FAR
+        times = np.full(keys, second * SECOND)
+        runner.offer("t", Train((Values(INT64, times), Values(INT64, own)), same_arrival(0.0, keys)))
+        runner.run(1e9, lambda: 0.0, lambda: 0.0)
+    for one in ranges:
+        found = {(end, key // FAR // keys, n) for end, key, n in answers[f"q{one}"]}
+        within = {end: range(max(0, end - one), end) for end in range(1, seconds)}
+        counts = {end: Counter(second // each_s for second in some) for end, some in within.items()}
+        assert found == {
+            (end * SECOND, epoch, n) for end, some in counts.items() for epoch, n in some.items()
+        }

@@ -113,3 +113,18 @@ def test_without_adaptation_the_initial_estimates_stand() -> None:
     for _ in range(5):
         statistics.observe(0, 1000, 1000, 0.0)
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
+
+
+def test_what_a_call_without_tuples_costs_is_believed_at_once_and_averaged_in_from_then_on() -> None:
+    statistics = starting_at(1e-6, 0.5)
+    statistics.observe_call(0, 40, 2.0)
+    assert_believed(statistics, (2.0, averaged(0.5, 40.0)))
+    assert statistics.changed
+    statistics.observe_call(0, 20, 1.8)
+    assert_believed(statistics, (averaged(2.0, 1.8), averaged(averaged(0.5, 40.0), 20.0)))
+
+
+def test_calls_change_nothing_where_costs_are_not_learned() -> None:
+    statistics = starting_at(1.0, 0.5, adaptive=False)
+    statistics.observe_call(0, 40, 2.0)
+    assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from engine.aggregates import combined, measures_of
-from engine.panes import PaneStore
+from engine.aggregates import answered, measures_of
+from engine.panes import PaneStore, merged_panes
 from engine.plan import Aggregate, Aggregation
 from engine.schema import FLOAT64, INT64, TIMESTAMP
 from engine.train import Train, Values, values_to_arrow
@@ -26,7 +26,8 @@ def over_panes(function: Aggregation, panes: Sequence[Sequence[int]]) -> object:
         store.add(Train(columns, np.zeros(len(values))))
     groups = np.array([0])
     rows = np.array([sum(map(len, panes))])
-    return values_to_arrow(combined(aggregate, store.window(0, len(panes)), groups, rows)).to_pylist()[0]
+    whole = merged_panes(store.youngest(0, len(panes)), store.measures)
+    return values_to_arrow(answered(aggregate, whole, groups, rows)).to_pylist()[0]
 
 
 @pytest.mark.parametrize(
