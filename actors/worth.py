@@ -40,6 +40,10 @@ class Totals:
     missed: int
     stale_s: float
     """Mean over the queries."""
+    due: int
+    """Answers that had a deadline."""
+    tardy_s: float
+    """How long after it they came, all of them together."""
 
 
 @dataclass
@@ -83,12 +87,15 @@ class Worth:
 
 def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
     utilities = [one.utility for one in queries if one.utility is not None]
+    tardiness = [one.tardiness for one in queries if one.tardiness is not None]
     return Totals(
         now,
         sum([one.count for one in utilities]),
         sum([one.sum for one in utilities]),
         sum([one.missed for one in utilities]),
         sum([one.stale_s for one in queries]) / len(queries) if queries else 0.0,
+        sum([one.answers for one in tardiness]),
+        sum([one.sum_s for one in tardiness]),
     )
 
 

@@ -263,6 +263,9 @@ class OperatorBox(Settings):
     utility: Utility | None = None
     """Of one that feeds nobody: what its answers are worth by their latency; left out, what those of its class are."""
 
+    slack_ms: Positive | None = None
+    """Of one that feeds nobody: how long its answers may take before they are tardy; left out, they have no deadline."""
+
 
 class OperatorNetwork(Settings):
     """Operators one by one, shared ones once: a network as it runs, each with its measured cost and selectivity."""

@@ -62,6 +62,8 @@ class TriedOperator:
     partner: int | None = None
     utility: Utility | None = None
     """What answers are worth, if it gives some."""
+    slack_s: float | None = None
+    """How long answers may take before they are tardy, if they have a deadline."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class ClassNow:
         """Whether there is something to simulate."""
         streams = {one.stream for one in self.operators if one.stream}
         came = {name for name, slots in self.arrivals.items() if any(one.tuples for one in slots)}
+        if self.objective == "tardiness" and all(one.slack_s is None for one in self.operators):
+            return False
         return bool(streams & came)
 
 
@@ -98,6 +102,8 @@ class Seen:
     """Part of the time for which outputs were behind what had arrived for them."""
     lost: float | None = None
     """Utility that an answer lost to its latency, on the mean."""
+    tardy_ms: float | None = None
+    """Time by which an answer missed its deadline, on the mean of those that have one."""
 
 
 class Run(Protocol):
@@ -130,7 +136,8 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
         host = ended.hosts[ONE_CLASS]
         worth = host.worth()
         lost = 1 - worth.utility / worth.answers if worth.answers else None
-        whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost)
+        tardy_ms = 1e3 * worth.tardy_s / worth.due if worth.due else None
+        whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost, tardy_ms)
         value = objective_value(now.objective, whole)
         if value is not None:
             found[policy_text(policy)] = value
@@ -155,7 +162,7 @@ class Queues:
 
 
 def objective_value(objective: Objective, seen: Seen) -> float | None:
-    """In the unit of `configs.objectives`, less is better; None without answers, or where it cannot be measured yet.
+    """In the unit of `configs.objectives`, less is better; None without answers, or where nothing can be measured.
 
     ℓ2 norms are those of one answer (root mean squares), so that more answers are not worse ones.
     """
@@ -182,8 +189,8 @@ def objective_value(objective: Objective, seen: Seen) -> float | None:
             return seen.stale
         case "utility":
             return seen.lost
-        case _:
-            return None
+        case "tardiness":
+            return seen.tardy_ms
 
 
 # -- the run -----------------------------------------------------------------------------------------------------
@@ -212,6 +219,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             call_us=1e6 * one.cost.call_s / speed,
             partner=one.partner,
             utility=one.utility,
+            slack_ms=None if one.slack_s is None else 1e3 * one.slack_s,
         )
         for place, one in enumerate(now.operators)
     )
@@ -283,13 +291,16 @@ def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[fl
 
 
 def tried_operators(
-    lines: Sequence[Line], graphs: Sequence[UtilityGraph | None] = ()
+    lines: Sequence[Line],
+    graphs: Sequence[UtilityGraph | None] = (),
+    slacks: Sequence[float | None] = (),
 ) -> tuple[TriedOperator, ...]:
-    """As they are measured, with the graphs of those that have one, by their places. A window is told by its panes that time has come: that has no tuples, only calls, so panes
-    are taken to give it one tuple a call."""
+    """As they are measured, with the graphs and the slacks of those that have one, by their places. A window is told by its
+    panes that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
     found: list[TriedOperator] = []
     partners = joined(lines)
     points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
+    slack_s = dict(enumerate(slacks))
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
@@ -307,6 +318,7 @@ def tried_operators(
                 line.name.partition(":")[2].lower() if is_source else "",
                 partners.get(line.number),
                 points.get(line.number),
+                slack_s.get(line.number),
             )
         )
     return tuple(found)

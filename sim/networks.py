@@ -68,6 +68,7 @@ class Plan:
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
     utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
     weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
+    slacks: dict[int, float] = field(default_factory=dict)  # root → seconds until its answers are tardy
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -170,6 +171,8 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
             plan.readers[number] = tuple(sorted(streams[number]))
             if one.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=one.utility)
+            if one.slack_ms is not None:
+                plan.slacks[number] = one.slack_ms / 1e3
     return plan
 
 
@@ -191,6 +194,10 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
             if query.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=query.utility)
             plan.weights[number] = query.weight
+            # A window's answer has to be there when the next one falls due (`loadshed.tardiness`).
+            for operator in query.operators:
+                if operator.kind == "aggregate":
+                    plan.slacks[number] = operator.slide_s
     return plan
 
 

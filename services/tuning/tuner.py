@@ -102,7 +102,8 @@ class Tuner:
         if found is None:  # it is declared otherwise by now
             return
         forecasts = self._forecast(class_now(one.objective, found), candidates(one.objective))
-        measured = objective_value(one.objective, Seen(found.seen, found.queued, found.stale, found.lost))
+        seen = Seen(found.seen, found.queued, found.stale, found.lost, found.tardy_ms)
+        measured = objective_value(one.objective, seen)
         self._source.compared(one.name, one.objective, Compared(measured, forecasts))
 
     def _run(self) -> None:
@@ -117,7 +118,7 @@ class Tuner:
 def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
         objective,
-        tried_operators(found.lines, found.graphs),
+        tried_operators(found.lines, found.graphs, found.slacks),
         {name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
         found.cycle_s,
         found.capacity,

@@ -157,13 +157,46 @@ def test_fresh_answers_and_what_they_are_worth_are_forecast(objective: Objective
     assert 0 < found[best] < 0.9 * found["fcfs"] < 1
 
 
-@pytest.mark.parametrize(("objective", "value"), [("staleness", 0.25), ("utility", 0.5)])
-def test_a_class_is_compared_by_how_fresh_and_how_good_its_answers_have_been(
+def test_only_what_comes_after_its_deadline_is_forecast_as_tardy() -> None:
+    chosen = [policy_of(kind) for kind in ("hr", "fcfs", "edf-hr")]
+
+    def tardy_ms(*slacks: float | None) -> Mapping[str, float]:
+        noticed = replace(unit_now(), slacks=slacks)
+        return forecasts(replace(class_now("tardiness", noticed), settles=False), chosen, alone)
+
+    # At once due, answers are late by all that they take; those with time enough are not, and of others nothing is told.
+    response = forecasts(replace(class_now("response", unit_now()), settles=False), chosen, alone)
+    at_once = tardy_ms(None, 1e-9, 1e-9)
+    assert at_once == pytest.approx(response)
+    assert tardy_ms(None, 3600.0, 3600.0) == dict.fromkeys(at_once, 0.0)
+    cheap = tardy_ms(None, None, 1e-9)
+    assert cheap["hr"] < response["hr"]
+    assert cheap["hr"] < 0.5 * cheap["fcfs"]
+    # Nobody's answer has a deadline.
+    assert tardy_ms(None, None, None) == tardy_ms() == {}
+
+
+def test_a_class_without_deadlines_stays_because_nothing_could_be_forecast(
+    system: InProcess, clock: Clock
+) -> None:
+    gold = declared("gold", policy={"kind": "auto", "every_s": 10}, objective="tardiness")
+    system.world.plane.apply([gold], 0.0)
+
+    def forecast(now: ClassNow, policies: Sequence[PolicySettings]) -> Mapping[str, float]:
+        return forecasts(now, policies, alone)
+
+    looked(system, clock, forecast, times=4)
+    (told,) = system.decisions("gold", 10).tuned
+    assert told.words() == "time after deadlines not measured under edf-hr → stay: nothing could be forecast"
+
+
+@pytest.mark.parametrize(("objective", "value"), [("staleness", 0.25), ("utility", 0.5), ("tardiness", 12.5)])
+def test_a_class_is_compared_by_how_fresh_how_good_and_how_late_its_answers_have_been(
     clock: Clock, objective: Objective, value: float
 ) -> None:
     gold = declared("gold", policy={"kind": "auto", "every_s": 10}, objective=objective)
     system = InProcess().declare(gold)
-    system.units_now["gold"] = replace(unit_now(), stale=0.25, lost=0.5)
+    system.units_now["gold"] = replace(unit_now(), stale=0.25, lost=0.5, tardy_ms=12.5)
     system.cycle("gold", 0.2)
     looked(system, clock, Forecasts(clock, fas=1.0), times=4)
     assert [one.measured for one in system.decisions("gold", 10).tuned] == [value]
