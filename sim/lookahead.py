@@ -3,7 +3,7 @@
     forecasts(now, policies, …)     a short run for each, of the same arrivals, choices and costs
 
 The class is alone, on a processor as fast as what it can really spend. Arrivals are those of its last load cycles, spread
-within a cycle by chance or, if they came in batches, at as many moments. A simulated tuple is a bundle, where there would
+within a cycle by chance or, if they came in batches, at as many moments; if these are too many, those of the busiest stretch. A simulated tuple is a bundle, where there would
 be more than `STEPS_MAX` tuples at all operators together; costs of calls stay what they are. A run goes on until nothing is
 queued: a policy that lets some starve gains nothing by it. The same class gives the same forecasts.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Protocol
 
 from configs.arrivals import TraceArrivals
@@ -198,15 +198,13 @@ def objective_value(objective: Objective, seen: Seen) -> float | None:
 
 def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     """The class alone, and how many tuples a simulated one stands for."""
-    cycles = max(len(slots) for slots in now.arrivals.values())
-    steps = steps_a_tuple(now)
-    # Of as many cycles as make the time that is simulated; if those are too many steps, of the last ones.
-    of_cycle = sum(
-        steps[name] * sum(one.tuples for one in slots) for name, slots in now.arrivals.items()
-    ) / max(cycles, 1)
+    by_cycle = steps_by_cycle(now)
+    # As many cycles as make the time that is simulated; if those are too many steps, fewer.
+    of_cycle = sum(by_cycle) / len(by_cycle)
     wanted = max(1, round(SECONDS / now.cycle_s))
     length = max(min(wanted, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
-    bundle = max(1.0, of_cycle * length / STEPS_MAX)
+    start, steps = busiest_stretch(by_cycle, length)
+    bundle = max(1.0, steps / STEPS_MAX)
     speed = max(now.capacity, LEAST_CAPACITY)
     boxes = tuple(
         OperatorBox(
@@ -225,7 +223,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     )
     streams = {}
     for name in {one.stream for one in now.operators if one.stream}:
-        times = times_of(now, name, length, bundle)
+        times = times_of(now, name, start, length, bundle)
         streams[stream_name(number_of(now, name))] = StreamInput(
             arrivals=TraceArrivals(kind="trace", times_s=times)
         )
@@ -259,6 +257,27 @@ def stream_name(number: int) -> str:
     return f"s{number}"
 
 
+def steps_by_cycle(now: ClassNow) -> list[float]:
+    """Tuples at all operators together, for what came in each load cycle."""
+    steps = steps_a_tuple(now)
+    found = [0.0] * max(len(slots) for slots in now.arrivals.values())
+    for name, slots in now.arrivals.items():
+        for place, slot in enumerate(slots):
+            found[place] += steps[name] * slot.tuples
+    return found
+
+
+def busiest_stretch(by_cycle: Sequence[float], length: int) -> tuple[int, float]:
+    """Where so many cycles in a row begin that had most to do, after the last one the first again; and how much that was. A burst
+    is what policies differ in, and it need not have come last. Of several that one which begins with most, so that what is left of
+    a burst is seen."""
+    known = len(by_cycle)
+    rounds, rest = divmod(length, known)
+    upto = [0.0, *accumulate((*by_cycle, *by_cycle))]
+    start = max(range(known), key=lambda one: (upto[one + rest] - upto[one], by_cycle[one], one))
+    return start, rounds * upto[known] + upto[start + rest] - upto[start]
+
+
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """By stream, how many tuples there are at all operators for one that comes in."""
     # Of a network in which a tuple costs one step everywhere, that is what a segment costs.
@@ -271,13 +290,13 @@ def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     return found
 
 
-def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[float, ...]:
-    """When bundles come: what was seen last, from its beginning again where it is too short."""
+def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float) -> tuple[float, ...]:
+    """When bundles come: what was seen from that cycle on, from its beginning again where it is too short."""
     slots, chance = now.arrivals.get(stream, ()), generator(1, "lookahead", stream)
     times: list[float] = []
     owed = chance.random()
     for place in range(length if slots else 0):
-        slot = slots[(len(slots) - length + place) % len(slots)]
+        slot = slots[(start + place) % len(slots)]
         owed += slot.tuples / bundle
         count, owed = int(owed), owed % 1
         begin = place * now.cycle_s

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.noticed import UnitNow
 from configs.objectives import Objective
@@ -17,7 +19,7 @@ from loadshed.responses import ResponseStatistics
 from services.tuning.tuner import Tuner, class_now
 from services.watch.watch import Watch
 from services.watch.words import in_words
-from sim.lookahead import ClassNow, forecasts
+from sim.lookahead import Arrived, ClassNow, busiest_stretch, forecasts
 from sim.simulation import alone
 from tests.unit.test_plan_running import Clock
 from tests.watched import NODE, InProcess, declared
@@ -155,6 +157,36 @@ def test_fresh_answers_and_what_they_are_worth_are_forecast(objective: Objective
     now = replace(class_now(objective, noticed), settles=False)
     found = forecasts(now, [policy_of("fcfs"), policy_of(best)], alone)
     assert 0 < found[best] < 0.9 * found["fcfs"] < 1
+
+
+def test_a_burst_is_forecast_wherever_it_came_among_cycles_that_are_too_many_to_simulate() -> None:
+    chosen = [policy_of("hr")]
+    now = class_now("response", unit_now())
+    # 400,000 tuples in one load cycle of 20 are more than can be simulated of them all.
+    quiet, burst = ((0, 0),), ((400_000, 1),)
+    told = [
+        forecasts(
+            replace(
+                now,
+                arrivals={"readings": tuple(Arrived(*one) for one in (*before, *burst, *after))},
+                settles=False,
+            ),
+            chosen,
+            alone,
+        )
+        for before, after in ((quiet * 19, ()), (quiet * 10, quiet * 9), ((), quiet * 19))
+    ]
+    assert told[0]["hr"] > 100.0
+    assert told[0] == told[1] == told[2]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 30))
+def test_the_stretch_that_is_simulated_is_the_busiest_one(by_cycle: list[int], length: int) -> None:
+    start, steps = busiest_stretch(by_cycle, length)
+    endless = by_cycle * 40
+    each = [sum(endless[one : one + length]) for one in range(len(by_cycle))]
+    assert steps == each[start] == max(each)
+    assert by_cycle[start] == max(first for first, one in zip(by_cycle, each, strict=True) if one == steps)
 
 
 def test_only_what_comes_after_its_deadline_is_forecast_as_tardy() -> None:
