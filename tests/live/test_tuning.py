@@ -14,6 +14,7 @@ from actors.gateway_messages import Accepted
 from actors.producer import Producer
 from actors.system import start
 from configs.live import LiveClass, LiveSettings
+from configs.load import LoadSettings
 from configs.objectives import candidates
 from configs.policies import policy_text
 from scheduler.tuning import Explanation
@@ -27,10 +28,11 @@ from tests.unit.test_plan_running import Clock
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-ROWS, WINDOW, LEAST = 100_000, 50, 0.99
+# What there is to do in a burst takes longer than a load cycle.
+ROWS, WINDOW, LEAST, CYCLE_MS = 300_000, 50, 0.99, 40
 # By how fast a queue gets shorter at once, `chain` takes in what is sifted before what is plain. But sources run when nothing else
 # has input, so a tuple comes in with all that follows from it, and that is dear.
-COSTLY = " + ".join(f"SQRT(x + {one}) * LN(x + {one}) / (x + {one})" for one in range(1, 9))
+COSTLY = " + ".join(f"SQRT(x + {one}) * LN(x + {one}) / (x + {one})" for one in range(1, 61))
 QUERIES = {
     "sift": f"SELECT ts, x FROM sifted WHERE x >= {LEAST}",
     "dear": f"SELECT MEDIAN(x) AS y FROM sift [ROWS {WINDOW} SLIDE 1]",
@@ -58,7 +60,8 @@ def column(bursts: int) -> np.ndarray:
 
 def test_a_class_leaves_the_policy_that_is_forecast_to_do_worse_and_loses_no_answer() -> None:
     clock, bursts = Clock(), 0
-    with start(LiveSettings(train_max=5000, idle_after_s=None), [DECLARED], pinned=False) as system:
+    settings = LiveSettings(train_max=5000, idle_after_s=None, load=LoadSettings(cycle_ms=CYCLE_MS))
+    with start(settings, [DECLARED], pinned=False) as system:
         source, node = RunningSystem(system), runs.node_of(system)
         eventually(lambda: runs.all_read(system, {"auto": {"sifted", "plain"}}), "readers of the streams")
 
