@@ -64,6 +64,18 @@ class TriedOperator:
     """What answers are worth, if it gives some."""
     slack_s: float | None = None
     """How long answers may take before they are tardy, if they have a deadline."""
+    tells: float = 0.0
+    """How often it calls those that it feeds without a tuple, for each that it takes."""
+    told: bool = False
+    """Whether it is called so; its cost and its selectivity are those of a call."""
+
+    def in_bundles(self, bundle: float) -> Cost:
+        """Where a tuple stands for so many. Calls without tuples are as many as they are: a window ends once."""
+        tells = self.tells * bundle
+        if self.told:
+            return replace(self.cost, selectivity=self.cost.selectivity / bundle + tells)
+        selectivity = self.cost.selectivity + tells
+        return Cost(self.cost.call_s, self.cost.tuple_s * bundle, selectivity)
 
 
 @dataclass(frozen=True)
@@ -206,20 +218,21 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     start, steps = busiest_stretch(by_cycle, length)
     bundle = max(1.0, steps / STEPS_MAX)
     speed = max(now.capacity, LEAST_CAPACITY)
+    costs = [one.in_bundles(bundle) for one in now.operators]
     boxes = tuple(
         OperatorBox(
             name=one.name,
             feeds=one.feeds,
             stream=stream_name(number_of(now, one.stream)) if one.stream else None,
             query=str(place),  # names are not told apart: there may be many selects
-            selectivity=one.cost.selectivity,
-            tuple_us=1e6 * one.cost.tuple_s * bundle / speed,
-            call_us=1e6 * one.cost.call_s / speed,
+            selectivity=cost.selectivity,
+            tuple_us=1e6 * cost.tuple_s / speed,
+            call_us=1e6 * cost.call_s / speed,
             partner=one.partner,
             utility=one.utility,
             slack_ms=None if one.slack_s is None else 1e3 * one.slack_s,
         )
-        for place, one in enumerate(now.operators)
+        for place, (one, cost) in enumerate(zip(now.operators, costs, strict=True))
     )
     streams = {}
     for name in {one.stream for one in now.operators if one.stream}:
@@ -282,7 +295,7 @@ def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """By stream, how many tuples there are at all operators for one that comes in."""
     # Of a network in which a tuple costs one step everywhere, that is what a segment costs.
     network = Network(tuple(Operator(one.name, one.feeds, bool(one.stream)) for one in now.operators))
-    segments = network.segments([Estimate(1.0, one.cost.selectivity) for one in now.operators])
+    segments = network.segments([Estimate(1.0, one.cost.selectivity + one.tells) for one in now.operators])
     found = dict.fromkeys(now.arrivals, 0.0)
     for one, segment in zip(now.operators, segments, strict=True):
         if one.stream:
@@ -323,9 +336,7 @@ def tried_operators(
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
-        if told and line.tuples:
-            calls = max(below.calls for below in told)
-            cost = replace(cost, selectivity=cost.selectivity + calls / line.tuples)
+        calls = max((below.calls for below in told), default=0)
         if is_told(line):
             cost = Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         is_source = kind_of(line) == "source"
@@ -338,6 +349,8 @@ def tried_operators(
                 partners.get(line.number),
                 points.get(line.number),
                 slack_s.get(line.number),
+                calls / line.tuples if line.tuples else 0.0,
+                is_told(line),
             )
         )
     return tuple(found)

@@ -19,7 +19,7 @@ from loadshed.responses import ResponseStatistics
 from services.tuning.tuner import Tuner, class_now
 from services.watch.watch import Watch
 from services.watch.words import in_words
-from sim.lookahead import Arrived, ClassNow, busiest_stretch, forecasts
+from sim.lookahead import Arrived, ClassNow, busiest_stretch, forecasts, scenario_of
 from sim.simulation import alone
 from tests.unit.test_plan_running import Clock
 from tests.watched import NODE, InProcess, declared
@@ -178,6 +178,25 @@ def test_a_burst_is_forecast_wherever_it_came_among_cycles_that_are_too_many_to_
     ]
     assert told[0]["hr"] > 100.0
     assert told[0] == told[1] == told[2]
+
+
+def test_windows_end_as_often_however_many_tuples_a_simulated_one_stands_for() -> None:
+    lines = (
+        Line(0, "source:Readings", (1,), ("w",), 10_000_000, 0.01, 1.0, 1.0, 0, 1000),
+        Line(1, "panes", (2,), ("w",), 10_000_000, 0.01, 0.0, 1.0, 0, 1000),
+        # Fifty ends, of each twenty answers.
+        Line(2, "window", (3,), ("w",), 0, 100.0, 20.0, 1.0, 0, 50),
+        Line(3, "project", (), ("w",), 1000, 1.0, 1.0, 1.0, 0, 50),
+    )
+    arrivals = {"readings": ((1_000_000, 1),) * 20}
+    noticed = replace(unit_now(), lines=lines, arrivals=arrivals, slacks=(None, None, None, 1e-9))
+    now = class_now("tardiness", noticed)
+    scenario, bundle = scenario_of(now)
+    assert bundle > 10
+    ended = alone(scenario, None).hosts["class"]
+    ends = scenario.seconds / 0.15 * 1_000_000 * 50 / 10_000_000
+    assert ended.responses.count * bundle == pytest.approx(20 * ends, rel=0.5)
+    assert forecasts(now, [policy_of("hr")], alone)["hr"] > 0
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 30))
