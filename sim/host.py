@@ -106,6 +106,8 @@ class SimulatedHost:
         self.network = self.plan.network(settings.graph)
         self.rates = {name: one.arrivals.mean_rate() * scale for name, one in settings.streams.items()}
         initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
+        for number, believed in self.plan.beliefs.items():
+            initial[number] = believed
         sources_last = settings.sources == "last"
         self.scheduler = (
             QueryScheduler(self.network, settings.first_policy, initial, scenario.adaptive)

@@ -68,6 +68,8 @@ class TriedOperator:
     """How often it calls those that it feeds without a tuple, for each that it takes."""
     told: bool = False
     """Whether it is called so; its cost and its selectivity are those of a call."""
+    believed: Estimate | None = None
+    """What the class's policy goes by; of who is told without a tuple it knows less than is simulated."""
 
     def in_bundles(self, bundle: float) -> Cost:
         """Where a tuple stands for so many. Calls without tuples are as many as they are: a window ends once."""
@@ -228,6 +230,8 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             selectivity=cost.selectivity,
             tuple_us=1e6 * cost.tuple_s / speed,
             call_us=1e6 * cost.call_s / speed,
+            believed_us=None if one.believed is None else 1e6 * one.believed.cost_s * bundle / speed,
+            believed_selectivity=None if one.believed is None else one.believed.selectivity,
             partner=one.partner,
             utility=one.utility,
             slack_ms=None if one.slack_s is None else 1e3 * one.slack_s,
@@ -351,6 +355,7 @@ def tried_operators(
                 slack_s.get(line.number),
                 calls / line.tuples if line.tuples else 0.0,
                 is_told(line),
+                Estimate(1e-6 * line.cost_us, line.selectivity),
             )
         )
     return tuple(found)

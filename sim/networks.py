@@ -69,6 +69,9 @@ class Plan:
     utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
     weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
     slacks: dict[int, float] = field(default_factory=dict)  # root → seconds until its answers are tardy
+    beliefs: dict[int, Estimate] = field(
+        default_factory=dict
+    )  # of operators that policies take for others than they are
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -165,6 +168,8 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
         if one.stream is not None:
             plan.entries.setdefault(one.stream, []).append(number)
             streams[number].add(one.stream)
+        if one.believed_us is not None and one.believed_selectivity is not None:
+            plan.beliefs[number] = Estimate(1e-6 * one.believed_us, one.believed_selectivity)
         for below in one.feeds:
             streams[below] |= streams[number]
         if not one.feeds:

@@ -16,6 +16,7 @@ from configs.policies import PolicySettings, policy_of, policy_text
 from configs.utility import UtilityGraph
 from engine.explain import Line
 from loadshed.responses import ResponseStatistics
+from scheduler.network import Estimate
 from services.tuning.tuner import Tuner, class_now
 from services.watch.watch import Watch
 from services.watch.words import in_words
@@ -197,6 +198,20 @@ def test_windows_end_as_often_however_many_tuples_a_simulated_one_stands_for() -
     ends = scenario.seconds / 0.15 * 1_000_000 * 50 / 10_000_000
     assert ended.responses.count * bundle == pytest.approx(20 * ends, rel=0.5)
     assert forecasts(now, [policy_of("hr")], alone)["hr"] > 0
+
+
+def test_a_forecast_goes_by_what_the_class_believes() -> None:
+    # Of the dear query it has not seen any answer so far, and takes it to give more than the cheap one.
+    now = replace(class_now("response", unit_now()), settles=False)
+    chosen = [policy_of("hr"), policy_of("fcfs")]
+    right = forecasts(now, chosen, alone)
+    operators = [
+        replace(now.operators[1], believed=Estimate(1e-6, 1.0)) if place == 1 else one
+        for place, one in enumerate(now.operators)
+    ]
+    wrong = forecasts(replace(now, operators=tuple(operators)), chosen, alone)
+    assert wrong["hr"] > right["hr"]
+    assert wrong["fcfs"] == right["fcfs"]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 30))
