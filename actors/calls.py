@@ -172,7 +172,7 @@ class Calls:
         self._meet(gateway_name(node), made)
         rests = live.lane_part < 1
         turns = DispatcherSettings(
-            dirs.dispatcher_socket, live.round_ms / 1e3, lanes, cores=settings.cores, rests=rests
+            dirs.dispatcher_socket, live.round_s, lanes, cores=settings.cores, rests=rests
         )
         recall = partial(recall_shares, node)
         recorder = None if settings.data_folder is None else partial(turn_recorder, settings, node, lanes)
@@ -323,6 +323,6 @@ def recall_shares(node: str) -> NodeShares | None:
 def turn_recorder(settings: CoordinatorSettings, node: str, lanes: int) -> TurnRecord:
     writer = settings.log_writer()
     assert writer is not None
-    core = RoundRobin({}, settings.live.round_ms / 1e3, lanes)
+    core = RoundRobin({}, settings.live.round_s, lanes)
     log = writer.open(header_of("turns", node, machine_clock(), core))
     return lambda _, event, now, grants: log.record(event, now, grants)

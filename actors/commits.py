@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
-from actors.frames import NotAFrame, aligned, in_a_row, train_of, train_parts
-from actors.segments import Part
+from actors.frames import PADDING, NotAFrame, aligned, append_in_a_row, append_train, train_of
+from actors.segments import ALIGNED, Part
 from configs.plans import PlanSettings
 from configs.windows import WindowSettings
 from engine.steps import (
@@ -79,27 +79,29 @@ def commit_parts(commit: Commit) -> tuple[list[Part], int]:
     """A commit as parts in a row, and their bytes."""
     head = [step_bytes(step) for step in commit.steps]
     head += [counted_bytes(query, number) for query, number in commit.answered.items()]
-    trains: list[Part] = []
+    parts: list[Part] = [b""]
     size = 0
     for answer in commit.answers:
-        parts, length = train_parts(answer.train, with_causes=False)
-        gap = aligned(length) - length
+        length = append_train(parts, answer.train, with_causes=False)
         name = answer.query.encode()
         head.append(_ANSWER.pack(len(name), answer.first, size, length) + name)
-        trains += parts
-        if gap:
-            trains.append(bytes(gap))
-        size += length + gap
+        size += length
+        if gap := -length % ALIGNED:
+            parts.append(PADDING[gap])
+            size += gap
     body = b"".join(head)
     counts = len(commit.steps), len(commit.answers), len(commit.answered)
     header = _COMMIT.pack(VERSION, COMMIT, *counts, len(body))
     begin = aligned(len(header) + len(body))
-    return [(header + body).ljust(begin, b"\0"), *trains], begin + size
+    parts[0] = (header + body).ljust(begin, b"\0")
+    return parts, begin + size
 
 
 def snapshot_parts(snapshot: Snapshot) -> tuple[list[Part], int]:
     state = memoryview(snapshot.state).cast("B")
-    return in_a_row([_SNAPSHOT.pack(VERSION, SNAPSHOT, snapshot.following, len(state)), state])
+    parts: list[Part] = []
+    head = _SNAPSHOT.pack(VERSION, SNAPSHOT, snapshot.following, len(state))
+    return parts, append_in_a_row(parts, head, [state])
 
 
 def is_snapshot(payload: memoryview) -> bool:

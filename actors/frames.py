@@ -16,6 +16,7 @@ as it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
@@ -41,7 +42,7 @@ _COLUMN = Struct("=BBB?xxxxQ")
 # version, kind, rows, arrival, rows of all batches before, mark of the producer, number of its batch
 _BATCH = Struct("=BB6xQdQ16sq8x")
 _KINDS = tuple(Kind)
-_PADDING = tuple(bytes(size) for size in range(ALIGNED))
+PADDING = tuple(bytes(size) for size in range(ALIGNED))
 MARK_BYTES = 16
 NOBODY = bytes(MARK_BYTES)
 # Types that are made anew with every plan do not fill the memory.
@@ -86,15 +87,25 @@ _described: dict[int, Described] = {}
 _types: dict[tuple[int, int, int], DataType] = {}
 
 
-def train_parts(train: Train, with_causes: bool = True) -> tuple[list[Part], int]:
+def train_parts(train: Train) -> tuple[list[Part], int]:
     """A train as parts in a row, and their bytes."""
+    parts: list[Part] = []
+    return parts, append_train(parts, train)
+
+
+def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> int:
+    """Its parts, and how many bytes they are; what is there already ends at a multiple of 64."""
     rows = len(train.arrival)
     same = is_same(train.arrival)
     causes = causes_bytes(train.causes) if with_causes and train.causes else b""
     records = []
-    arrays: list[Part] = [] if same else [contiguous(train.arrival)]
+    arrays: list[Any] = [] if same else [contiguous(train.arrival)]
     for column in train.columns:
         known = _described.get(id(column.type)) or described(column.type)
+        if column.valid is None and not known.is_text:  # as most are
+            arrays.append(contiguous(column.data))
+            records.append(known.record)
+            continue
         text = 0
         if column.valid is not None:
             arrays.append(contiguous(column.valid))
@@ -104,27 +115,28 @@ def train_parts(train: Train, with_causes: bool = True) -> tuple[list[Part], int
             arrays += (offsets, data)
         else:
             arrays.append(contiguous(column.data))
-        records.append(
-            known.record if not text and column.valid is None else known.masked_or_text(column, text)
-        )
+        records.append(known.masked_or_text(column, text))
     moment = train.arrival[0] if same else 0.0
     header = _TRAIN.pack(
         VERSION, TRAIN, same, len(records), len(causes), rows, train.kept, train.watermark, moment
     )
-    return in_a_row([b"".join((header, *records)), causes, *(arrays if rows else ())])
+    head = b"".join((header, *records))
+    if causes:
+        head = head.ljust(aligned(len(head)), b"\0") + causes
+    return append_in_a_row(parts, head, arrays if rows else ())
 
 
-def in_a_row(arrays: list[Part]) -> tuple[list[Part], int]:
-    """Each at a multiple of 64 bytes."""
-    parts: list[Part] = []
-    size = 0
+def append_in_a_row(parts: list[Part], head: Part, arrays: Iterable[Any]) -> int:
+    """Each at a multiple of 64 bytes from the head's beginning; how many bytes they are."""
+    parts.append(head)
+    size: int = len(head)
     for array in arrays:
-        gap = -size % ALIGNED
-        if gap:
-            parts.append(_PADDING[gap])
+        if gap := -size % ALIGNED:
+            parts.append(PADDING[gap])
+            size += gap
         parts.append(array)
-        size += gap + (array.nbytes if isinstance(array, np.ndarray) else len(array))
-    return parts, size
+        size += array.nbytes
+    return size
 
 
 def train_of(payload: memoryview) -> Train:

@@ -41,7 +41,8 @@ from actors.gateway_messages import Accepted, Refused
 from actors.ingress import Gateway
 from actors.names import NAMESPACE, find, gateway_name
 from actors.resting import Rest, unchanged
-from actors.segments import LOCK, LOG_BYTES, LogMissing, LogTaken, Reader, frames_left, locked
+from actors.segment import LogMissing
+from actors.segments import LOCK, LOG_BYTES, LogTaken, Reader, frames_left, locked
 from actors.unit_log import QUERIES, SNAPSHOTS
 from actors.units import Copy
 from configs.problems import InvalidInput

@@ -317,6 +317,8 @@ class Host:
             self._make_again(unit.name, problem)
             return None
         self._tell_grown(unit)
+        if unit.asleep:
+            self._ingest.rest(unit.intake)
         return report
 
     def _wake(self, name: str) -> None:

@@ -45,7 +45,8 @@ from actors.gateway_messages import (
     encode,
 )
 from actors.inbox import Arrived, Inbox
-from actors.segments import FrameForgotten, LogMissing, Reader
+from actors.segment import LogMissing
+from actors.segments import FrameForgotten, Reader
 from actors.wake_up import WakeUp
 from engine.door import Door, Piece, turned_away
 
@@ -56,6 +57,8 @@ PIECES_MAX = 10_000
 # Of a stream at a time: each time costs looks at the gateway and at the class thread, which take the interpreter from slices.
 BATCHES_A_TURN = 4
 SLICE_S = 5e-3
+# Segments of a stream: as many as its log may fill from one snapshot of a class to the next.
+KEPT_MAPPED = 64
 # Between two tries to reach the gateway, or to subscribe where it has not heard of the stream yet.
 BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
 NEVER = float("inf")
@@ -152,6 +155,10 @@ class Ingest:
         """The unit's queries read other streams than before."""
         more, less = list(more), list(less)
         self._ask(lambda: self._change(intake, more, less))
+
+    def rest(self, intake: Intake) -> None:
+        """The unit sleeps: what its streams' logs forget is to be free."""
+        self._ask(lambda: self._rest(intake))
 
     def go_on(self) -> None:
         """There may be room again."""
@@ -289,7 +296,7 @@ class Ingest:
             feed.next, feed.upto = found.next, found.rows
             feed.intake.inbox.begun.append((feed.name, found.next, found.rows))
         try:
-            feed.log = feed.log or Reader(feed.folder)
+            feed.log = feed.log or Reader(feed.folder, KEPT_MAPPED)
         except LogMissing:
             # Dropped since; the gateway says so, too.
             return
@@ -320,6 +327,11 @@ class Ingest:
             intake.feeds[feed.name] = feed
             if self._channel is not None:
                 self._subscribe(feed)
+
+    def _rest(self, intake: Intake) -> None:
+        for feed in intake.feeds.values():
+            if feed.log is not None:
+                feed.log.let_go()
 
     def _drop(self, intake: Intake, streams: Iterable[str], for_good: bool) -> None:
         for stream in streams:

@@ -48,6 +48,8 @@ class UnitNow:
     """Time by which an answer missed its deadline, on the mean of those that have one."""
     graphs: tuple[UtilityGraph | None, ...] = ()
     """Of the lines, in their order: what their answers are worth."""
+    weights: tuple[float, ...] = ()
+    """Of the same: how much it counts that their answers are fresh."""
     slacks: tuple[float | None, ...] = ()
     """Of the lines: how many seconds their answers may take before they are tardy."""
 
@@ -88,6 +90,7 @@ class Noticed:
         if hosted.seen is None:
             return None
         stale, lost, tardy_ms = self._worth(hosted)
+        operators = hosted.runner.believed().network.operators
         found = UnitNow(
             tuple(explain(hosted.runner)),
             {stream: tuple(slots) for stream, slots in self._arrivals.items()},
@@ -99,7 +102,8 @@ class Noticed:
             stale,
             lost,
             tardy_ms,
-            tuple([one.utility for one in hosted.runner.believed().network.operators]),
+            tuple([one.utility for one in operators]),
+            tuple([one.weight for one in operators]),
             tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
         )
         self._arrivals.clear()
@@ -107,6 +111,10 @@ class Noticed:
         hosted.notice()
         self._begin(hosted)
         return found
+
+    def weighed(self) -> None:
+        """Queries count otherwise than before: what was before is not to be told with what comes."""
+        self._before = None
 
     def _begin(self, hosted: HostedClass) -> None:
         self._queries = tuple(hosted.runner.quality.values())

@@ -11,43 +11,63 @@ goes on in another segment. So frames that are appended together, which lie in o
 at all. They are written with `pwritev`, not through a mapping: where memory runs out that is an error to handle, and
 not a SIGBUS.
 
-A full log goes on in the pages of its oldest segment: those are there already, while the kernel would have to find and
-clear new ones, which takes longer than to write them. A reader locks the file of each segment that it maps; the lock
-lives as long as the mapping does, and so as anything that was given out of it. What is locked is not used again: it is
-deleted, and is there for those who map it.
+A log goes on in the pages of segments that are forgotten: those are there already, while the kernel would have to find
+and clear new ones, which takes longer than to write them. A full log takes its oldest segment. One whose readers release
+what they have read keeps spares: as many segments as it has filled from one of the last releases to the next, and none
+where nothing is left to be released. A reader locks the file of each segment that it
+maps; the lock lives as long as the mapping does, or anything that was given out of it. What is locked is not used again:
+it is deleted, and is there for those who map it.
 
 Numbered properties:
 1. A reader sees the frames 0 … n without gap and each of them whole; a writer that is killed leaves exactly those that
    it has published, and the next writer goes on after them. The exception is a log that was told to `skip_to`.
 2. What a reader has been given stays as it is for as long as it holds on to it, also when the frame is forgotten.
 3. A forgotten frame is an error, never another frame.
-4. The segments take no more than `bytes_max`.
+4. The segments, with the spares, take no more than `bytes_max`.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
+from actors.kept import Kept
+from actors.segment import (
+    BASE,
+    COMMIT,
+    COUNT_MASK,
+    COUNT_SHIFT,
+    LENGTH_MASK,
+    MAGIC,
+    PAGE,
+    SEALED,
+    SUFFIX,
+    LogMissing,
+    Segment,
+    SegmentGone,
+    pages,
+    path_of,
+    shared,
+)
 from configs.problems import WeirError
 
-PAGE = 4096
 ALIGNED = 64
-BLOCK = 512  # what `stat` counts in
 SEGMENT_BYTES = 32 << 20
 LOG_BYTES = 1 << 30
 # Of a segment's bytes against the log's: what a segment holds is forgotten together.
 SEGMENTS_LEAST = 4
 # The first pages of segments that `skip_to` may make, or that are there already when the one before is still to go.
 ROLLS = 2 * PAGE
+# The last ones that tell how many spares there should be.
+RELEASES = 4
 PARTS_MAX = 1023  # of one pwritev, beside the frame's header
 # Whether a full log refuses a frame or forgets its oldest ones.
 KEEP_ALL = 0
@@ -58,18 +78,10 @@ Part = Any
 # The parts of a payload in a row, and the bytes of all.
 Frame = tuple[Sequence[Part], int]
 
-MAGIC = int.from_bytes(b"WEIRLOG1", "little")
-BASE, COMMIT = 1, 8  # places of words
-SEALED = 1 << 63
-COUNT_SHIFT = 40
-COUNT_MASK = (1 << 23) - 1
-LENGTH_MASK = (1 << COUNT_SHIFT) - 1
-
 WORD = Struct("=Q")
 HEADER = Struct("=QQ48x")
-SUFFIX = ".segment"
 DRAFT = "draft"
-SPARE = "spare"  # forgotten, and about to be used again
+SPARE = "spare"  # begins the names of files that are forgotten, and are to be used again
 LOCK = "writer.lock"
 
 
@@ -81,62 +93,11 @@ class LogTaken(WeirError):
     """Another process writes this log."""
 
 
-class LogMissing(WeirError):
-    """There is no log in the folder, or not one of this version."""
-
-
-class SegmentGone(Exception):
-    """What was a segment of that number when the folder was listed is none any more, or another one."""
-
-
 @dataclass(eq=False)
 class FrameForgotten(WeirError):
     """The frame is no longer in the log; `next` is the first after it that is."""
 
     next: int = 0
-
-
-class Segment:
-    """One file of a log, its first `mapped` bytes in memory; who only reads has a lock on it meanwhile."""
-
-    def __init__(self, path: Path, mapped: int | None, write: bool) -> None:
-        self.path = path
-        self.file = os.open(path, os.O_RDWR if write else os.O_RDONLY)
-        try:
-            if not write:
-                fcntl.flock(self.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            found = os.fstat(self.file)
-            self.allocated = found.st_blocks * BLOCK
-            protection = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
-            # The mapping shares the open file, and with it the lock.
-            self.bytes = memoryview(
-                mmap.mmap(self.file, mapped or found.st_size, mmap.MAP_SHARED, protection)
-            )
-        finally:
-            if not write:
-                os.close(self.file)
-        self.words = self.bytes.cast("Q")
-        if self.words[0] != MAGIC:
-            raise LogMissing("this is not a segment of a log of this version", file=str(path))
-        self.base = self.words[BASE]
-        self.capacity = self.words[2]
-
-    @property
-    def length(self) -> int:
-        return self.words[COMMIT] & LENGTH_MASK
-
-    @property
-    def next(self) -> int:
-        return self.base + ((self.words[COMMIT] >> COUNT_SHIFT) & COUNT_MASK)
-
-    @property
-    def sealed(self) -> bool:
-        return bool(self.words[COMMIT] & SEALED)
-
-    @property
-    def taken(self) -> int:
-        """Of memory; what was written and never published is there too."""
-        return max(self.allocated, pages(PAGE + self.length))
 
 
 class Writer:
@@ -157,10 +118,15 @@ class Writer:
     ) -> None:
         self.folder = folder
         self.bytes_max = bytes_max
-        self._segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
+        self.segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
         self.keep_from = keep_from
         self.forgetting: Callable[[], None] = lambda: None
         self._taken = 0  # by the segment that is written to, with what `begin` has made room for
+        self._spares: deque[tuple[Path, int]] = deque()  # and the memory that each takes
+        self._spare_bytes = 0
+        self._released = 0  # below this
+        self._begun = 0  # segments, since then
+        self._filled: deque[int] = deque(maxlen=RELEASES)  # before that, from one release to the next
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locked(folder / LOCK)
         try:
@@ -172,19 +138,19 @@ class Writer:
     def _go_on(self, first: int) -> None:
         """After what there is, or with the first number."""
         folder = self.folder
-        for left_over in (DRAFT, SPARE):
-            (folder / left_over).unlink(missing_ok=True)
+        for left_over in (folder / DRAFT, *folder.glob(f"{SPARE}*")):
+            left_over.unlink(missing_ok=True)
         found = numbers(folder)
         # Of each segment but the last: its first number and the memory that it takes.
         self._older = [(base, shared(folder, base, PAGE).taken) for base in found[:-1]]
         for base, _ in self._older:
             seal(path_of(folder, base))
         if not found:
-            self._create(first, self._segment_bytes)
+            self._create(first, self.segment_bytes)
         self._open(found[-1] if found else first)
         if self._words[COMMIT] & SEALED:
             # Empty, and about to make way for a larger one when its writer was killed.
-            self._replace(self._segment_bytes)
+            self._replace(self.segment_bytes)
 
     @property
     def first(self) -> int:
@@ -202,8 +168,8 @@ class Writer:
 
     @property
     def bytes(self) -> int:
-        """What the segments take."""
-        return self._older_bytes + self._taken
+        """What the segments and the spares take."""
+        return self._older_bytes + self._taken + self._spare_bytes
 
     def append(self, parts: Sequence[Part], size: int | None = None) -> int:
         """The number of the new frame, whose payload is the parts in a row; `size` spares counting their bytes."""
@@ -245,17 +211,27 @@ class Writer:
         return number
 
     def forget(self, below: int) -> None:
-        """Delete the segments that hold frames below the number only; never the one that is written to."""
+        """The segments that hold frames below the number only; never the one that is written to."""
         if self._older and self._second <= below:
             self.forgetting()
+        if below > self._released:
+            self._filled.append(self._begun)
+            self._begun, self._released = 0, below
+        most = max(self._filled, default=0) if below < self.next else 0
         while self._older and self._second <= below:
-            self._drop_oldest()
+            if len(self._spares) < most:
+                self._spare_oldest()
+            else:
+                self._drop_oldest()
+        while len(self._spares) > most:
+            self._drop_spare()
 
     def skip_to(self, number: int) -> None:
         """The next frame gets the number; those between are as if forgotten."""
         assert number >= self.next
         if number > self.next:
-            self._roll(number, 0, self._goes_round(0))
+            self._find_spare(0)
+            self._roll(number, 0)
 
     def close(self) -> None:
         os.close(self._file)
@@ -263,8 +239,9 @@ class Writer:
 
     def _roll_for(self, room: int) -> None:
         """Go on in a segment that has room for the frames; LogFull if not enough may be forgotten for it."""
-        goes_round = self._goes_round(room)
-        has_room = goes_round or self._forget_for(pages(PAGE + room) - (0 if self._count else self._taken))
+        # A segment that has room for its beginning alone would cost a spare later.
+        more = max(pages(PAGE + room), self.segment_bytes) - (0 if self._count else self._taken)
+        has_room = self._find_spare(room) or self._forget_for(more)
         if not has_room:
             if self._older or not self._count or self.next > self.keep_from:
                 what = f"{room:,} bytes more do not fit"
@@ -272,12 +249,14 @@ class Writer:
                     what, str(self.folder), self.bytes, f"a log has {self.bytes_max:,} bytes at most"
                 )
             self.forgetting()
-        self._roll(self.next, room, goes_round)
+        self._roll(self.next, room)
         if not has_room:
             self._drop_oldest()
 
     def _forget_for(self, more: int) -> bool:
-        """Whether there is room for so much more, now or without those of the oldest segments that may go."""
+        """Whether there is room for so much more, now or without spares and those of the oldest segments that may go."""
+        while self._exceeds(more) and self._spares:
+            self._drop_spare()
         if self._exceeds(more) and self._older and self._second <= self.keep_from:
             self.forgetting()
         while self._exceeds(more) and self._older and self._second <= self.keep_from:
@@ -287,18 +266,45 @@ class Writer:
     def _exceeds(self, more: int) -> bool:
         return self.bytes + more + ROLLS > self.bytes_max
 
-    def _goes_round(self, room: int) -> bool:
-        """Whether the frames go where the oldest ones are: they may, and one segment more has no room."""
-        size = self._segment_bytes
-        if PAGE + room > size or not self._exceeds(size):
+    def _find_spare(self, room: int) -> bool:
+        """Whether there is a spare for the frames; a full log makes one of its oldest segment, if that may go."""
+        if not self._count or PAGE + room > self.segment_bytes:
             return False
-        if not self._count or not self._older or self._second > self.keep_from:
-            return False
-        oldest, taken = self._older[0]
-        return (
-            not self._exceeds(pages(PAGE + room) - taken)
-            and size == path_of(self.folder, oldest).stat().st_size
-        )
+        need = pages(PAGE + room)
+        while self._spares and self._exceeds(need - self._spares[0][1]):
+            self._drop_spare()
+        if not self._spares and self._exceeds(self.segment_bytes) and self._older:
+            oldest, taken = self._older[0]
+            may_go = self._second <= self.keep_from and not self._exceeds(need - taken)
+            if may_go and self._is_even(oldest):
+                self.forgetting()
+                self._spare_oldest()
+        return bool(self._spares)
+
+    def _is_even(self, base: int) -> bool:
+        """Whether the segment is of the size that most have."""
+        return path_of(self.folder, base).stat().st_size == self.segment_bytes
+
+    def _spare_oldest(self) -> None:
+        base, taken = self._older[0]
+        if not self._is_even(base):
+            self._drop_oldest()
+            return
+        self._older.pop(0)
+        self._older_bytes -= taken
+        spare = self.folder / f"{SPARE}-{base:020d}"
+        path_of(self.folder, base).rename(spare)
+        self._spares.append((spare, taken))
+        self._spare_bytes += taken
+
+    def _drop_spare(self) -> None:
+        self._next_spare().unlink()
+
+    def _next_spare(self) -> Path:
+        """It is a spare no more."""
+        spare, taken = self._spares.popleft()
+        self._spare_bytes -= taken
+        return spare
 
     def _write(self, parts: Sequence[Part], size: int, number: int, offset: int) -> None:
         header = HEADER.pack(size, number)
@@ -313,14 +319,14 @@ class Writer:
                 raise
             raise LogFull("memory for the log has run out", str(self.folder), hint=str(error)) from error
 
-    def _roll(self, base: int, room: int, goes_round: bool) -> None:
+    def _roll(self, base: int, room: int) -> None:
         """Go on in a new segment; the old one is sealed once there is something to go on to."""
-        size = max(self._segment_bytes, PAGE + room)
+        size = max(self.segment_bytes, PAGE + room)
         if not self._count and base == self._base:
             self._replace(size)
             return
-        if not (goes_round and self._reuse_oldest(base)):
-            self._create(base, size)
+        self._create(base, size)
+        self._begun += 1
         self._words[COMMIT] |= SEALED
         os.close(self._file)
         if self._count:
@@ -328,22 +334,6 @@ class Writer:
         else:
             path_of(self.folder, self._base).unlink()
         self._open(base)
-
-    def _reuse_oldest(self, base: int) -> bool:
-        """Have its pages be a new segment's; False if somebody has it mapped, and it is gone.
-
-        A reader that has opened it, and has yet to lock it, finds it locked, or of another base than it looked for.
-        """
-        self.forgetting()
-        oldest, taken = self._older.pop(0)
-        self._older_bytes -= taken
-        spare = self.folder / SPARE
-        path_of(self.folder, oldest).rename(spare)
-        if not emptied(spare, base):
-            spare.unlink()
-            return False
-        spare.rename(path_of(self.folder, base))
-        return True
 
     def _replace(self, size: int) -> None:
         """An empty segment by one of another size; sealed first, as nobody could do so afterwards."""
@@ -353,6 +343,16 @@ class Writer:
         self._open(self._base)
 
     def _create(self, base: int, size: int) -> None:
+        """In the pages of a spare, unless somebody has it mapped, and it is gone.
+
+        A reader that has opened it, and has yet to lock it, finds it locked, or of another base than it looked for.
+        """
+        while size == self.segment_bytes and self._spares:
+            spare = self._next_spare()
+            if emptied(spare, base):
+                spare.rename(path_of(self.folder, base))
+                return
+            spare.unlink()
         draft = self.folder / DRAFT
         file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -378,14 +378,19 @@ class Writer:
 
 
 class Reader:
-    """Reads a log that another process may be writing; for one thread."""
+    """Reads a log that another process may be writing; for one thread.
 
-    def __init__(self, folder: Path) -> None:
+    It keeps so many segments mapped that it has left, and that may be written to again.
+    """
+
+    def __init__(self, folder: Path, keeps: int = 0) -> None:
         self.folder = folder
-        self._tail = self._last()
+        self._kept = Kept(keeps)
+        self._tail: Segment | None = None  # the last one there is, as far as that was asked for
         self._segment: Segment | None = None
         self._number = 0  # the frame at the offset in the segment
         self._offset = 0
+        self._bases()
 
     @property
     def first(self) -> int:
@@ -394,14 +399,14 @@ class Reader:
 
     @property
     def next(self) -> int:
-        self._go_on()
-        return self._tail.next
+        return self._go_on().next
 
     def let_go(self) -> None:
         """Of what may be forgotten: as long as somebody maps it, it takes memory."""
-        self._go_on()
+        self._tail = None
         if self._segment is not None and self._segment.sealed:
             self._segment = None
+        self._kept.clear()
 
     def frames(self, start: int) -> Iterator[tuple[int, memoryview]]:
         """The frames from this number up to the last one published, without copying them."""
@@ -412,13 +417,14 @@ class Reader:
             # The word is read before the frames, so that what it covers is there.
             commit = segment.words[COMMIT]
             length = commit & LENGTH_MASK
-            while self._number == start and self._offset < length:
+            while self._number == start and self._offset < length and segment is self._segment:
                 place = PAGE + self._offset
                 size = segment.words[place >> 3]
                 self._offset += room_of(size)
                 self._number = start = start + 1
-                yield start - 1, segment.bytes[place + ALIGNED : place + ALIGNED + size]
+                yield start - 1, segment.view(place + ALIGNED, size)
             if self._number == start and not commit & SEALED:
+                self._kept.look_now_and_then()
                 return
 
     def _at(self, number: int) -> Segment | None:
@@ -428,6 +434,8 @@ class Reader:
             segment = self._find(number)
             if segment is None:
                 return None
+            if self._segment is not None:
+                self._kept.leave(self._segment)
             self._segment, self._number, self._offset = segment, segment.base, 0
         elif number < self._number:
             self._number, self._offset = segment.base, 0
@@ -447,7 +455,7 @@ class Reader:
             if place < 0:
                 raise forgotten(self.folder, number, bases[0])
             try:
-                segment = shared(self.folder, bases[place])
+                segment = self._kept.take(self.folder, bases[place]) or shared(self.folder, bases[place])
             except SegmentGone:
                 continue  # forgotten since; look again
             if number < segment.next or not segment.sealed:
@@ -458,9 +466,10 @@ class Reader:
                 return None
             # Sealed since the folder was listed: the next segment is there now.
 
-    def _go_on(self) -> None:
-        while self._tail.sealed:
+    def _go_on(self) -> Segment:
+        while self._tail is None or self._tail.sealed:
             self._tail = self._last()
+        return self._tail
 
     def _last(self) -> Segment:
         while True:
@@ -498,21 +507,6 @@ def numbers(folder: Path) -> list[int]:
     except FileNotFoundError:
         return []
     return sorted(int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX))
-
-
-def path_of(folder: Path, base: int) -> Path:
-    return folder / f"{base:020d}{SUFFIX}"
-
-
-def shared(folder: Path, base: int, mapped: int | None = None) -> Segment:
-    """A segment as readers have it, which nobody will write anew as long as they do; SegmentGone if there is none."""
-    try:
-        segment = Segment(path_of(folder, base), mapped, write=False)
-    except (FileNotFoundError, BlockingIOError):
-        raise SegmentGone from None
-    if segment.base != base:
-        raise SegmentGone
-    return segment
 
 
 def emptied(path: Path, base: int) -> bool:
@@ -553,11 +547,6 @@ def even_part(whole: int, most: int) -> int:
     """What a log of so many bytes is divided into without rest, or nearly so."""
     count = max(SEGMENTS_LEAST, -(-whole // most))
     return max(2 * PAGE, whole // count // PAGE * PAGE)
-
-
-def pages(size: int) -> int:
-    """The memory that so many bytes of a file take."""
-    return -(-size // PAGE) * PAGE
 
 
 def room_of(size: int) -> int:

@@ -30,11 +30,12 @@ from actors.inbox import Inbox
 from actors.ingest import Feed, Intake
 from actors.noticed import Noticed, UnitNow
 from actors.recent import Recent
-from actors.segments import FrameForgotten, LogFull, LogMissing, Reader
+from actors.segment import LogMissing
+from actors.segments import FrameForgotten, LogFull, Reader
 from actors.unit_log import Steered, UnitLog
 from actors.units import Account, Figures, Unit, UnitReport
 from actors.worth import Worth
-from configs.live import LiveSettings
+from configs.live import SAID_OF_QUERIES, LiveSettings
 from configs.managers import sheds
 from engine.door import Door
 from engine.entrances import Following
@@ -164,7 +165,7 @@ class HostedUnit:
         self._cycles = 0
         self._counting = Counting(recovered=not is_new)
         self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._train_max)
-        self._worth = Worth()
+        self._worth = Worth(self.hosted.runner.ideal_costs)
         if is_new:
             state = self.hosted.state()
             assert state is not None
@@ -201,7 +202,7 @@ class HostedUnit:
 
     def can_become(self, unit: Unit) -> bool:
         """Whether it can be changed as it runs; if not, it has to be made again over its log."""
-        left = {"queries", "utility", "utilities", "priority", "delay_target_ms", "max_drop"}
+        left = {*SAID_OF_QUERIES, "utility", "priority", "delay_target_ms", "max_drop"}
         left |= {"min_share", "lendable", "borrow_limit", "windows", "plan"}
         left |= {"objective", "policy"}
         return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
@@ -213,6 +214,10 @@ class HostedUnit:
             unit.declared.utilities,
         ):
             self.hosted.value(unit.declared)
+        if before.declared.weights != unit.declared.weights:
+            self.hosted.weigh(unit.declared)
+            self._worth.begin(time.monotonic(), self.hosted.runner.quality)
+            self._noticed.weighed()
         self.hosted.set_plan(unit.declared.plan)
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
@@ -647,7 +652,9 @@ class HostedUnit:
             within_target_pct=hosted.responses.target_met_pct(),
             response_ms=hosted.responses.response_ms(),
             utility=worth.utility,
+            slowdown=worth.slowdown,
             staleness=worth.staleness,
+            slowdown_now=0.0 if self.asleep else worth.slowdown_now,
             utility_now=1.0 if self.asleep else worth.utility_now,
             missed_now=0.0 if self.asleep else worth.missed_now,
             staleness_now=0.0 if self.asleep else worth.staleness_now,

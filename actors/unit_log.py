@@ -24,16 +24,8 @@ from pathlib import Path
 from struct import Struct
 
 from actors.commits import Snapshot, commit_parts, is_snapshot, snapshot_of, snapshot_parts, steps_of
-from actors.segments import (
-    PAGE,
-    SEGMENT_BYTES,
-    SEGMENTS_LEAST,
-    FrameForgotten,
-    LogFull,
-    LogMissing,
-    Reader,
-    Writer,
-)
+from actors.segment import PAGE, LogMissing
+from actors.segments import SEGMENT_BYTES, SEGMENTS_LEAST, FrameForgotten, LogFull, Reader, Writer
 from configs.problems import WeirError
 from engine.plan import Query
 from engine.steps import Commit
@@ -102,6 +94,8 @@ class UnitLog:
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
         self.frame_max = bytes_max // SEGMENTS_LEAST  # of one commit
+        # What the segment of the last snapshot held before it stays, and so does a segment's end that was too short.
+        self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
         self.bytes_since = 0  # of commits after the last snapshot
         self.lost_answers = 0  # of commits that no log of this size takes
 
@@ -112,7 +106,7 @@ class UnitLog:
     @property
     def is_filling(self) -> bool:
         """Whether a snapshot should make room."""
-        return self.bytes_since > self.frame_max
+        return self.bytes_since > self._filled
 
     def found(self) -> Found:
         """LogBroken if there is no state that all later commits are known of."""

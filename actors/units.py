@@ -108,7 +108,9 @@ class Figures:
     within_target_pct: float = 100.0  # from the beginning
     response_ms: dict[str, float] = field(default_factory=dict)  # from the beginning
     utility: dict[str, float] = field(default_factory=dict)  # from the beginning
+    slowdown: dict[str, float] = field(default_factory=dict)  # from the beginning
     staleness: dict[str, float] = field(default_factory=dict)  # from the beginning
+    slowdown_now: float = 0.0  # mean of the last seconds; 0 without answers
     utility_now: float = 1.0  # mean of the last seconds
     missed_now: float = 0.0  # part of the answers of the last seconds
     staleness_now: float = 0.0  # of the last seconds
@@ -152,6 +154,8 @@ class Quality:
     """Of these, the ones after their deadlines."""
     tardiness_s: float = 0.0
     """How long after, of all together."""
+    slowdown: float = 0.0
+    """Response time over what an answer costs alone, of all answers together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,7 @@ class Qualities:
     due: tuple[int, ...] = ()
     tardy: tuple[int, ...] = ()
     tardiness_s: tuple[float, ...] = ()
+    slowdown: tuple[float, ...] = ()
 
     def __iter__(self) -> Iterator[Quality]:
         columns = (getattr(self, one.name) for one in fields(self))

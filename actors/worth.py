@@ -1,17 +1,18 @@
-"""What the answers of a unit's queries have been worth, as people see it: from the beginning, and in the last seconds.
+"""What the answers of a unit's queries have been worth, and how slow they were for what they cost, as people see it: from the
+beginning, and in the last seconds.
 
 It is looked at once a second, and at the first answers at once. What is told of a unit as a whole has the names that it has in
-the simulator's results: utility over all of its answers and, `of_queries`, as the mean over its queries; staleness over the
-queries, of which each has an output.
+the simulator's results: utility and slowdown over all of its answers and, `of_queries`, as the mean over its queries;
+staleness over the queries, of which each has an output, by their weights.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import is_not
+from operator import is_not, mul
 
 from actors.recent import PIECE_S, RECENT_S
 from actors.units import QUERIES_MAX, Qualities
@@ -24,7 +25,9 @@ class WorthFigures:
     """Of a unit as a whole."""
 
     utility: dict[str, float] = field(default_factory=dict)
+    slowdown: dict[str, float] = field(default_factory=dict)
     staleness: dict[str, float] = field(default_factory=dict)
+    slowdown_now: float = 0.0
     utility_now: float = 1.0
     missed_now: float = 0.0  # as a part of the answers
     staleness_now: float = 0.0
@@ -39,10 +42,14 @@ class Totals:
     utility: float
     missed: int
     stale_s: float
-    """Mean over the queries."""
-    due: int
+    """Mean over the queries, by their weights."""
+    responded: int = 0
+    """Answers whose response times are known, with a graph or without."""
+    slowdown: float = 0.0
+    """Of all of these together."""
+    due: int = 0
     """Answers that had a deadline."""
-    tardy_s: float
+    tardy_s: float = 0.0
     """How long after it they came, all of them together."""
 
 
@@ -50,6 +57,8 @@ class Totals:
 class Worth:
     """Shown a unit's queries at the end of each load cycle."""
 
+    ideal_costs: Callable[[], Mapping[str, float]] = dict
+    """What an answer of each query costs alone, as far as it is known."""
     figures: WorthFigures = field(init=False, default_factory=WorthFigures)
     queries: Qualities = field(init=False, default_factory=Qualities)
     _totals: deque[Totals] = field(init=False, default_factory=deque)
@@ -66,7 +75,9 @@ class Worth:
         is_first = not known.answers and any(one.has_answers for one in queries.values())
         if not (is_first or is_last) and now - known.at < PIECE_S:
             return
-        every = list(queries.values())
+        every, ideal_s = list(queries.values()), self.ideal_costs()
+        for name, one in queries.items():
+            one.slowed(ideal_s.get(name, 0.0))
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
             self.begin(now, queries)  # what queries had that are gone would be missing
         latest = totals(now, every)
@@ -74,9 +85,12 @@ class Worth:
             self._totals.popleft()
         first = self._totals[0]
         answers, seconds = latest.answers - first.answers, now - first.at
+        responded = latest.responded - first.responded
         self.figures = WorthFigures(
             utility_of(latest, every),
-            staleness_of([one.stale_share(now) for one in every]),
+            slowdown_of(latest, every),
+            staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
+            (latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
             (latest.utility - first.utility) / answers if answers > 0 else 1.0,
             (latest.missed - first.missed) / answers if answers > 0 else 0.0,
             min(1.0, max(0.0, (latest.stale_s - first.stale_s) / seconds)) if seconds > 0 else 0.0,
@@ -93,26 +107,41 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
         sum([one.count for one in utilities]),
         sum([one.sum for one in utilities]),
         sum([one.missed for one in utilities]),
-        sum([one.stale_s for one in queries]) / len(queries) if queries else 0.0,
+        mean([one.stale_s for one in queries], [one.weight for one in queries]),
+        sum([one.responses.count for one in queries]),
+        sum([one.slowdown for one in queries]),
         sum([one.answers for one in tardiness]),
         sum([one.sum_s for one in tardiness]),
     )
 
 
 def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
-    mean = latest.utility / latest.answers if latest.answers else 1.0
+    whole = latest.utility / latest.answers if latest.answers else 1.0
     means = [one.utility.mean for one in queries if one.utility is not None]
     return {
-        "mean": mean,
-        "lost": 1.0 - mean,
+        "mean": whole,
+        "lost": 1.0 - whole,
         "of_queries": sum(means) / len(means) if means else 1.0,
         "missed": latest.missed,
         "missed_pct": 100.0 * latest.missed / latest.answers if latest.answers else 0.0,
     }
 
 
-def staleness_of(shares: Sequence[float]) -> dict[str, float]:
-    return {"mean": sum(shares) / len(shares), "max": max(shares)} if shares else {"mean": 0.0, "max": 0.0}
+def slowdown_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
+    """Of the queries, those that have answered."""
+    means = [one.slowdown / one.responses.count for one in queries if one.responses.count]
+    return {
+        "mean": latest.slowdown / latest.responded if latest.responded else 0.0,
+        "of_queries": sum(means) / len(means) if means else 0.0,
+    }
+
+
+def staleness_of(shares: Sequence[float], weights: Sequence[float]) -> dict[str, float]:
+    return {"mean": mean(shares, weights), "max": max(shares, default=0.0)}
+
+
+def mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return sum(map(mul, values, weights)) / sum(weights) if values else 0.0
 
 
 def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
@@ -134,4 +163,5 @@ def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
         tuple([one.answers for one in tardiness]),
         tuple([one.tardy for one in tardiness]),
         tuple([one.sum_s for one in tardiness]),
+        tuple([one.slowdown for _, one, _ in told]),
     )

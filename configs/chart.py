@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from configs.base import Settings
+from configs.base import Name, Settings
 from configs.declarations import PriorityClassDeclaration, TenantDeclaration
-from configs.live import LiveSettings
+from configs.live import LiveSettings, Sql
 from configs.service import PORT, ServiceSettings
 from configs.streams import OptionName, OptionText
 from configs.up import NODE, ClusterSettings, GatewaySettings, UpSettings
@@ -493,8 +493,17 @@ class TenantValues(TenantDeclaration):
     kind: Literal["Tenant"] = "Tenant"
 
 
+class MirrorValues(Settings):
+    """A document of kind Mirror without `options`: what values say is in a ConfigMap, and is not to be secret."""
+
+    kind: Literal["Mirror"] = "Mirror"
+    name: Name
+    sql: Sql
+    """CREATE MIRROR …"""
+
+
 class Apply(Values):
-    """The Job that declares `priorityClasses` and `tenants` after install and upgrade."""
+    """The Job that declares `priorityClasses`, `tenants` and `mirrors` after install and upgrade."""
 
     resources: Resources = Resources.model_validate(needs("200m", "256Mi"))
     """Of its container."""
@@ -559,6 +568,9 @@ class ChartValues(Values):
     """Documents of kind PriorityClass, which the Job declares."""
     tenants: Sequence[TenantValues] = []
     """Documents of kind Tenant, which the Job declares. One that is taken out of the list is not deleted."""
+    mirrors: Annotated[Sequence[MirrorValues], Field(max_length=100)] = []
+    """Documents of kind Mirror, which the Job declares and the head pod polls; the same holds of these. A database's password is
+    `PGPASSWORD` of a Secret that `api.extraEnvFrom` names."""
     apply: Apply = Apply()
     tests: Tests = Tests()
     extra_objects: Sequence[Object] = []

@@ -14,6 +14,8 @@ from configs.utility import Utility, UtilityGraph
 MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
 TrainMax = Annotated[int, Field(ge=1, le=1_000_000)]
 Victim = Literal["random", "oldest", "newest", "fair"]
+Weight = Annotated[float, Field(ge=1e-3, le=1e3)]
+"""Only ratios between weights count: a million to one is as much as means anything."""
 
 
 class PriorityClass(Settings):

@@ -5,6 +5,7 @@
     Query           of a tenant
     Stream, Feed    what there is to read, and sources that bring several streams
     Session         of Spark, which reads all sources
+    Mirror          remote objects that the service polls, and the stream of their changes
 
 `live_class` is the one place where declarations become what runs. docs/catalog.md describes every field. What the SQL in
 them means, and whether what they name is there, is not known here; `services.catalog.checks` looks at that.
@@ -15,18 +16,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
+
+from pydantic import model_validator
 
 from configs.base import Fraction, Name, Positive, Settings
-from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim
+from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim, Weight
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
 from configs.objectives import Objective
 from configs.plans import PlanSettings
 from configs.policies import Automatic, ClassPolicy
-from configs.problems import InvalidInput, UnknownName, nearest
+from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
 from configs.reading import A_NAME, parse_documents, parse_model, read_text
-from configs.streams import FeedDefinition, SessionSettings, StreamDefinition, StreamsFile
+from configs.streams import (
+    FeedDefinition,
+    OptionName,
+    OptionText,
+    SessionSettings,
+    StreamDefinition,
+    StreamsFile,
+)
 from configs.utility import Utility
 from configs.windows import WindowSettings
 
@@ -34,6 +44,7 @@ DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
 AS_IT_LIKES = ("victim", "objective", "policy", "train_max", "utility", "windows", "plan")
+MIRROR_OPTIONS = ("password",)
 
 
 class PriorityClassDeclaration(PriorityClass):
@@ -105,6 +116,9 @@ class QueryDeclaration(Settings):
     utility: Utility | None = None
     """What its answers are worth by their latency; left out, as its class says."""
 
+    weight: Weight = 1.0
+    """How much the freshness of its output counts beside that of the tenant's other queries."""
+
 
 class StreamDeclaration(StreamDefinition):
     """What queries read: brought by its source, by a feed, or by whoever has a key for it."""
@@ -127,12 +141,39 @@ class SessionDeclaration(SessionSettings):
     name: Literal["spark"] = "spark"
 
 
+class MirrorDeclaration(Settings):
+    """Remote objects that the service polls as often as it is worth; what changes is a stream of the mirror's name."""
+
+    kind: Literal["Mirror"]
+    name: Name
+    sql: Sql
+    """CREATE MIRROR …"""
+
+    options: Mapping[OptionName, OptionText] = {}
+    """`password`: of the user that an address in the SQL names."""
+
+    @model_validator(mode="after")
+    def options_are_known(self) -> Self:
+        for name in self.options:
+            if name not in MIRROR_OPTIONS:
+                # The name and not the value: it may be a secret.
+                raise Contradiction(
+                    "a mirror has no such option", "options", name, nearest(name, MIRROR_OPTIONS)
+                )
+        return self
+
+    @property
+    def password(self) -> str:
+        return self.options.get("password", "")
+
+
 Declaration = (
     PriorityClassDeclaration
     | TenantDeclaration
     | StreamDeclaration
     | FeedDeclaration
     | SessionDeclaration
+    | MirrorDeclaration
     | QueryDeclaration
 )
 KINDS: Mapping[str, type[Declaration]] = {
@@ -296,6 +337,7 @@ def live_class(
             "streams": tuple(one.declaration(one.name) for one in streams),
             "queries": {one.name: one.sql for one in queries},
             "utilities": {one.name: one.utility for one in queries if one.utility is not None},
+            "weights": {one.name: one.weight for one in queries if one.weight != 1},
         },
         str(ref_of(tenant)),
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from configs.base import Name, Positive, Settings
-from configs.classes import PriorityClass
+from configs.classes import PriorityClass, Weight
 from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
 from configs.managers import Manager
@@ -19,6 +19,8 @@ from configs.windows import WindowSettings
 
 Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
 Shards = Annotated[int, Field(ge=1, le=256)]
+# Of a class, what is said query by query.
+SAID_OF_QUERIES = ("queries", "utilities", "weights")
 
 
 class LiveClass(PriorityClass):
@@ -32,6 +34,9 @@ class LiveClass(PriorityClass):
 
     utilities: Mapping[Name, Utility] = Field(default={}, max_length=10_000)
     """By query, what its answers are worth by their latency, where that is not as the class says."""
+
+    weights: Mapping[Name, Weight] = Field(default={}, max_length=10_000)
+    """By query, how much the freshness of its output counts beside others', where that is not 1."""
 
     lossless: bool = False
     """Never shed: when its queue is full its producers are held back."""
@@ -51,17 +56,22 @@ class LiveClass(PriorityClass):
     """Which of several equivalent plans its queries run by."""
 
     @model_validator(mode="after")
-    def utilities_are_of_queries(self) -> Self:
-        for name in self.utilities:
-            if name not in self.queries:
-                hint = "write it in small and capital letters as the query's, or leave it out"
-                raise Contradiction("the class has no query of this name", "utilities", name, hint)
+    def what_is_said_of_queries_is_of_its_own(self) -> Self:
+        for field, named in (("utilities", self.utilities), ("weights", self.weights)):
+            for name in named:
+                if name not in self.queries:
+                    hint = "write it in small and capital letters as the query's, or leave it out"
+                    raise Contradiction("the class has no query of this name", field, name, hint)
         return self
 
     def graph_of(self, query: str) -> UtilityGraph:
         """What its answers are worth."""
         points = self.utilities.get(query)
         return self.graph if points is None else UtilityGraph(points=points)
+
+    def weight_of(self, query: str) -> float:
+        """How much the freshness of its output counts."""
+        return self.weights.get(query, 1.0)
 
     @model_validator(mode="after")
     def can_be_split(self) -> Self:
@@ -88,7 +98,8 @@ class LiveSettings(Settings):
     slower processor, in whose seconds quotas, loads and processor times are counted."""
 
     round_ms: Positive = 10.0
-    """Processor time of one round of the weighted round robin."""
+    """Processor time of one round of the weighted round robin. What a slice costs beside its operators does not depend on
+    `lane_part`; so that slices do not either, rounds last longer where lanes have a part of their cores."""
 
     load: LoadSettings = LoadSettings(queue_fraction=0.55)
     """Loads are measured, not known: work may queue for less of the target than in virtual time."""
@@ -113,3 +124,8 @@ class LiveSettings(Settings):
 
     classes_per_host: Annotated[int, Field(ge=1, le=1000)] = 1
     """Classes that share a process; more save memory, fewer keep a crash from spreading."""
+
+    @property
+    def round_s(self) -> float:
+        """How long a round is, in seconds of a lane."""
+        return self.round_ms / 1e3 / self.lane_part

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from configs.arrivals import Arrivals
 from configs.base import Fraction, Name, NonNegative, Positive, Settings
-from configs.classes import PriorityClass
+from configs.classes import PriorityClass, Weight
 from configs.load import LoadSettings
 from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
@@ -126,7 +126,7 @@ class QueryModel(Settings):
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
     utility: Utility | None = None
     """What its answers are worth by their latency; the class's without it."""
-    weight: Positive = 1.0
+    weight: Weight = 1.0
     """How much the freshness of its output counts beside others'."""
 
     @model_validator(mode="after")
@@ -262,6 +262,10 @@ class OperatorBox(Settings):
 
     utility: Utility | None = None
     """Of one that feeds nobody: what its answers are worth by their latency; left out, what those of its class are."""
+
+    weight: Positive = 1.0
+    """Of one that feeds nobody: how much the freshness of its output counts beside others'; of several queries with one output,
+    all of it together."""
 
     slack_ms: Positive | None = None
     """Of one that feeds nobody: how long its answers may take before they are tardy; left out, they have no deadline."""

@@ -112,7 +112,7 @@ class UtilityGraph(Settings):
         ]
         return (0.0, *between, 0.0)
 
-    @property
+    @cached_property
     def deadline_s(self) -> float:
         """Where utility begins to fall; the last point of a graph that never does."""
         falling = (at for at, lost in zip(self.latencies_s, self.gradients[1:], strict=True) if lost > 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from configs.live import LiveClass
+from configs.live import SAID_OF_QUERIES, LiveClass
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.partition import Places, key_places
 from engine.plan import Query, Scan
@@ -91,11 +91,11 @@ class CheckedClass:
                     name,
                     f"remove {reader.name} first",
                 )
-        queries, utilities = (
-            {one: said for one, said in those.items() if one != name}
-            for those in (self.declared.queries, self.declared.utilities)
-        )
-        return checked(self.declared.model_copy(update={"queries": queries, "utilities": utilities}))
+        said = {
+            field: {one: what for one, what in getattr(self.declared, field).items() if one != name}
+            for field in SAID_OF_QUERIES
+        }
+        return checked(self.declared.model_copy(update=said))
 
     def _check_key(self, query: Query) -> None:
         key = self.declared.key

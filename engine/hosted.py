@@ -34,7 +34,7 @@ from configs.windows import WindowSettings
 from engine.door import Piece, unpacked
 from engine.entrances import FROM_NOW, Entrance, Following
 from engine.exchange import Unbounded, wait_us
-from engine.limits import train_bytes
+from engine.limits import train_bytes, tuple_bytes
 from engine.load_cycle import LoadCycle
 from engine.network import walk
 from engine.operators.source import SourceOperator
@@ -97,12 +97,14 @@ class HostedClass:
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
         self._worth(settings)
+        self._weights = settings.weights
         self._entrances: dict[str, Entrance] = {}
         self._cycle = LoadCycle()
         self._steps: list[Step] = []  # since the last settle point
         self._settled_steps: list[Step] = []
         self._settled_answers: list[Answer] = []
         self._settled_bytes = 0
+        self._widths: dict[str, int] = {}  # of a query's answers; 0 where texts make them differ
         self._same: dict[
             float, int
         ] = {}  # response times since the last settle point, where trains had one for all
@@ -291,6 +293,11 @@ class HostedClass:
         self._worth(settings)
         self.runner.value({name: self._graph(name) for name in self._queries})
 
+    def weigh(self, settings: LiveClass) -> None:
+        """How much the freshness of its queries counts from now on, also of those that are still to come."""
+        self._weights = settings.weights
+        self.runner.weigh({name: one for name, one in self._weights.items() if name in self._queries})
+
     def _worth(self, settings: LiveClass) -> None:
         self._class_graph = settings.graph
         self._graphs = {name: UtilityGraph(points=points) for name, points in settings.utilities.items()}
@@ -327,7 +334,12 @@ class HostedClass:
         self._add(*planned)
 
     def _add(self, *queries: Query) -> None:
-        self.runner.add(*queries, graphs={query.name: self._graph(query.name) for query in queries})
+        names = [query.name for query in queries]
+        self.runner.add(
+            *queries,
+            graphs={name: self._graph(name) for name in names},
+            weights={name: self._weights[name] for name in names if name in self._weights},
+        )
         for query in queries:
             self._queries[query.name] = query
             self._catalog = self._catalog.with_query(query)
@@ -339,6 +351,7 @@ class HostedClass:
         self.runner.remove(name)
         del self._queries[name]
         self._others.pop(name, None)
+        self._widths.pop(name, None)
         self._cycle.remove_query(name)
         for stream, entrance in self._entrances.items():
             if self.runner.network.source(stream) is None:
@@ -625,20 +638,23 @@ class HostedClass:
     def _answer(self, query: str, train: Train) -> None:
         if self._repeating:
             return  # readers have it
-        now, results = self.runner.settled_at, len(train)
-        if is_same(train.arrival):
-            response_s = now - float(train.arrival[0])
+        now, results, arrival = self.runner.settled_at, len(train), train.arrival
+        if is_same(arrival):
+            response_s = now - arrival.item(0)
             self._cycle.answered(query, results, response_s * results)
             # The answers of a train came at one time, and mostly of one arrival.
             self._same[response_s] = self._same.get(response_s, 0) + results
         else:
-            self._cycle.answered(query, results, now * results - float(train.arrival.sum()))
-            self.responses.add_array(now - train.arrival, 0.0)
-            self.recent.add_array(now - train.arrival, 0.0)
+            self._cycle.answered(query, results, now * results - float(arrival.sum()))
+            self.responses.add_array(now - arrival, 0.0)
+            self.recent.add_array(now - arrival, 0.0)
         if self.seen is not None:
-            self.seen.add_array(now - train.arrival, self._ideal_s.get(query, 0.0))
+            self.seen.add_array(now - arrival, self._ideal_s.get(query, 0.0))
         self._settled_answers.append(Answer(query, self.runner.answered[query], train))
-        self._settled_bytes += train_bytes(train)
+        width = self._widths.get(query)
+        if width is None:
+            width = self._widths[query] = tuple_bytes(train)
+        self._settled_bytes += results * width or train_bytes(train)
 
     def _settle(self) -> bool:
         """Nothing is queued inside: what has been done is complete. Whether more may be done before it is committed."""
@@ -647,7 +663,8 @@ class HostedClass:
             self.recent.add_same(response_s, results)
         self._same.clear()
         for entrance in self._entrances.values():
-            self._consume(entrance, 0)  # batches of which nothing was let in
+            if entrance.queued and not entrance.queued[0][1]:
+                self._consume(entrance, 0)  # batches of which nothing was let in
         self._settled_steps += self._steps
         self._steps = []
         while self._changes and not self._repeating:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.entrances import Entrance
 from engine.runner import ClassRunner
-from engine.work import WorkCheck
+from engine.work import SteadyWork, WorkCheck
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 
 
@@ -24,12 +24,15 @@ class LoadCycle:
     _responses: dict[str, Responses] = field(init=False, default_factory=dict)
     _began: float | None = field(init=False, default=None)
     _work: WorkCheck = field(init=False, default_factory=WorkCheck)
+    _steady: SteadyWork = field(init=False, default_factory=SteadyWork)
 
     def add_query(self, name: str) -> None:
         self._responses[name] = Responses()
+        self._steady.forget()
 
     def remove_query(self, name: str) -> None:
         del self._responses[name]
+        self._steady.forget()
 
     def answered(self, query: str, results: int, total_s: float) -> None:
         """So many results, with response times of so much together."""
@@ -59,7 +62,8 @@ class LoadCycle:
         believed_s = 0.0
         for stream, entrance in entrances.items():
             node = runner.network.source(stream)
-            works[stream] = 0.0 if node is None else believed.segments[places[id(node)]].cost_s
+            work_s = 0.0 if node is None else believed.segments[places[id(node)]].cost_s
+            works[stream] = self._steady.observe(stream, work_s)
             believed_s += (entrance.ledger.delivered - entrance.cycle_delivered) * works[stream]
             entrance.cycle_delivered = entrance.ledger.delivered
         if observed:
@@ -75,7 +79,7 @@ class LoadCycle:
             outputs.append(OutputCycle(query, target_s, seen.results, mean_s, longest))
             self._responses[query] = Responses()
         queued_work_s = factor * sum(
-            node.tuples * believed.segments[place].cost_s
+            node.tuples * (works[node.stream] if node.source else believed.segments[place].cost_s)
             for place, node in enumerate(runner.network.nodes)
             if node.tuples
         )

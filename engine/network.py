@@ -86,6 +86,13 @@ class Node:
     progressive: bool = False  # whether progress without tuples matters to it
     relays: bool = True  # whether it passes on the progress that it is told
     holding: Holding = field(default_factory=Holding)  # what the operator holds
+    worked: int = 0  # tuples that it took in slices; a call without any counts for one
+    worked_s: float = 0.0  # processor time of that
+
+    @property
+    def mean_cost_s(self) -> float | None:
+        """Processor time of a tuple on the mean; None before it has run."""
+        return self.worked_s / self.worked if self.worked else None
 
     @property
     def failed(self) -> Counter[str]:

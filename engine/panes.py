@@ -115,7 +115,7 @@ class PaneStore:
         return bool(self._keys)
 
     def snapshot(self) -> Any:
-        return copy.deepcopy((self.index, self.panes, self._floors))
+        return self.index, self.panes, self._floors
 
     def restore(self, state: Any) -> None:
         self.index, self.panes, self._floors = copy.deepcopy(state)

@@ -1,5 +1,5 @@
-"""How good the answers of one query have been: their response times, what they were worth by them, and their staleness;
-of windows, also their tardiness.
+"""How good the answers of one query have been: their response times, what they were worth by them, their slowdown, and their
+staleness; of windows, also their tardiness.
 
 Answers are measured when they are handed out, at settle points, around the operators that made them. Of a train whose
 tuples arrived at one moment only that moment is looked at, whatever its length, and some of these are measured together.
@@ -8,6 +8,8 @@ tuples arrived at one moment only that moment is looked at, whatever its length,
 2. Without a graph nobody has said what answers are worth; then only the other two are measured.
 3. Staleness is told since the arrival of the first input that led to an answer.
 4. Another graph values what comes from then on; what there is keeps the worth that it had.
+5. Slowdown is response time over T, what an answer costs alone (Sharaf §3.2). T is measured as well: answers are held against
+   what it is when they are looked at, which is after the calls that made them.
 """
 
 from __future__ import annotations
@@ -38,16 +40,26 @@ class QueryQuality:
         "_arrivals",
         "_counts",
         "_departures",
+        "_response_s",
         "_responses",
         "_since",
         "_slack_s",
+        "_slowed_s",
         "_staleness",
         "_utility",
+        "slowdown",
         "tardiness",
+        "weight",
     )
 
-    def __init__(self, graph: UtilityGraph | None = None, slack_s: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        graph: UtilityGraph | None = None,
+        slack_s: Callable[[], float] | None = None,
+        weight: float = 1.0,
+    ) -> None:
         """`slack_s` tells how long an answer of a window may take from falling due; None without a window."""
+        self.weight = weight  # how much its staleness counts beside other queries'
         self._slack_s = slack_s
         self.tardiness = None if slack_s is None else Tardiness()
         self._responses = ResponseStatistics()
@@ -55,6 +67,8 @@ class QueryQuality:
         # Who answers first may not be who came first, so there is no beginning before which nothing counts.
         self._staleness = Staleness(-math.inf)
         self._since = math.inf
+        self.slowdown = 0.0  # of all answers together that `slowed` has been told of
+        self._response_s = self._slowed_s = 0.0  # response times of all answers, and of these
         # Trains of one arrival that are still to be measured.
         self._arrivals: list[float] = []
         self._departures: list[float] = []
@@ -80,6 +94,7 @@ class QueryQuality:
             return
         oldest, response = float(arrival.min()), now - arrival
         self._responses.add_array(response, 0.0)
+        self._response_s += max(0.0, float(response.sum()))
         if self._utility is not None:
             self._utility.add_array(response)
         self._since = min(self._since, oldest)
@@ -90,6 +105,13 @@ class QueryQuality:
         before, self._utility = self.utility, UtilityStatistics(graph)
         if before is not None:
             self._utility.include(before)
+
+    def slowed(self, ideal_s: float) -> None:
+        """What an answer costs alone; counts for all that have come since it was told last."""
+        self._measure()
+        if ideal_s > 0:
+            self.slowdown += (self._response_s - self._slowed_s) / ideal_s
+            self._slowed_s = self._response_s
 
     @property
     def has_answers(self) -> bool:
@@ -124,12 +146,14 @@ class QueryQuality:
         if len(self._counts) < FEW:
             for arrived, left, count in zip(self._arrivals, self._departures, self._counts, strict=True):
                 self._responses.add_same(left - arrived, count)
+                self._response_s += max(0.0, left - arrived) * count
                 if self._utility is not None:
                     self._utility.add_same(left - arrived, count)
         else:
             counts = np.array(self._counts, dtype=np.int64)
             response = np.array(self._departures) - np.array(self._arrivals)
             self._responses.add_counted(response, counts)
+            self._response_s += max(0.0, float((response * counts).sum()))
             if self._utility is not None:
                 self._utility.add_counted(response, counts)
         self._since = min(self._since, min(self._arrivals))

@@ -7,6 +7,7 @@ times, `cpu` for the processor time of this thread.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -92,6 +93,7 @@ class ClassRunner:
         self.settled_at = 0.0
         self._graphs: dict[str, UtilityGraph] = {}
         self._worth: dict[int, UtilityGraph] = {}  # of nodes that give answers
+        self._weights: dict[str, float] = {}  # of queries whose weight is not 1
         self._unsettled: list[tuple[str, Train]] = []
         self._inside = 0  # nodes behind the sources that have input
         self._nodes: list[Node] = []
@@ -102,21 +104,32 @@ class ClassRunner:
         self._meeting: dict[int, tuple[int, ...]] = {}  # of sources, by their places: whom they meet
         self._scheduler: OperatorScheduler | None = None
 
-    def add(self, *queries: Query, graphs: Mapping[str, UtilityGraph] | None = None) -> None:
-        """`graphs` say what the answers of a query are worth, if anybody has said so."""
+    def add(
+        self,
+        *queries: Query,
+        graphs: Mapping[str, UtilityGraph] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        """`graphs` say what the answers of a query are worth, and `weights` how much it counts that they are fresh, if anybody
+        has said so."""
         outputs = self.network.add(*queries)
         self._graphs.update(graphs or {})
+        self._weights.update(weights or {})
         slacks = {name: slack_of(node) for name, node in outputs}
         for query in queries:
-            self.quality[query.name] = QueryQuality(self._graphs.get(query.name), slacks.get(query.name))
-            self.answered[query.name] = 0
+            name = query.name
+            self.quality[name] = QueryQuality(self._graphs.get(name), slacks.get(name), self._weight(name))
+            self.answered[name] = 0
         for name, node in outputs:
             self._value(name, node)
+            if id(node) in self._place:
+                self._removals = NEVER  # the scheduler knows it as the output of fewer queries
 
     def remove(self, name: str) -> None:
         self.network.remove(name)
         del self.quality[name], self.answered[name]
         self._graphs.pop(name, None)
+        self._weights.pop(name, None)
         self._value_all()
         self._unsettled = [one for one in self._unsettled if one[0] != name]
         self._inside = self._count_inside()
@@ -136,6 +149,13 @@ class ClassRunner:
         if changed:
             self._value_all()
             self._removals = NEVER  # the scheduler is to hear of it
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """How much the freshness of each query counts from now on; 1 where nothing is said."""
+        for name, quality in self.quality.items():
+            quality.weight = weights.get(name, 1.0)
+        self._weights = dict(weights)
+        self._removals = NEVER  # the scheduler is to hear of it
 
     def offer(self, stream: str, train: Train) -> None:
         """Queue a train that has arrived on a stream."""
@@ -171,7 +191,10 @@ class ClassRunner:
             tuples, answers = self._step(scheduler, number, node, self.train_max, now, self._upto(number))
             # One reading ends this step and begins the next: what lies between belongs to somebody.
             done = cpu()
-            scheduler.statistics.observe(number, max(1, tuples), answers, done - at)
+            worked = max(1, tuples)
+            scheduler.statistics.observe(number, worked, answers, done - at)
+            node.worked += worked
+            node.worked_s += done - at
             at = done
             self.steps += 1
         if self.is_settled():
@@ -298,14 +321,22 @@ class ClassRunner:
         return self._current().refresh()
 
     def ideal_costs(self) -> dict[str, float]:
-        """T of each query's answers: the least, if several operators give them."""
-        believed = self.believed()
-        found: dict[str, float] = {}
+        """T of each query's answers by what operators have taken a tuple on the mean; the least, if several give them.
+
+        Not by what the scheduler believes: that begins with a guess, which it takes hundreds of tuples to leave behind, and
+        some operators never have as many.
+        """
+        network, found = self._current().network, dict[str, float]()
+        costs, ideal_s = [mean_cost(node) for node in self._nodes], list[float]()
         for number, node in enumerate(self._nodes):
-            if node.outputs:
-                # What reads the output of a query stands below it; T of the query itself ends here.
-                ideal_s = believed.network.ideal_cost(number, believed.estimates)
-                found |= {query: min(ideal_s, found.get(query, ideal_s)) for query in node.outputs}
+            above = network.upstream[number]
+            if node.partner is None and len(above) <= 1:
+                ideal_s.append(sum([ideal_s[one] for one in above]) + costs[number].cost_s)
+            else:
+                ideal_s.append(network.ideal_cost(number, costs))
+            # What reads the output of a query stands below it; T of the query itself ends here.
+            for query in node.outputs:
+                found[query] = min(ideal_s[number], found.get(query, math.inf))
         return found
 
     def taken(self, number: int) -> int:
@@ -336,6 +367,14 @@ class ClassRunner:
 
     def snapshot(self) -> ClassSnapshot:
         """The state of the whole class: every operator's and every queue's."""
+        return copy.deepcopy(self._state())
+
+    def settled_state(self) -> ClassSnapshot:
+        """The state at a settle point, without what waits at the sources; it is to be written down before anything goes on."""
+        assert self.is_settled()
+        return replace(self._state(), queues={})
+
+    def _state(self) -> ClassSnapshot:
         return ClassSnapshot(
             states={node.key: node.operator.snapshot() for node in self.network.nodes},
             queues={node.key: tuple(node.queue) for node in self.network.nodes},
@@ -343,11 +382,6 @@ class ClassRunner:
             unsettled=tuple(self._unsettled),
             pane_lengths=self.network.pane_lengths,
         )
-
-    def settled_state(self) -> ClassSnapshot:
-        """The state at a settle point, without what waits at the sources."""
-        assert self.is_settled()
-        return replace(self.snapshot(), queues={})
 
     def restore(self, snapshot: ClassSnapshot) -> None:
         """Go on from a snapshot of a class with the same queries."""
@@ -440,8 +474,17 @@ class ClassRunner:
         if scheduler is None or self._removals != self.network.removals:
             return self._rebuilt()
         if len(self._nodes) < len(self.network.nodes):
+            if self._reads_on(scheduler):
+                return self._rebuilt()
             self._extend(scheduler)
         return scheduler
+
+    def _reads_on(self, scheduler: OperatorScheduler) -> bool:
+        """Whether something new reads the output of a root, which is one no more and gives answers all the same."""
+        boxes, above = scheduler.network.operators, set[int]()
+        for node in self.network.nodes[len(self._nodes) :]:
+            above.update(id(one) for one in node.upstream if one.outputs)
+        return any(not boxes[self._place[one]].answers for one in above & self._place.keys())
 
     def _scheduled(self) -> tuple[OperatorScheduler, list[Node], int]:
         return self._current(), self._nodes, len(self._nodes)
@@ -493,7 +536,16 @@ class ClassRunner:
         below = tuple([self._place[id(one)] for one in node.downstream])
         partner = None if node.partner is None else self._place[id(node.partner)]
         utility = None if below else self._worth.get(id(node))
-        return Box(node.name, below, node.source, partner=partner, utility=utility)
+        # Whoever keeps an output fresh does so for every query that has its answers of it; the sum is exact, since names of a
+        # set come in any order.
+        weight = math.fsum(map(self._weight, node.outputs)) if node.outputs else 1.0
+        answers = bool(node.outputs and below)
+        return Box(
+            node.name, below, node.source, partner=partner, utility=utility, weight=weight, answers=answers
+        )
+
+    def _weight(self, query: str) -> float:
+        return self._weights.get(query, 1.0)
 
     def _tell_queued(self, scheduler: OperatorScheduler, start: int) -> None:
         for place, head, tuples in self._heads(start):
@@ -506,6 +558,12 @@ class ClassRunner:
         for place, node in enumerate(self._nodes[start:], start):
             if node.queue:
                 yield place, queue_head(node, 0.0), node.tuples
+
+
+def mean_cost(node: Node) -> Estimate:
+    """As it was measured so far; of one that has not run, the guess."""
+    cost_s = node.mean_cost_s
+    return FIRST_ESTIMATE if cost_s is None else Estimate(cost_s, FIRST_ESTIMATE.selectivity)
 
 
 def queue_head(node: Node, otherwise: float) -> float:

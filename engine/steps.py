@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from configs.plans import PlanSettings
 from configs.windows import WindowSettings
@@ -115,8 +116,7 @@ Step = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Results of one query; `first` is the sequence number of the first row."""
 
     query: str

@@ -3,6 +3,10 @@
 What is believed of operators leaves out what stands around them: handing out answers, writing them down, windows that
 close because event time went on and not because a tuple came. Over some cycles both are summed up, older cycles
 counting less and less; what is believed of a tuple is then scaled by what tuples have really cost.
+
+What is believed of operators follows their last calls, and the first calls after a pause take longer: caches are cold. Whoever
+looks while a burst begins would take all of it for that much work. So what a stream's tuples take is smoothed over cycles too,
+unless it is another altogether.
 """
 
 from __future__ import annotations
@@ -13,6 +17,28 @@ from dataclasses import dataclass, field
 ALPHA = 0.175
 # Where next to nothing was believed or used, a ratio says nothing.
 FACTOR_LEAST, FACTOR_MOST = 1e-3, 1e3
+
+# Beyond this the work of a tuple is not the same as before: other queries, other data.
+JUMP = 1.5
+
+
+@dataclass
+class SteadyWork:
+    """What a tuple of each stream is believed to take, over some cycles."""
+
+    _known: dict[str, float] = field(init=False, default_factory=dict)
+
+    def observe(self, stream: str, work_s: float) -> float:
+        """One cycle; what the stream's tuples take then."""
+        known = self._known.get(stream)
+        if known is not None and known / JUMP <= work_s <= known * JUMP:
+            work_s = known + ALPHA * (work_s - known)
+        self._known[stream] = work_s
+        return work_s
+
+    def forget(self) -> None:
+        """Other queries take other work."""
+        self._known.clear()
 
 
 @dataclass

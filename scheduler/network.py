@@ -36,7 +36,8 @@ class Operator:
     size_out: float = 1.0  # mean size of an output tuple, any unit; for policies that go by memory
     partner: int | None = None  # the other side of a join
     utility: UtilityGraph | None = None  # of a root: what its answers are worth by their latency
-    weight: float = 1.0  # of a root: how much the freshness of its output counts beside others'
+    weight: float = 1.0  # of an output: how much its freshness counts, for all queries that have it
+    answers: bool = False  # whether it has an output though others read it, too; a root always has one
 
 
 @dataclass(frozen=True, slots=True)

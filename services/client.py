@@ -43,6 +43,7 @@ PLACES: Mapping[str, str] = {
     "Tenant": "tenants",
     "Stream": "streams",
     "Feed": "feeds",
+    "Mirror": "mirrors",
     "Query": "queries",
     "Session": "session",
 }
@@ -207,6 +208,14 @@ class Client:
 
     def history(self, seconds: int | None = None) -> dict[str, Any]:
         return self._get("/v1/history", seconds=seconds)
+
+    def mirrors(self) -> list[dict[str, Any]]:
+        """How all mirrors fare; of a tenant's key, how fresh they are."""
+        found: list[dict[str, Any]] = self._get("/v1/mirroring")["items"]
+        return found
+
+    def mirror_status(self, name: str) -> dict[str, Any]:
+        return self._get(f"/v1/mirrors/{quoted(name)}/status")
 
     def tenant(self) -> str:
         """The one tenant that this key sees."""

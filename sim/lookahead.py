@@ -62,6 +62,8 @@ class TriedOperator:
     partner: int | None = None
     utility: Utility | None = None
     """What answers are worth, if it gives some."""
+    weight: float = 1.0
+    """How much it counts that they are fresh."""
     slack_s: float | None = None
     """How long answers may take before they are tardy, if they have a deadline."""
     tells: float = 0.0
@@ -234,6 +236,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             believed_selectivity=None if one.believed is None else one.believed.selectivity,
             partner=one.partner,
             utility=one.utility,
+            weight=one.weight,
             slack_ms=None if one.slack_s is None else 1e3 * one.slack_s,
         )
         for place, (one, cost) in enumerate(zip(now.operators, costs, strict=True))
@@ -329,14 +332,15 @@ def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float)
 def tried_operators(
     lines: Sequence[Line],
     graphs: Sequence[UtilityGraph | None] = (),
+    weights: Sequence[float] = (),
     slacks: Sequence[float | None] = (),
 ) -> tuple[TriedOperator, ...]:
-    """As they are measured, with the graphs and the slacks of those that have one, by their places. A window is told by its
+    """As they are measured, with graphs, weights and slacks of those that give answers, by their places. A window is told by its
     panes that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
     found: list[TriedOperator] = []
     partners = joined(lines)
     points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
-    slack_s = dict(enumerate(slacks))
+    weighs, slack_s = dict(enumerate(weights)), dict(enumerate(slacks))
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
@@ -352,6 +356,7 @@ def tried_operators(
                 line.name.partition(":")[2].lower() if is_source else "",
                 partners.get(line.number),
                 points.get(line.number),
+                weighs.get(line.number, 1.0),
                 slack_s.get(line.number),
                 calls / line.tuples if line.tuples else 0.0,
                 is_told(line),

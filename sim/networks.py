@@ -176,6 +176,7 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
             plan.readers[number] = tuple(sorted(streams[number]))
             if one.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=one.utility)
+            plan.weights[number] = one.weight
             if one.slack_ms is not None:
                 plan.slacks[number] = one.slack_ms / 1e3
     return plan

@@ -118,6 +118,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
                 entries.get(number, ""),
                 operator.partner,
                 None if operator.utility is None else operator.utility.points,
+                operator.weight,
                 host.plan.slacks.get(number),
             )
         )

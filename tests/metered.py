@@ -9,13 +9,25 @@ from typing import Any
 
 from actors.dispatcher import DispatcherStatus
 from actors.turns import LaneStatus, TurnStatus
+from scheduler.mirroring import MirrorStatistics
 from services.ingest.progress import FeedProgress
 from services.metrics.collector import SystemCollector
 from services.metrics.nodes import Nodes
+from services.mirror.polling import MirrorProgress
 from services.watch.source import Inflow
 from services.watch.watch import Watch
 from tests.watched import InProcess
 
+MIRROR = MirrorProgress(
+    "prices",
+    50.0,
+    "polls",
+    "running",
+    MirrorStatistics(40, 38, 500, 120, 30, 2, 480.0, 7, 11.0, 0.75, 0.625),
+    published=119,
+    bytes=9000,
+    spent_per_s=40.0,
+)
 FEED = FeedProgress("sensors", "running", rows=500, batch_ms=150.0, lag=20.0, restarts=1)
 
 
@@ -27,6 +39,7 @@ class Metered(InProcess):
     pids: dict[str, int] = field(default_factory=lambda: {"dispatcher": 2, "gateway": 3})
     inflows: list[dict[str, Any]] = field(default_factory=list)
     feeds: list[FeedProgress] = field(default_factory=lambda: [FEED])
+    mirrors: list[MirrorProgress] = field(default_factory=lambda: [MIRROR])
 
     def turns(self, node: str) -> DispatcherStatus:
         self._answer()
@@ -81,5 +94,7 @@ def metering(system: Metered, with_operators: bool = False, **priority_classes: 
             system,
             watch,
             nodes,
-            SystemCollector(watch, nodes, lambda: system.feeds, lambda: priority_classes),
+            SystemCollector(
+                watch, nodes, lambda: system.feeds, lambda: priority_classes, lambda: system.mirrors
+            ),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ class Store:
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     etags: bool = True
+    credentials: str = ""
+    """USER:PASSWORD that is asked for."""
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -36,7 +39,10 @@ class Handler(BaseHTTPRequestHandler):
             self.store.asked[key] += 1
             found = dict(self.store.objects.get(key, {}))
             keys = list(self.store.objects)
+        wanted = f"Basic {b64encode(self.store.credentials.encode()).decode()}"
         match key:
+            case _ if self.store.credentials and self.headers.get("Authorization") != wanted:
+                self._answer(401, b"")
             case "":
                 self._answer(200, json.dumps(keys).encode())
             case "broken":

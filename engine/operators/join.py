@@ -147,8 +147,8 @@ class JoinSideOperator:
         return True
 
     def snapshot(self) -> Any:
-        side, index = copy.deepcopy((self._state.sides[self._side], self._state.index))
-        return side, index, self._state.progress.snapshot(self._side)
+        state = self._state
+        return state.sides[self._side], state.index, state.progress.snapshot(self._side)
 
     def restore(self, state: Any) -> None:
         side, index = copy.deepcopy(state[:2])

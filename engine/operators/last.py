@@ -121,7 +121,7 @@ class LastRowsOperator:
         return False
 
     def snapshot(self) -> Any:
-        return copy.deepcopy(vars(self.rows))
+        return vars(self.rows)
 
     def restore(self, state: Any) -> None:
         vars(self.rows).update(copy.deepcopy(state))

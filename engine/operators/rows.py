@@ -95,7 +95,7 @@ class RowWindowOperator:
         return time >= self._next_end
 
     def snapshot(self) -> Any:
-        return copy.deepcopy((self._recent, self._offered, self._first, self._next_end, self._index))
+        return self._recent, self._offered, self._first, self._next_end, self._index
 
     def restore(self, state: Any) -> None:
         self._recent, self._offered, self._first, self._next_end, self._index = copy.deepcopy(state)

@@ -13,8 +13,8 @@ highest rates get the most out before more are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from heapq import heappop, heappush
+from collections.abc import Callable, Collection, Iterable
+from heapq import heapify, heappop, heappush
 
 from scheduler.network import NetworkEstimates
 from scheduler.policies.outlook import outlooks
@@ -86,17 +86,19 @@ class DeadlineOrRatePolicy:
         self._by_deadline: list[Entry] = []
         self._by_latest_start: list[Entry] = []  # of the same operators
         self._by_rate: list[Entry] = []
-        self._put(range(len(self._head)))
+        self._put(range(len(self._head)), list.append)
+        heapify(self._by_deadline)
+        heapify(self._by_latest_start)
 
-    def _put(self, operators: Iterable[int]) -> None:
+    def _put(self, operators: Iterable[int], push: Callable[[list[Entry], Entry], object] = heappush) -> None:
         """Into ListEDF, those that have input; who cannot make it is found out when one is picked."""
         for operator in operators:
             self._version[operator] += 1
             self._is_late[operator] = False
             if self._is_ready[operator]:
                 deadline, version = self._head[operator] + self._deadline_s[operator], self._version[operator]
-                heappush(self._by_deadline, (deadline, operator, version))
-                heappush(self._by_latest_start, (deadline - self._cost_s[operator], operator, version))
+                push(self._by_deadline, (deadline, operator, version))
+                push(self._by_latest_start, (deadline - self._cost_s[operator], operator, version))
 
     def _first(self, heap: list[Entry], late: bool) -> Entry | None:
         while heap:

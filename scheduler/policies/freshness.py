@@ -6,8 +6,9 @@ does so with probability P = 1 − (1−S)^N; making the output fresh takes N·C
     priority = Σ_r α_r · (1 − (1−S_r)^(N^β)) / (N^β · C̄)
 
 β = 1 is for freshness alone, β = 0 for answers by processor time as HR has it. α_r is the weight of output r; an
-operator that several outputs share works for all of them. Where an operator makes more than one tuple of one, S_r is
-the probability of at least one answer and not their number: s·S below it if s ≤ 1, else 1 − (1 − S)^s.
+operator that several outputs share works for all of them; an output may be read on, and then counts beside those below it.
+Where an operator makes more than one tuple of one, S_r is the probability of at least one answer and not their number: s·S
+below it if s ≤ 1, else 1 − (1 − S)^s.
 
 1. It picks the highest priority of all ready operators; N is what it has been told last, 1 if nothing.
 2. More tuples at an operator never raise its priority. So a place in the heap that was taken when fewer waited bounds
@@ -24,7 +25,7 @@ from scheduler.network import NetworkEstimates
 from scheduler.policies.protocol import NONE
 from scheduler.policies.static import ratio
 
-# Of each root below an operator: the probability that a tuple which enters there leads to an answer.
+# Of each output from an operator on: the probability that a tuple which enters there leads to an answer.
 Chances = Mapping[int, float]
 
 
@@ -66,7 +67,7 @@ class FreshnessPolicy:
         for operator in sorted(operators, reverse=True):
             self._chances[operator] = chances_of(believed, operator, self._chances)
             self._outputs[operator] = [
-                (boxes[root].weight, chance) for root, chance in self._chances[operator].items()
+                (boxes[output].weight, chance) for output, chance in self._chances[operator].items()
             ]
             self._cost_s[operator] = believed.segments[operator].cost_s
             if self._is_ready[operator]:
@@ -129,14 +130,15 @@ class FreshnessPolicy:
 def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) -> Chances:
     """Of a tuple that enters the operator; those of the operators below are known."""
     kept = believed.estimates[operator].selectivity
-    below = believed.network.operators[operator].downstream
-    if not below:
+    own = believed.network.operators[operator]
+    if not own.downstream:
         return {operator: min(kept, 1.0)}
-    reached: dict[int, float] = {}
-    for one in below:
-        for root, chance in known[one].items():
+    reached: dict[int, float] = {operator: 1.0} if own.answers else {}
+    for one in own.downstream:
+        for output, chance in known[one].items():
             # By another way than one that was looked at already.
-            reached[root] = 1.0 - (1.0 - reached[root]) * (1.0 - chance) if root in reached else chance
+            others = reached.get(output, 0.0)
+            reached[output] = 1.0 - (1.0 - others) * (1.0 - chance) if others else chance
     if kept <= 1.0:
-        return {root: kept * chance for root, chance in reached.items()}
-    return {root: 1.0 - (1.0 - chance) ** kept for root, chance in reached.items()}
+        return {output: kept * chance for output, chance in reached.items()}
+    return {output: 1.0 - (1.0 - chance) ** kept for output, chance in reached.items()}

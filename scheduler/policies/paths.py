@@ -82,9 +82,12 @@ def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
     kept = 1.0
     for one in path:
         kept *= believed.estimates[one].selectivity
-    released = size_in - kept * size_after(believed, path[-1])
+    return a_second(size_in - kept * size_after(believed, path[-1]), service_s(believed, path))
+
+
+def a_second(released: float, spent_s: float) -> float:
     # In no time: nothing is nothing, and less than nothing comes last.
-    return math.copysign(ratio(abs(released), service_s(believed, path)), released) if released else 0.0
+    return math.copysign(ratio(abs(released), spent_s), released) if released else 0.0
 
 
 def size_after(believed: NetworkEstimates, operator: int) -> float:
@@ -98,7 +101,12 @@ def sizes_before(believed: NetworkEstimates, path: Path) -> list[float]:
 
 
 def releases(believed: NetworkEstimates, path: Path, sizes: Sequence[float]) -> list[float]:
-    return [release_capacity(believed, (size, (one,))) for size, one in zip(sizes, path, strict=True)]
+    """Of each operator of the path on its own."""
+    found = []
+    for size, one in zip(sizes, path, strict=True):
+        own = believed.estimates[one]
+        found.append(a_second(size - own.selectivity * size_after(believed, one), own.cost_s))
+    return found
 
 
 def cut(believed: NetworkEstimates, path: Path) -> list[Stretch]:

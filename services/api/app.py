@@ -20,6 +20,7 @@ from services.api import (
     keys,
     live,
     metrics,
+    mirrors,
     openapi,
     plan,
     problems,
@@ -31,7 +32,7 @@ from services.api.callers import Door
 from services.api.health import health
 from services.api.service import Service
 
-ROUTERS = (documents, keys, audit, results, rows, live, history, plan, feeds)
+ROUTERS = (documents, keys, audit, results, rows, live, mirrors, history, plan, feeds)
 
 
 class App(FastAPI):

@@ -1,4 +1,4 @@
-"""Routes of what is declared: priority classes, tenants, queries, streams, feeds, the session; one by one, or many at once.
+"""Routes of what is declared: priority classes, tenants, queries, streams, feeds, mirrors, the session; one by one, or many at once.
 
 What is read comes from memory. A document is shown as it was written, without secrets; its version is its ETag.
 """
@@ -80,7 +80,7 @@ class Reading:
 
     def _check(self, caller: Caller, name: str | None = None) -> None:
         match self._kind:
-            case "Feed" | "Session":
+            case "Feed" | "Mirror" | "Session":
                 caller.must_be_admin()
             case "Stream" if name is not None:
                 caller.must_see_stream(name)
@@ -116,6 +116,7 @@ def router(service: Service) -> APIRouter:
     add_kind(routes, service, "Tenant", "/tenants")
     add_kind(routes, service, "Stream", "/streams")
     add_kind(routes, service, "Feed", "/feeds")
+    add_kind(routes, service, "Mirror", "/mirrors")
     add_queries(routes, service)
     add_session(routes, service)
     add_apply(routes, service)
@@ -366,7 +367,8 @@ def put_one(
     made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).declare([document])
     if dry_run:
         return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
-    (change,) = made.changes
+    # A mirror may bring its stream along.
+    (change,) = (one for one in made.changes if one.ref == ref)
     headers = {"ETag": f'"{change.version}"', **made.headers}
     status = 201 if change.action == "created" else 200
     return Response(orjson.dumps(without_secrets(change.after)), status, headers, JSON)

@@ -117,7 +117,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
     def quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
-        """How good the answers of a tenant's queries have been: what they were worth, missed deadlines, staleness."""
+        """How good the answers of a tenant's queries have been: slowdown, what they were worth, missed deadlines, staleness."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
         one = view.classes.get(tenant)
@@ -233,8 +233,10 @@ def quality_line(one: QueryWorth) -> QueryQuality:
         query=one.query,
         deadline_ms=1e3 * one.graph.deadline_s,
         graph=[UtilityCorner.model_validate(point.model_dump()) for point in one.graph.points],
+        weight=one.weight,
         answers=one.answers,
         mean_ms=one.mean_ms,
+        slowdown=one.slowdown,
         utility=Worth(mean=one.utility, missed=one.missed),
         staleness=one.staleness,
         tardiness=Tardiness(answers=one.due, tardy=one.tardy, mean_ms=one.tardiness_ms) if one.due else None,

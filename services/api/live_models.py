@@ -59,10 +59,19 @@ class ClassWorth(Worth):
     missed_pct: float = 0.0
 
 
+class Slowdown(BaseModel):
+    """Response times over what answers would have cost alone."""
+
+    mean: float = Field(0.0, ge=0, description="Of all answers.")
+    of_queries: float = Field(
+        0.0, ge=0, description="Mean over the queries that have answered, however many answers each has."
+    )
+
+
 class Staleness(BaseModel):
     """Part of the time for which an output was behind what had arrived for it."""
 
-    mean: float = Field(0.0, ge=0, le=1, description="Of the queries.")
+    mean: float = Field(0.0, ge=0, le=1, description="Of the queries, by weight.")
     max: float = Field(0.0, ge=0, le=1, description="The stalest one's.")
 
 
@@ -111,7 +120,11 @@ class ClassStatus(Seen):
     within_target_pct: float
     response_ms: Responses
     utility: ClassWorth
+    slowdown: Slowdown
     staleness: Staleness
+    slowdown_now: float = Field(
+        ge=0, description="Mean slowdown of the last seconds' answers; 0 without any."
+    )
     utility_now: Ratio = Field(description="Mean utility of the last seconds' answers.")
     missed_now: Ratio = Field(description="Part of the last seconds' answers that came after their deadline.")
     staleness_now: Ratio = Field(description="Staleness of the last seconds.")
@@ -152,8 +165,13 @@ class QueryQuality(BaseModel):
     query: str
     deadline_ms: Milliseconds = Field(description="Where utility begins to fall.")
     graph: list[UtilityCorner] = Field(description="Its own or its class's.")
+    weight: float = Field(description="How much its freshness counts beside that of the tenant's others.")
     answers: int
     mean_ms: Milliseconds = Field(description="Response time.")
+    slowdown: float = Field(
+        ge=0,
+        description="Mean of response times over what an answer costs alone, as its operators are measured.",
+    )
     utility: Worth
     staleness: Ratio
     tardiness: Tardiness | None = Field(description="null where no window of time has answered.")

@@ -32,6 +32,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         },
         "streams": {"hot": {"where": "temp > 30"}},
     },
+    "Mirror": {
+        "sql": "CREATE MIRROR one (item string, price float64) FROM HTTP 'http://shop.example/items/{key}' "
+        "KEYS ('apple', 'pear') BANDWIDTH 50 PER SECOND"
+    },
     "Session": {"master": "local[1]", "conf": {"spark.driver.memory": "1g"}},
 }
 

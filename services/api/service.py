@@ -20,6 +20,7 @@ from services.ingest.progress import ToldFeeds
 
 if TYPE_CHECKING:
     from services.metrics.collector import SystemCollector
+    from services.mirror.polling import MirrorProgress
     from services.results.results import Results
     from services.results.rows import Rows
     from services.watch.watch import Watch
@@ -64,6 +65,8 @@ class Service:
     watch: Watch | None = None
     planner: Planner | None = None
     metrics: SystemCollector | None = None
+    mirrors: Callable[[], Sequence[MirrorProgress]] | None = None
+    """How those fare that are polled here."""
     waits_for: Callable[[], str] = lambda: ""
     """What is missing until everything that is declared runs; empty when nothing is."""
     told_feeds: ToldFeeds = field(default_factory=ToldFeeds)

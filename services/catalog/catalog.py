@@ -25,6 +25,7 @@ from configs.declarations import (
     PRESETS,
     Declaration,
     Document,
+    MirrorDeclaration,
     Ref,
     StreamDeclaration,
     as_document,
@@ -37,7 +38,7 @@ from configs.problems import InUse, UnknownName, VersionDiffers, nearest
 from configs.streams import StreamsFile
 from services.catalog import tables
 from services.catalog.audit import AuditEntry, entries, note
-from services.catalog.checks import applied, brought, told, users
+from services.catalog.checks import applied, brought, completed, told, users
 from services.catalog.database import Database
 from services.catalog.home import Home
 from services.catalog.keys import Holder, Keys
@@ -78,6 +79,8 @@ class Desired:
     file: StreamsFile | None
     """What Spark is to bring."""
     keys: KeyRing
+    mirrors: Mapping[str, MirrorDeclaration] = field(default_factory=dict)
+    """By name."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ class Catalog:
         """What applying them would change."""
         before = self.state()
         check_versions(before, versions)
+        documents = completed(before, documents)
         return changes(before, applied(before, documents), documents)
 
     def check_delete(self, ref: Ref, version: int | None = None) -> None:
@@ -168,6 +172,7 @@ class Catalog:
             {one.name: one.declaration(one.name) for one in state.of_kind(StreamDeclaration)},
             streams_file(brought(state)),
             keys,
+            {one.name: one for one in state.of_kind(MirrorDeclaration)},
         )
 
     def known(self, before: int = -1) -> Known:
@@ -225,6 +230,7 @@ class Catalog:
         with self._database.changing() as connection:
             seen = self._look(connection)
             check_versions(seen.state, versions)
+            documents = completed(seen.state, documents)
             after = applied(seen.state, documents)
             made = changes(seen.state, after, documents)
             seen = self._written(connection, seen, after, made, who)

@@ -10,13 +10,14 @@ Nothing here is kept or read; `services.catalog.catalog` does that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from configs.declarations import (
     Declaration,
     Document,
     FeedDeclaration,
+    MirrorDeclaration,
     PriorityClassDeclaration,
     QueryDeclaration,
     Ref,
@@ -33,22 +34,58 @@ from engine.plan import Query, Scan
 from engine.reading import reads, sources
 from engine.schema import StreamSchema
 from engine.sql import Catalog as SqlCatalog
-from engine.sql import PlanningError, plan_query
+from engine.sql import Mirror, PlanningError, plan_query
 from services.catalog.state import State, Stored
 from services.ingest.answers import OWN
 from services.ingest.declared import read_declaration
+from services.mirror.declared import read_mirror, stream_of
 
 # Where a file of streams has them.
 SECTIONS = {"Stream": "streams", "Feed": "feeds"}
 NO_CATALOG = SqlCatalog.of()
+# Each has some twenty threads of the service's process.
+MIRRORS_MAX = 100
+
+
+def completed(before: State, documents: Sequence[Document]) -> Sequence[Document]:
+    """With the stream of each mirror, unless somebody has declared it: it comes with its mirror, and changes with it."""
+    if not any(isinstance(one.declaration, MirrorDeclaration) for one in documents):
+        return documents
+    said = {one.ref.folded for one in documents}
+    found: list[Document] = []
+    for one in documents:
+        if isinstance(one.declaration, MirrorDeclaration):
+            ref = Ref("Stream", one.declaration.name)
+            # What is wrong with the mirror is told when it is looked at.
+            with suppress(InvalidInput):
+                stream = stream_of(read_mirror(one.declaration))
+                if ref.folded not in said and is_its_own(before, ref, stream):
+                    found.append(Document(stream, one.place))
+        found.append(one)
+    return found
+
+
+def is_its_own(before: State, ref: Ref, stream: StreamDeclaration) -> bool:
+    """Whether the stream is not there, or is as the mirror's was before, and is now to be another."""
+    there, mirror = before.get(ref), before.get(Ref("Mirror", ref.name))
+    if there is None:
+        return before.in_use(ref) is None
+    assert isinstance(there.declaration, StreamDeclaration)
+    schema = read_declaration(ref.name, there.declaration)
+    if mirror is None or schema == read_declaration(ref.name, stream):
+        return False
+    assert isinstance(mirror.declaration, MirrorDeclaration)
+    return schema == read_mirror(mirror.declaration).stream
 
 
 def applied(before: State, documents: Sequence[Document]) -> State:
     """All that is there afterwards; versions and places are those from before."""
+    documents = completed(before, documents)
     check_differ(documents)
     changing = Changing(before, documents)
     changing.check_names()
     changing.check_streams()
+    changing.check_mirrors()
     changing.check_tenants()
     changing.check_classes()
     return changing.after
@@ -142,6 +179,36 @@ class Changing:
                 fed = {name for feed in self.after.of_kind(FeedDeclaration) for name in feed.streams}
                 return one.source is not None or had or one.name in fed
         return False
+
+    def check_mirrors(self) -> None:
+        """That each means something, and brings a stream that nobody else brings."""
+        if not self.touches(MirrorDeclaration, StreamDeclaration, FeedDeclaration):
+            return
+        mirrors = self.after.of_kind(MirrorDeclaration)
+        fed = {name: feed.name for feed in self.after.of_kind(FeedDeclaration) for name in feed.streams}
+        touched = {ref_of(one) for one in self.touched}
+        for one in mirrors:
+            with self.about(ref_of(one)):
+                if len(mirrors) > MIRRORS_MAX:
+                    raise InvalidInput(f"there are {MIRRORS_MAX} mirrors at most", value=len(mirrors))
+                mirror = read_mirror(one)
+            ref = Ref("Stream", one.name)
+            # Whoever is changed is wrong; if both are, the stream, as it comes first.
+            with self.about(ref if ref in touched else ref_of(one)):
+                self._check_mirrored(mirror, ref, fed.get(one.name))
+
+    def _check_mirrored(self, mirror: Mirror, ref: Ref, feed: str | None) -> None:
+        there = self.after.get(ref)
+        if there is None:
+            raise UnknownName("no such Stream", "name", ref.name, f"declare it: {mirror.stream_sql}")
+        assert isinstance(there.declaration, StreamDeclaration)
+        other = "a source of its own" if there.declaration.source is not None else feed and f"feed {feed}"
+        if other:
+            hint = "let one of the two bring it, or name the mirror otherwise"
+            raise InvalidInput(f"a mirror and {other} bring the stream", "name", ref.name, hint)
+        if read_declaration(ref.name, there.declaration) != mirror.stream:
+            hint = f"declare it as {mirror.stream_sql}, or name the mirror otherwise"
+            raise InvalidInput("the mirror's stream is another one", "name", ref.name, hint)
 
     def _schema_before(self, one: StreamDeclaration) -> StreamSchema | None:
         before = self.before.get(ref_of(one))
@@ -268,6 +335,8 @@ def uses(one: Stored, ref: Ref) -> bool:
             return query.tenant == ref.tenant and ref.name.lower() in one.reads
         case FeedDeclaration() as feed, "Stream":
             return ref.name in feed.streams
+        case MirrorDeclaration() as mirror, "Stream":
+            return mirror.name == ref.name
     return False
 
 

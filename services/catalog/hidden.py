@@ -1,4 +1,4 @@
-"""Declarations as they are shown: without the secrets of sources and sessions, which are never told to anybody again."""
+"""Declarations as they are shown: without the secrets of sources, mirrors and sessions, which are never told to anybody again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shown_document(one: Declaration) -> dict[str, Any]:
 
 
 def without_secrets(data: Any, within: str = "") -> Any:
-    """The same without the values that nobody is to read, which are options of sources and settings of Spark's."""
+    """The same without the values that nobody is to read, which are options of sources and mirrors, and settings of Spark's."""
     if not isinstance(data, Mapping):
         return data
     return {

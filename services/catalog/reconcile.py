@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from configs.declarations import MirrorDeclaration
 from configs.live import LiveClass
 from configs.problems import WeirError
 from configs.streams import StreamsFile
@@ -34,6 +35,8 @@ class Running:
     """Declarations by name, of those that were declared for the catalog and are there."""
     file: StreamsFile | None = None
     keys: KeyRing | None = None
+    mirrors: Mapping[str, MirrorDeclaration] = field(default_factory=dict)
+    """Those that are polled, by name."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,19 @@ class PublishKeys:
     keys: KeyRing
 
 
-Step = RemoveClass | DropStream | DeclareStream | ApplyClasses | Bring | PublishKeys
+@dataclass(frozen=True)
+class BeginMirror:
+    """Poll it, in place of the one of its name."""
+
+    mirror: MirrorDeclaration
+
+
+@dataclass(frozen=True)
+class EndMirror:
+    name: str
+
+
+Step = RemoveClass | DropStream | DeclareStream | ApplyClasses | Bring | PublishKeys | BeginMirror | EndMirror
 
 
 class Machine(Protocol):
@@ -97,6 +112,8 @@ def steps(wanted: Desired, running: Running) -> list[Step]:
     before = {one.name: one for one in running.classes}
     named = {one.name: one for one in wanted.classes}
     replaced = {here[name] for name in changed}
+    polled, mirrors = running.mirrors, wanted.mirrors
+    found += [EndMirror(name) for name, one in polled.items() if mirrors.get(name) != one]
     ended = {
         name
         for name, one in before.items()
@@ -111,6 +128,7 @@ def steps(wanted: Desired, running: Running) -> list[Step]:
     found += [DropStream(name) for name in here if name not in there]
     if running.file != wanted.file:
         found.append(Bring(wanted.file))
+    found += [BeginMirror(one) for name, one in mirrors.items() if polled.get(name) != one]
     return found
 
 

@@ -23,7 +23,7 @@ from configs.declarations import (
     live_class,
     ref_of,
 )
-from configs.live import LiveClass
+from configs.live import SAID_OF_QUERIES, LiveClass
 from engine.admission import CheckedClass, checked
 from engine.schema import StreamSchema
 from engine.sql import Catalog as SqlCatalog
@@ -222,7 +222,7 @@ def grown(declared: LiveClass, before: CheckedClass | None) -> CheckedClass:
     if before is None:
         return checked(declared)
     was = before.declared
-    if declared.model_copy(update={"queries": was.queries, "utilities": was.utilities}) != was:
+    if declared.model_copy(update={field: getattr(was, field) for field in SAID_OF_QUERIES}) != was:
         return checked(declared)
     added = list(declared.queries.items())
     if added[: len(was.queries)] != list(was.queries.items()):

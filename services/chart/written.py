@@ -24,7 +24,7 @@ DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 WIDTH = 118
 WRITTEN_BY = "Written by `make chart` from configs/chart.py."
 # Lists of documents, and what a group of workers may say again; the README tells of them in words.
-IN_WORDS = ("PriorityClassValues", "TenantValues", "WorkerGroup")
+IN_WORDS = ("PriorityClassValues", "TenantValues", "MirrorValues", "WorkerGroup")
 INTRODUCTION = """# The chart of Weir
 
 A Ray cluster whose head runs the coordinator, the service and its metrics, workers that run queries, and Spark that brings

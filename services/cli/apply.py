@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from configs.declarations import KINDS, kind_named, read_documents, ref_named
-from configs.problems import NotAllowed
+from configs.problems import NotAllowed, WeirError
 from services.catalog.hidden import shown_document
 from services.cli.catalog_views import (
     OutputOption,
@@ -24,7 +24,7 @@ from services.cli.catalog_views import (
     warn,
 )
 from services.cli.completion import names_of_kind
-from services.cli.here import declarations
+from services.cli.here import declarations, service
 from services.remote.models import Change
 
 EXIT_DIFFERS = 1
@@ -93,6 +93,10 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
                 one.model_dump() | {"at": moment(one.at), "fields": list(one.fields)}
                 for one in weir.audit(ref.kind, name)
             ]
+    if ref.kind == "Mirror":
+        # Only a service that runs knows how it fares.
+        with suppress(WeirError), service() as weir:
+            told["status"] = weir.mirror_status(name)
     show(output, told, lambda: pairs_table(str(ref), told))
 
 

@@ -1,4 +1,4 @@
-"""What the catalog says, as people and scripts read it. Secrets of sources and sessions are hidden everywhere."""
+"""What the catalog says, as people and scripts read it. Secrets of sources, mirrors and sessions are hidden everywhere."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.table import Table
 from configs.declarations import (
     Declaration,
     FeedDeclaration,
+    MirrorDeclaration,
     PriorityClassDeclaration,
     QueryDeclaration,
     SessionDeclaration,
@@ -58,7 +59,8 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "Stream": ("declared as", "source"),
     "Feed": ("source", "streams"),
     "Session": ("master",),
-    "Query": ("sql", "utility"),
+    "Mirror": ("declared as",),
+    "Query": ("sql", "utility", "weight"),
 }
 
 
@@ -74,8 +76,10 @@ def summary(one: Declaration) -> tuple[object, ...]:
             return (one.source.format, ", ".join(one.streams))
         case SessionDeclaration():
             return (one.master,)
+        case MirrorDeclaration():
+            return (one.sql,)
         case QueryDeclaration():
-            return (one.sql, utility_told(one.utility))
+            return (one.sql, utility_told(one.utility), one.weight)
 
 
 def cell(value: object) -> str:

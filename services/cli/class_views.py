@@ -14,7 +14,7 @@ from configs.policies import Automatic, policy_text
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
 WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms")
-MEAN = ("keep", "utility_now", "missed_now", "staleness_now")
+MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ def together(parts: Sequence[Figures]) -> Figures:
             found[one.name] = sum(values) / len(values)
         elif one.name == "utility":
             found[one.name] = utilities_together(parts)
+        elif one.name == "slowdown":
+            found[one.name] = slowdowns_together(parts)
         elif isinstance(values[0], dict):
             found[one.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
         elif one.name == "within_target_pct":
@@ -125,6 +127,16 @@ def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
     }
     pct = 100.0 * missed / results if results else 0.0
     return {**found, "lost": 1.0 - found["mean"], "missed": missed, "missed_pct": pct}
+
+
+def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """The same of slowdowns."""
+    told = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
+    results = sum(count for _, count in told)
+    return {
+        name: sum(one[name] * count for one, count in told) / results if results else 0.0
+        for name in ("mean", "of_queries")
+    }
 
 
 def as_json(view: ClassView) -> dict[str, Any]:

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from configs.declarations import MirrorDeclaration
 from configs.problems import UnknownName
 from configs.streams import StreamsFile
 from services.catalog.reconcile import (
     ApplyClasses,
+    BeginMirror,
     Bring,
     DeclareStream,
     DropStream,
+    EndMirror,
     PublishKeys,
     RemoveClass,
     Running,
@@ -21,6 +24,9 @@ from services.catalog.reconcile import (
 from services.ingest.bringing import Brings
 from services.ingest.keys import KeyRing
 from services.ingest.progress import FeedProgress
+from services.mirror.declared import read_mirror
+from services.mirror.polling import MirrorProgress
+from services.mirror.running import Mirrors
 
 if TYPE_CHECKING:
     from actors.control import SystemStatus
@@ -30,9 +36,10 @@ if TYPE_CHECKING:
 class SystemMachine:
     """Made around a system; steps are performed by one thread."""
 
-    def __init__(self, system: System, own_key: str, brings: Brings | None = None) -> None:
+    def __init__(self, system: System, own_key: str, mirrors: Mirrors, brings: Brings | None = None) -> None:
         """`own_key` opens every door, beside the catalog's keys. Without `brings` feeds are another process's to bring."""
-        self._system, self._own_key, self._brings = system, own_key, brings
+        self._system, self._own_key, self._mirrors, self._brings = system, own_key, mirrors, brings
+        self._polled: dict[str, MirrorDeclaration] = {}
         self._keys: KeyRing | None = None
         self._file: StreamsFile | None = None
         # Nodes whose doors have the keys.
@@ -41,7 +48,7 @@ class SystemMachine:
     def running(self) -> Running:
         now = self._status()
         keys = self._keys if self._opened >= now.nodes.keys() else None
-        return Running(now.classes, now.streams, self._file, keys)
+        return Running(now.classes, now.streams, self._file, keys, dict(self._polled))
 
     def perform(self, step: Step) -> None:
         match step:
@@ -61,6 +68,12 @@ class SystemMachine:
                     self._file = None
                     self._brings.bring(file)
                 self._file = file
+            case EndMirror(name):
+                self._polled.pop(name, None)
+                self._mirrors.end(name)
+            case BeginMirror(declared):
+                self._mirrors.begin(read_mirror(declared), declared.password)
+                self._polled[declared.name] = declared
 
     def used_keys(self) -> dict[str, float]:
         used: dict[str, float] = {}
@@ -72,8 +85,12 @@ class SystemMachine:
     def feeds(self) -> Sequence[FeedProgress]:
         return () if self._brings is None else self._brings.progress()
 
+    def mirrors(self) -> Sequence[MirrorProgress]:
+        return self._mirrors.progress()
+
     def stop(self) -> None:
-        """Spark; the system is ended by whoever has started it."""
+        """Mirrors and Spark; the system is ended by whoever has started it."""
+        self._mirrors.stop()
         if self._brings is not None:
             self._brings.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +15,11 @@ from engine.sql import Mirror
 from services.cli.here import service
 from services.cli.ingest import ended_by_signal, watch
 from services.cli.tables import compact, plain_table
+from services.mirror.declared import checked_keys, profile_of
+from services.mirror.doors import RemoteDoor
 from services.mirror.objects import objects_of
-from services.mirror.polling import MirrorProgress, checked_keys, profile_of
-from services.mirror.running import Running, mirrors_in
+from services.mirror.polling import MirrorProgress
+from services.mirror.running import Mirrors, declare, mirrors_in
 
 PROBLEMS_SHOWN = 5
 
@@ -30,26 +33,28 @@ def mirror(
 ) -> None:
     """Poll the objects of a file's mirrors and bring their changes to the service; Ctrl-C ends it."""
     mirrors = mirrors_in(file)
+    checked = check_table(str(file), mirrors)
     if check:
-        Console().print(check_table(str(file), mirrors))
+        Console().print(checked)
         return
-    with ended_by_signal(), service() as weir:
-        running = Running(mirrors, weir)
-        running.declare()
-        with running:
-            title = f"{file} to {weir.endpoint}"
-            watch(
-                lambda: mirror_table(title, running.progress()),
-                lambda: mirrors_told(running.progress()),
-                as_json,
-            )
+    with ended_by_signal(), service() as weir, Mirrors(RemoteDoor(weir)) as running:
+        for one in mirrors:
+            declare(one, weir)
+        for one in mirrors:
+            running.begin(one)
+        title = f"{file} to {weir.endpoint}"
+        watch(
+            lambda: mirror_table(title, running.progress()),
+            lambda: mirrors_told(running.progress()),
+            as_json,
+        )
 
 
-def mirrors_told(mirrors: list[MirrorProgress]) -> dict[str, object]:
+def mirrors_told(mirrors: Sequence[MirrorProgress]) -> dict[str, object]:
     return {"mirrors": [one.as_json() for one in mirrors]}
 
 
-def mirror_table(title: str, mirrors: list[MirrorProgress]) -> Table:
+def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Table:
     """Mirrors as they fare; the problems of each under them."""
     heads = ("mirror", "objects", "held", "polls", "changes", "published", "failing", "fresh", "expected")
     table = plain_table(title, heads, left=1)
@@ -77,7 +82,7 @@ def mirror_table(title: str, mirrors: list[MirrorProgress]) -> Table:
     return table
 
 
-def check_table(title: str, mirrors: list[Mirror]) -> Table:
+def check_table(title: str, mirrors: Sequence[Mirror]) -> Table:
     """What would be polled."""
     table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
     for one in mirrors:

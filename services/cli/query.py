@@ -45,6 +45,13 @@ def add(
             show_default="as its class says",
         ),
     ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            help="How much the freshness of its output counts beside other queries', 0.001 to 1000.",
+            show_default="1",
+        ),
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
     """Register a query, or change what it asks. It begins to answer within seconds."""
@@ -53,6 +60,8 @@ def add(
     data["sql"] = sql_of(sql, file)
     if utility is not None:
         data["utility"] = points_in(utility, "--utility")
+    if weight is not None:
+        data["weight"] = weight
     document = Document(parse_model(QueryDeclaration, data), str(ref))
     with declarations() as weir:
         made = weir.apply([document])
@@ -91,7 +100,7 @@ def quality(
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show how good answers have been: what they were worth by their latency, missed deadlines, and staleness."""
+    """Show how good answers have been: slowdown, what they were worth by their latency, missed deadlines, and staleness."""
     with service() as weir:
         told = weir.quality(tenant)
     show(output, told, lambda: quality_table(told))

@@ -226,8 +226,19 @@ def policy_of(one: ClassView) -> str:
 
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
-    """How good the answers of classes are: of the last seconds, and missed deadlines from the beginning."""
-    heads = ("class", "utility", "missed", "stale", "all missed", "mean/target", "queue", "q bytes", "res/s")
+    """How good the answers of classes are: of the last seconds, and all missed deadlines from the beginning."""
+    heads = (
+        "class",
+        "worth",
+        "missed",
+        "in all",
+        "stale",
+        "mean/target",
+        "slow",
+        "queue",
+        "bytes",
+        "res/s",
+    )
     table = plain_table(title, heads, wrapped=0)
     for one in views:
         figures, target = one.figures, one.settings.delay_target_ms
@@ -238,9 +249,10 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
             f"[dim]{escape(one.name)}[/]" if one.asleep else escape(one.name),
             worth(figures.utility_now),
             parts(figures.missed_now),
-            parts(figures.staleness_now),
             compact(figures.utility.get("missed", 0)),
+            parts(figures.staleness_now),
             f"{against(figures.mean_ms, target)}/{target:g}",
+            times(figures.slowdown_now),
             compact(figures.queued),
             compact(figures.queue_bytes),
             compact(figures.results_per_s),
@@ -250,7 +262,7 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
 
 def quality_table(told: Mapping[str, Any]) -> Table:
     """The queries of a tenant as the service tells of them."""
-    heads = ["query", "answers", "mean ms", "deadline", "utility", "missed", "stale"]
+    heads = ["query", "answers", "ms/deadline", "slow", "worth", "missed", "stale"]
     windows = any(one["tardiness"] for one in told["items"])
     table = plain_table("", [*heads, "tardy"] if windows else heads, wrapped=0)
     table.title = None
@@ -259,8 +271,8 @@ def quality_table(told: Mapping[str, Any]) -> Table:
         table.add_row(
             escape(one["query"]),
             compact(answers),
-            against(one["mean_ms"], one["deadline_ms"]),
-            f"{one['deadline_ms']:g}",
+            f"{against(one['mean_ms'], one['deadline_ms'])}/{one['deadline_ms']:.5g}",
+            times(one["slowdown"]),
             worth(one["utility"]["mean"]) if answers else "–",
             compact(missed) + (f" ({parts(missed / answers)})" if missed else ""),
             parts(one["staleness"]),
@@ -280,6 +292,11 @@ def worth(utility: float) -> str:
     """Green while all of it is had, red from half of it down."""
     mark = "[green]" if utility > 0.995 else "[red]" if utility < 0.5 else ""
     return f"{mark}{utility:.2f}{'[/]' if mark else ''}"
+
+
+def times(slowdown: float) -> str:
+    """How many times as long as alone."""
+    return three_figures(slowdown) if slowdown else "–"
 
 
 def parts(ratio: float) -> str:

@@ -34,7 +34,10 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print the table once.")] = False,
     as_object: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     quality: Annotated[
-        bool, typer.Option("--quality", help="What answers are worth, missed deadlines, staleness, queues.")
+        bool,
+        typer.Option(
+            "--quality", help="What answers are worth, missed deadlines, staleness, slowdown, queues."
+        ),
     ] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two looks.")] = 1.0,
     address: Annotated[

@@ -19,7 +19,6 @@ from rich.text import Text
 
 from configs.declarations import read_documents
 from configs.managers import MANAGERS, known_manager
-from configs.problems import InvalidInput
 from configs.service import ADMISSIONS, PORT
 from configs.up import UpSettings
 from services.catalog.catalog import opened
@@ -48,10 +47,12 @@ from services.ingest.bringing import Brings
 from services.ingest.java import find_java
 from services.ingest.job import Door
 from services.ingest.keys import new_key
-from services.mirror.running import Running, mirrors_in
+from services.mirror.doors import SystemDoor
+from services.mirror.running import Mirrors
 
 if TYPE_CHECKING:
     from actors.system import System
+    from services.watch.watch import Watch
 
 FOLDER = Path("weir-up")
 EVERYWHERE = ("0.0.0.0", "[::]")
@@ -64,10 +65,6 @@ def up(
     files: Annotated[
         list[Path] | None,
         typer.Option("--file", "-f", help="Documents to apply first.", show_default=False),
-    ] = None,
-    mirrors: Annotated[
-        list[Path] | None,
-        typer.Option("--mirror", help="SQL with CREATE MIRROR, to be polled from here.", show_default=False),
     ] = None,
     config: ConfigOption = None,
     address: Annotated[
@@ -149,9 +146,6 @@ def up(
     )
     home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=as_json)
     on_cluster = settings.cluster.address is not None
-    mirrored = [one for file in mirrors or () for one in mirrors_in(file)]
-    if mirrored and not api:
-        raise InvalidInput("mirrors bring their rows by REST", "--mirror", hint="leave --no-api out")
     with ended_by_signal(), ExitStack() as running:
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
@@ -165,9 +159,6 @@ def up(
             find_java(wanted.session.java_home, os.environ)
         if not on_cluster:
             make_folder("--folder", folder)
-        polling = None
-        if service is not None and mirrored:
-            polling = Running(mirrored, running.enter_context(service.client(keys)))
         if service is not None:
             for name, place in service.told().items():
                 console.print(f"{name.replace('_', ' ')}: {place}")
@@ -180,20 +171,19 @@ def up(
             console.print(f"gateway: {endpoint}")
             own_key = system.ingest_key
             brings = Brings(Door(from_here(endpoint, settings.gateway.host), own_key), folder)
-        machine = SystemMachine(system, own_key, brings)
+        watch_of_system = running.enter_context(watching(system))
+        door = SystemDoor(watch_of_system, watch_of_system.endpoint_of, lambda: own_key)
+        machine = SystemMachine(system, own_key, Mirrors(door), brings)
         running.callback(machine.stop)
         reconciling = Reconciling(catalog, machine)
+        watch_of_system.problems = lambda: reconciling.problems
         if service is not None:
-            service.attach(
-                system, settings, own_key, reconciling, None if on_cluster else machine.feeds, running
-            )
+            feeds = None if on_cluster else machine.feeds
+            service.attach(system, watch_of_system, settings, own_key, feeds, machine.mirrors, running)
         running.enter_context(reconciling)
         if service is not None:
             service.is_ready()
-        if polling is not None:
-            polling.declare()
-            running.enter_context(polling)
-        overview = Overview(system, endpoint, machine, reconciling, service, polling)
+        overview = Overview(system, endpoint, machine, reconciling, service)
         if quiet:
             tell_problems(reconciling)
         watch(overview.picture, overview.told, as_json)
@@ -225,6 +215,13 @@ def begun(settings: UpSettings) -> System:
     )
 
 
+def watching(system: System) -> Watch:
+    from services.watch.source import RunningSystem
+    from services.watch.watch import Watch
+
+    return Watch(RunningSystem(system))
+
+
 def from_here(endpoint: str, host: str) -> str:
     """A name by which others know this machine need not be one that it knows itself."""
     return f"grpc://127.0.0.1:{endpoint.rpartition(':')[2]}" if host in EVERYWHERE else endpoint
@@ -240,16 +237,15 @@ class Overview:
         machine: SystemMachine,
         reconciling: Reconciling,
         service: Served | None,
-        mirrors: Running | None = None,
     ) -> None:
-        self._system, self._endpoint, self._service, self._mirrors = system, endpoint, service, mirrors
+        self._system, self._endpoint, self._service = system, endpoint, service
         self._machine, self._reconciling = machine, reconciling
         self._views: Sequence[ClassView] = ()
 
     def picture(self) -> Group:
         feeds = [ingest_table("feeds", self._machine.feeds())]
-        if self._mirrors is not None:
-            feeds.append(mirror_table("mirrors", self._mirrors.progress()))
+        if mirrors := self._machine.mirrors():
+            feeds.append(mirror_table("mirrors", mirrors))
         problems = (Text(one, style="yellow") for one in self._reconciling.problems)
         return Group(class_view_table(f"system {self._system.name}", self._look()), *feeds, *problems)
 
@@ -259,7 +255,7 @@ class Overview:
             **(self._service.told() if self._service is not None else {}),
             "classes": [class_as_json(one) for one in self._look()],
             **feeds_told(self._machine.feeds()),
-            **({} if self._mirrors is None else mirrors_told(self._mirrors.progress())),
+            **mirrors_told(self._machine.mirrors()),
             "problems": list(self._reconciling.problems),
         }
 

@@ -18,13 +18,13 @@ from services.api.service import Service, service_of
 from services.api.serving import Serving
 from services.catalog.catalog import Catalog
 from services.catalog.home import Home, write_private
-from services.catalog.reconcile import Reconciling
 from services.ingest.keys import ADMIN, FEEDS, METRICS
 from services.ingest.progress import FeedProgress
 
 if TYPE_CHECKING:
     from actors.system import System
-    from services.client import Client
+    from services.mirror.polling import MirrorProgress
+    from services.watch.watch import Watch
 
 Feeds = Callable[[], Sequence[FeedProgress]]
 """How far Spark has come with each."""
@@ -74,14 +74,6 @@ class Served:
         """The home is where the administrator's key is, if it was made."""
         self._service, self._serving, self._home = service, serving, home
 
-    def client(self, given: Mapping[str, str]) -> Client:
-        """An administrator's; the key is the one that was given, or made."""
-        from services.client import Client
-
-        if self._home is None:
-            return Client(self._serving.url, given[ADMIN])
-        return Client(self._serving.url, self._home.admin_key.read_text(encoding="utf-8").strip())
-
     def told(self) -> dict[str, object]:
         """Where it is; never the key itself."""
         return {
@@ -93,10 +85,11 @@ class Served:
     def attach(
         self,
         system: System,
+        watch: Watch,
         settings: UpSettings,
         own_key: str,
-        reconciling: Reconciling,
         feeds: Feeds | None,
+        mirrors: Callable[[], Sequence[MirrorProgress]],
         running: ExitStack,
     ) -> None:
         """What runs answers too, from now on and until all of it ends. Of feeds that are not brought here, who brings them tells."""
@@ -110,15 +103,13 @@ class Served:
         from services.results.rows import Rows
         from services.tuning.tuner import Tuner
         from services.watch.source import RunningSystem
-        from services.watch.watch import Watch
 
         service = self._service
         source = RunningSystem(system)
-        watch = running.enter_context(Watch(source, lambda: reconciling.problems))
         results = results_of(service, watch, lambda: own_key)
         running.callback(results.close)
         measured = running.enter_context(RunningMeasured(watch, settings.live))
-        service.watch, service.results = watch, results
+        service.watch, service.results, service.mirrors = watch, results, mirrors
         service.rows = Rows(watch.endpoint_of, lambda: own_key)
         # Forecasts are made one after another and may take seconds: no plan waits for them.
         forecasting = Aside()
@@ -131,7 +122,7 @@ class Served:
         nodes = running.enter_context(Nodes(source, watch, with_operators=with_operators))
         told = service.told_feeds
         feeds = feeds or (lambda: told.seen(time.monotonic()))
-        service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes)
+        service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes, mirrors)
         # Callers are sent away before what answers them ends.
         running.callback(self._serving.stop)
 

@@ -1,4 +1,4 @@
-"""Does input arrive? Streams at the gateways, and Spark in front of them."""
+"""Does input arrive? Streams at the gateways, and in front of them Spark, and mirrors of remote objects."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from services.dashboards.boards import (
 )
 
 WITH_SPARK = "a stream is brought by Spark"
+WITH_MIRRORS = "a mirror is declared"
 BY_STREAM = "{{stream}}"
 STALLED = (
     "count(sum by (stream) (increase(weir_stream_rows_total{"
@@ -166,6 +167,87 @@ SPARK = Row(
     ),
 )  # fmt: skip
 
+MIRRORS = Row(
+    "Mirrors",
+    (
+        Panel(
+            "Perceived freshness",
+            "Part of the uses of a mirror's objects that found a fresh copy. Less than what is expected of the frequencies: rates of change or interests have just changed, or objects fail.",
+            "percentunit",
+            (
+                Query(f"max by (stream) (weir_mirror_perceived_freshness_ratio{{{OF_STREAMS}}})", BY_STREAM),
+                Query(f"max by (stream) (weir_mirror_expected_freshness_ratio{{{OF_STREAMS}}})", "{{stream}}, expected"),
+            ),
+            width=8, max=1, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Polls",
+            "Looks at remote objects a second, by what came of them.",
+            "cps",
+            (Query(rate_by("stream, result", "weir_mirror_polls_total", OF_STREAMS), "{{stream}} {{result}}"),),
+            width=8, stacked=True, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Objects that fail",
+            "Part of a mirror's objects whose last poll failed; the others have the bandwidth. The mirror's status tells why. Some may not have been fetched yet.",
+            "percentunit",
+            (
+                Query(
+                    f"max by (stream) (weir_mirror_failing_objects{{{OF_STREAMS}}} / (weir_mirror_objects{{{OF_STREAMS}}} > 0))",
+                    BY_STREAM,
+                ),
+                Query(
+                    f"max by (stream) (1 - weir_mirror_held_objects{{{OF_STREAMS}}} / (weir_mirror_objects{{{OF_STREAMS}}} > 0))",
+                    "{{stream}}, not fetched",
+                ),
+            ),
+            width=8, max=1, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Bandwidth used",
+            "Part of a mirror's bandwidth that polls use. Less than all: objects fail, or nobody takes the changes.",
+            "percentunit",
+            (Query(f"max by (stream) (weir_mirror_bandwidth_used_ratio{{{OF_STREAMS}}})", BY_STREAM),),
+            width=8, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Uses of objects",
+            "Lookups a second that answers of a mirror's query have told; by these it learns how much each object is wanted.",
+            "cps",
+            (Query(rate_by("stream", "weir_mirror_uses_total", OF_STREAMS), BY_STREAM),),
+            width=8, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Mirrors that poll",
+            "1 while a mirror polls, 0 while it begins, or waits since its store does not answer or has no such keys.",
+            "short",
+            (Query(f"min by (stream) (weir_mirror_running{{{OF_STREAMS}}})", BY_STREAM),),
+            width=8, max=1, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Rows of mirrors",
+            "Changes a second that streams have taken of their mirrors.",
+            "rowsps",
+            (Query(rate_by("stream", "weir_mirror_rows_total", OF_STREAMS), BY_STREAM),),
+            width=8, stacked=True, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Bytes fetched",
+            "What stores answer a second, with headers; of rows of a database as text.",
+            "bytes",
+            (Query(rate_by("stream", "weir_mirror_bytes_total", OF_STREAMS), BY_STREAM),),
+            width=8, stacked=True, empty_unless=WITH_MIRRORS,
+        ),
+        Panel(
+            "Frequencies solved for",
+            "Times a second that a mirror divides its bandwidth anew by what it has learned. Less than every two seconds: the process has no time.",
+            "cps",
+            (Query(rate_by("stream", "weir_mirror_solves_total", OF_STREAMS), BY_STREAM),),
+            width=8, empty_unless=WITH_MIRRORS,
+        ),
+    ),
+)  # fmt: skip
+
 READERS = Row(
     "In front of tenants",
     (
@@ -209,7 +291,7 @@ READERS = Row(
 STREAMS = Board(
     "weir-streams",
     "Weir / Streams and Spark",
-    "Does input arrive, what of it could not be taken, and does Spark keep up?",
+    "Does input arrive, what of it could not be taken, and do Spark and mirrors keep up?",
     (STREAM,),
-    (AT_A_GLANCE, GATEWAYS, SPARK, READERS),
+    (AT_A_GLANCE, GATEWAYS, SPARK, MIRRORS, READERS),
 )

@@ -134,6 +134,13 @@ WORTH = Row(
             empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
+            "Slowdown by query",
+            "Response time of an answer over what it would cost alone, in the mean: how much longer it took than the processor time that went into it. Queries of very different cost can be compared by it.",
+            "short",
+            (Query(part_of_answers("weir_query_slowdown_total"), "{{query}}"),),
+            empty_unless=ANSWERS_GIVEN,
+        ),
+        Panel(
             "Staleness by query",
             "Part of the time for which the output was behind: input had arrived whose answer was not out yet. Along 100% a query never catches up, whatever its answers are worth.",
             "percentunit",
@@ -151,14 +158,14 @@ WORTH = Row(
             "Part of the answers of windows that came more than a pane after they fell due; 0 for queries without windows. With SLIDE AT MOST what counts is the end that was promised.",
             "percentunit",
             (Query(part_of_answers("weir_query_tardy_answers_total"), "{{query}}"),),
-            width=12, empty_unless=ANSWERS_GIVEN,
+            empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Tardiness by query",
             "How long after that an answer came, in the mean over all answers of the query.",
             "s",
             (Query(part_of_answers("weir_query_tardiness_seconds_total"), "{{query}}"),),
-            width=12, empty_unless=ANSWERS_GIVEN,
+            empty_unless=ANSWERS_GIVEN,
         ),
     ),
 )  # fmt: skip

@@ -22,9 +22,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.frames import BatchId, NotAFrame, aligned, in_a_row, mark_of
+from actors.frames import BatchId, NotAFrame, aligned, append_in_a_row, mark_of
 from actors.published import LastBatches
-from actors.segments import KEEP_NONE, SEGMENTS_LEAST, Frame, Reader, Writer, frames_left
+from actors.segments import KEEP_NONE, SEGMENTS_LEAST, Frame, Part, Reader, Writer, frames_left
 from actors.streams import Stream
 
 FOLDER = "dead"
@@ -169,4 +169,6 @@ def frame_of(dead: DeadRows, told: Mapping[str, Any], bytes_max: int) -> Frame:
         writer.write_table(kept)
     head = {"reason": dead.reason, "column": dead.column, "rows": dead.rows, "kept": kept.num_rows, **told}
     text = json.dumps(head).encode()
-    return in_a_row([_HEAD.pack(VERSION, len(text)) + text, memoryview(sink.getvalue())])
+    parts: list[Part] = []
+    size = append_in_a_row(parts, _HEAD.pack(VERSION, len(text)) + text, [memoryview(sink.getvalue())])
+    return parts, size

@@ -24,10 +24,11 @@ from prometheus_client.registry import Collector
 from actors.units import Counted
 from services.ingest.progress import FeedProgress
 from services.metrics.class_rows import ClassSeen, Rows, add_accounts, add_class
-from services.metrics.families import FAMILIES
+from services.metrics.families import FAMILIES, RESULTS
 from services.metrics.nodes import Nodes
 from services.metrics.steady import ClassCounters, Counters
 from services.metrics.text import CONTENT_TYPE, Samples, metrics_of, text_of
+from services.mirror.polling import MirrorProgress
 from services.watch.accounts import Account, accounts
 from services.watch.lending import lending
 from services.watch.watch import View, Watch
@@ -48,10 +49,11 @@ class SystemCollector(Collector):
         nodes: Nodes,
         feeds: Callable[[], Sequence[FeedProgress]] = tuple,
         priority_classes: Callable[[], Mapping[str, str]] = dict,
+        mirrors: Callable[[], Sequence[MirrorProgress]] = tuple,
     ) -> None:
         """`priority_classes` tells which each tenant is declared with."""
         self._watch, self._nodes = watch, nodes
-        self._feeds, self._priority_classes = feeds, priority_classes
+        self._feeds, self._mirrors, self._priority_classes = feeds, mirrors, priority_classes
         self._classes, self._counters = ClassCounters(), Counters()
         self._lock = threading.Lock()
 
@@ -72,6 +74,7 @@ class SystemCollector(Collector):
             self._add_nodes(rows, view)
             self._add_streams(rows)
             self._add_feeds(rows)
+            self._add_mirrors(rows)
             self._add_system(rows, view)
             self._add_operators(rows)
             self._counters.end_round()
@@ -186,6 +189,31 @@ class SystemCollector(Collector):
                 rows["weir_feed_lag_rows"].append((labels, one.lag))
             if one.batch_ms is not None:
                 rows["weir_feed_batch_seconds"].append((labels, one.batch_ms / 1e3))
+
+    def _add_mirrors(self, rows: Rows) -> None:
+        for one in self._mirrors():
+            labels, told = (one.mirror,), one.statistics
+            unchanged = told.polls - told.changes - told.failures
+            results = zip(RESULTS, (told.changes, unchanged, told.failures), strict=True)
+            for name, given, count in (
+                *(("weir_mirror_polls_total", (one.mirror, result), polls) for result, polls in results),
+                ("weir_mirror_bytes_total", labels, one.bytes),
+                ("weir_mirror_rows_total", labels, one.published),
+                ("weir_mirror_uses_total", labels, told.uses),
+                ("weir_mirror_solves_total", labels, told.solved),
+            ):
+                rows[name].append((given, self._counters.until_it_falls((name, *given), count)))
+            for name, value in (
+                ("weir_mirror_expected_freshness_ratio", told.perceived_expected),
+                ("weir_mirror_objects", told.objects),
+                ("weir_mirror_held_objects", told.held),
+                ("weir_mirror_failing_objects", told.failing),
+                ("weir_mirror_bandwidth_used_ratio", one.spent_per_s / one.bandwidth),
+                ("weir_mirror_running", one.state == "running"),
+            ):
+                rows[name].append((labels, value))
+            if told.perceived_measured is not None:
+                rows["weir_mirror_perceived_freshness_ratio"].append((labels, told.perceived_measured))
 
     # -- the whole ------------------------------------------------------------------------------------------------
 

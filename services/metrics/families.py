@@ -22,6 +22,7 @@ Group = Literal[
     "Queries",
     "Operators",
     "Streams and feeds",
+    "Mirrors",
     "Nodes",
     "The system",
 ]
@@ -31,9 +32,10 @@ STREAM_OF_CLASS = (*CLASS, "stream")
 QUERY = (*CLASS, "query")
 OPERATOR = (*QUERY, "operator")
 STREAM = ("stream", "node")
-FEED = ("stream",)
+FEED = MIRROR = ("stream",)
 NODE = ("node",)
 FATES = ("delivered", "shed", "late", "rejected", "failed")
+RESULTS = ("changed", "unchanged", "failed")
 BRANCHES = tuple(one.name.lower() for one in Branch)
 ACTORS = ("coordinator", "dispatcher", "gateway", "host")
 MOVES = ("redistribution", "reclaim", "classes")
@@ -42,10 +44,11 @@ LABELS: dict[str, str] = {
     "tenant": "Whose class it is; its name. Of a loan, the lender.",
     "priority_class": "The priority class that the tenant is declared with; empty where there is no catalog.",
     "query": "Name of the tenant's query.",
-    "stream": "Name of the stream as it was declared; of a feed, the feed's name, which is its stream's where it has a source of its own.",
+    "stream": "Name of the stream as it was declared; of a feed, the feed's name, which is its stream's where it has a source of its own; of a mirror its name, which is its stream's.",
     "node": "Name of the machine.",
     "borrower": "The tenant to which is lent; at most 500 pairs are told, those that have lent the most.",
     "fate": f"What has become of tuples: {', '.join(FATES)}. Queued ones have met none yet and are a gauge of their own.",
+    "result": f"What came of a poll: {', '.join(RESULTS)}.",
     "branch": f"The cell of ALoMa's table: {', '.join(BRANCHES)}.",
     "kind": f"Why shares moved: {', '.join(MOVES)} (classes came, went or changed).",
     "actor": f"What was started again: {', '.join(ACTORS)}.",
@@ -193,6 +196,7 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_query_results_total", "counter", "answers", "Answers of the query; at most 1,000 queries of a class are told."),
             ("weir_query_lost_utility_total", "counter", "answers", "What the query's answers were worth less than 1 by its QoS graph, together: 0 if none came late, their number if all came too late for anything."),
             ("weir_query_missed_deadlines_total", "counter", "answers", "Answers of the query that came after the deadline of its QoS graph."),
+            ("weir_query_slowdown_total", "counter", "ratio", "Slowdowns of the query's answers together: response time over what an answer costs alone, as its operators are measured."),
             ("weir_query_stale_seconds_total", "counter", "seconds", "Time for which the query's output was behind: input had arrived whose answer was not out yet; of several shards the sum."),
             ("weir_query_tardy_answers_total", "counter", "answers", "Answers of the query's windows that came more than a pane after they fell due."),
             ("weir_query_tardiness_seconds_total", "counter", "seconds", "How long after that they came, of all of these answers together."),
@@ -230,6 +234,28 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_feed_restarts_total", "counter", "restarts", "Times that the feed's query was started again after a failure."),
             ("weir_feed_running", "gauge", "boolean", "1 if the feed's query runs, 0 while it begins or waits after a failure."),
         ),
+    ),
+    *families(
+        "Mirrors",
+        MIRROR,
+        (
+            ("weir_mirror_perceived_freshness_ratio", "gauge", "ratio", "Part of the uses of the last minutes that found a fresh copy, as measured; not told before an object was polled twice."),
+            ("weir_mirror_expected_freshness_ratio", "gauge", "ratio", "The same by the refresh frequencies, if rates of change and interests are as estimated."),
+            ("weir_mirror_objects", "gauge", "objects", "Remote objects that the mirror copies."),
+            ("weir_mirror_held_objects", "gauge", "objects", "Objects that have been fetched."),
+            ("weir_mirror_failing_objects", "gauge", "objects", "Objects whose last poll failed."),
+            ("weir_mirror_bandwidth_used_ratio", "gauge", "ratio", "Part of the mirror's bandwidth that polls have used in the last ten seconds."),
+            ("weir_mirror_bytes_total", "counter", "bytes", "Bytes that polls have brought, whatever the bandwidth's unit."),
+            ("weir_mirror_rows_total", "counter", "rows", "Rows of the mirror that its stream has taken."),
+            ("weir_mirror_uses_total", "counter", "uses", "Uses of objects that answers of the mirror's query for lookups have told."),
+            ("weir_mirror_solves_total", "counter", "times", "Times that refresh frequencies were solved for."),
+            ("weir_mirror_running", "gauge", "boolean", "1 if the mirror polls, 0 while it begins or waits after it could not."),
+        ),
+    ),
+    *families(
+        "Mirrors",
+        (*MIRROR, "result"),
+        (("weir_mirror_polls_total", "counter", "polls", "Looks at objects, by what came of them."),),
     ),
     *families(
         "Nodes",

@@ -212,14 +212,15 @@ RESULTS, TUPLES, OFFERED = (
     "weir_class_offered_tuples_total",
 )
 DECISIONS = "weir_class_decisions_total"
-LOST, MISSED, STALE, TARDY, TARDINESS = (
+LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS = (
     "weir_query_lost_utility_total",
     "weir_query_missed_deadlines_total",
+    "weir_query_slowdown_total",
     "weir_query_stale_seconds_total",
     "weir_query_tardy_answers_total",
     "weir_query_tardiness_seconds_total",
 )
-OF_QUERIES = (RESULTS, LOST, MISSED, STALE, TARDY, TARDINESS)
+OF_QUERIES = (RESULTS, LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS)
 
 
 def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
@@ -239,6 +240,7 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
     for one in counted.quality:
         yield (LOST, one.query), max(0.0, one.answers - one.utility)
         yield (MISSED, one.query), one.missed
+        yield (SLOWDOWN, one.query), one.slowdown
         yield (STALE, one.query), one.stale_s
         yield (TARDY, one.query), one.tardy
         yield (TARDINESS, one.query), one.tardiness_s

@@ -21,16 +21,16 @@ from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
 
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.schema import Kind, Schema
 from engine.sql.mirror import KEYS_MAX, PLACEHOLDER, DatabaseOrigin, HttpOrigin, Mirror
+from services.mirror.declared import database_url
 
 TIMEOUT_S = 10.0
 # Of a look in all: a server that sends a byte now and then would go on for ever.
@@ -40,7 +40,6 @@ KEYS_BYTES_MAX = 16 << 20
 REDIRECTS_MAX = 5
 TOLD_MAX = 200
 OK, NOT_MODIFIED = 200, 304
-POSTGRESQL = ("postgresql", "postgres")
 
 
 class ObjectProblem(Exception):
@@ -81,13 +80,13 @@ class Objects(Protocol):
     def close(self) -> None: ...
 
 
-def objects_of(mirror: Mirror, connections: int) -> Objects:
-    """InvalidInput if there cannot be any."""
+def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
+    """InvalidInput if there cannot be any. The password is that of the user whom an address names."""
     match mirror.origin:
         case HttpOrigin():
-            return HttpObjects(mirror, mirror.origin.url)
+            return HttpObjects(mirror, mirror.origin.url, password)
         case DatabaseOrigin():
-            return DatabaseObjects(mirror, mirror.origin, connections)
+            return DatabaseObjects(mirror, mirror.origin, connections, password)
 
 
 # -- HTTP -----------------------------------------------------------------------------------------------------------
@@ -96,8 +95,8 @@ def objects_of(mirror: Mirror, connections: int) -> Objects:
 class HttpObjects:
     """JSON objects; asked for only if they differ, where the server knows of that."""
 
-    def __init__(self, mirror: Mirror, url: str) -> None:
-        self._mirror, self._url = mirror, url
+    def __init__(self, mirror: Mirror, url: str, password: str = "") -> None:
+        self._mirror, self._url, self._password = mirror, url, password
         self._columns = mirror.columns
         self._marks: dict[str, tuple[str, str, bytes]] = {}
         # A pool that threads share may close a connection that one of them has just been given.
@@ -160,6 +159,13 @@ class HttpObjects:
             self._clients.append(found)
         return found
 
+    def _auth(self, url: str) -> httpx.BasicAuth | None:
+        """Of an address that names a user; where it redirects to another host, nothing of it is shown."""
+        parts = urlsplit(url)
+        if not (self._password and parts.username):
+            return None
+        return httpx.BasicAuth(unquote(parts.username), self._password)
+
     def _row(self, key: str, body: bytes, size: int) -> dict[str, Any]:
         try:
             found = orjson.loads(body)
@@ -176,7 +182,7 @@ class HttpObjects:
         """The answer, its body, and the bytes of both."""
         until, parts, size = time.monotonic() + LOOK_S, [], 0
         try:
-            with self._client.stream("GET", url, headers=dict(headers)) as response:
+            with self._client.stream("GET", url, headers=dict(headers), auth=self._auth(url)) as response:
                 heads = sum(len(name) + len(value) + 4 for name, value in response.headers.raw)
                 for part in response.iter_bytes(1 << 16):
                     parts.append(part)
@@ -221,9 +227,9 @@ def number_of(key: str) -> int:
 class DatabaseObjects:
     """Rows of a table of SQLite or PostgreSQL; the first column is the key and should have an index."""
 
-    def __init__(self, mirror: Mirror, origin: DatabaseOrigin, connections: int) -> None:
+    def __init__(self, mirror: Mirror, origin: DatabaseOrigin, connections: int, password: str = "") -> None:
         self._mirror, self._schema = mirror, mirror.columns
-        self._engine = database_of(origin.url, connections)
+        self._engine = database_of(origin.url, connections, password)
         with told_as_wrong(origin.table):
             table = sa.Table(origin.table, sa.MetaData(), autoload_with=self._engine)
         known = {one.name.lower(): one for one in table.columns}
@@ -270,20 +276,14 @@ class DatabaseObjects:
         self._engine.dispose()
 
 
-def database_of(address: str, connections: int) -> sa.Engine:
-    hint = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-    try:
-        url = make_url(address)
-    except sa.exc.ArgumentError:
-        # The value may hold a password.
-        raise InvalidInput("not the address of a database", "FROM DATABASE", hint=hint) from None
-    name = url.drivername.partition("+")[0]
-    if name in POSTGRESQL:
-        url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
-    elif name == "sqlite":
+def database_of(address: str, connections: int, password: str) -> sa.Engine:
+    url = database_url(address)
+    if password:
+        url = url.set(password=password)
+    if url.drivername.partition("+")[0] == "sqlite":
         arguments = {"timeout": int(TIMEOUT_S)}
     else:
-        raise InvalidInput("not a database that is read", "FROM DATABASE", url.drivername, hint)
+        url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
     return sa.create_engine(
         url, pool_size=connections, max_overflow=0, pool_timeout=LOOK_S, pool_pre_ping=True, connect_args=arguments
     )  # fmt: skip

@@ -11,28 +11,28 @@ Numbered properties:
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import queue
-import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from configs.problems import Away, InvalidInput, UnknownName, WeirError, nearest
-from engine.sql.mirror import CHANGED_AT, KEYS_MAX, SEEN_AT, Mirror
+from configs.problems import Away, WeirError
+from engine.sql.mirror import CHANGED_AT, SEEN_AT, Mirror
 from scheduler.change_rates import Interests
 from scheduler.mirroring import MirrorCore, MirrorStatistics, Outcome
-from services.ingest.progress import Backoff
+from services.ingest.progress import Backoff, hidden
+from services.mirror.declared import checked_keys, profile_of
 from services.mirror.objects import Fetched, ObjectProblem, Objects
 from services.results.bringing import Brought, of_objects
+from services.results.rows import NoRoom
 
 WORKERS = 16
 ROWS_WAITING_MAX = 10_000
@@ -45,6 +45,11 @@ HALF_LIFE_S = 3600.0
 PROBLEMS_MAX = 20
 OTHERS = "other problems"
 USES_WAITING_MAX = 100_000
+# A rate is over so long.
+RATE_S = 10.0
+State = Literal["starting", "running", "waiting"]
+Unit = Literal["polls", "bytes"]
+NOTHING = MirrorStatistics(0, 0, 0, 0, 0, 0, 0.0, 0, 0.0, 0.0, None)
 
 # Rows and the name of their batch; how many were not taken, by reason.
 Publish = Callable[[pa.Table, str], Mapping[str, int]]
@@ -65,8 +70,14 @@ class Looked:
 class Polling:
     """One mirror; `run` in a thread of its own."""
 
-    def __init__(self, mirror: Mirror, objects: Objects, publish: Publish, name: str) -> None:
-        """`name` goes into the names of batches: of two runs they must differ. InvalidInput if the keys are impossible."""
+    def __init__(
+        self, mirror: Mirror, objects: Objects, publish: Publish, name: str, secrets: Sequence[str] = ()
+    ) -> None:
+        """`name` goes into the names of batches: of two runs they must differ; `secrets` are in no problem that is told.
+
+        InvalidInput if the keys are impossible.
+        """
+        self._secrets = secrets
         self.mirror, self._objects, self._publish, self._name = mirror, objects, publish, name
         self.keys = checked_keys(objects.keys())
         self._numbers = {key: number for number, key in enumerate(self.keys)}
@@ -82,7 +93,11 @@ class Polling:
         self._published = 0
         self._unknown_uses = 0
         self._publishing = ""
+        self._last_problem: Problem | None = None
+        self._bytes = 0.0
         self._statistics = self._core.statistics(0.0)
+        self._spent: deque[tuple[float, float]] = deque()
+        """In all, at moments of late."""
 
     # -- from any thread ---------------------------------------------------------------------------------
 
@@ -95,17 +110,27 @@ class Polling:
 
     def progress(self) -> MirrorProgress:
         with self._lock:
-            problems = dict(self._problems.most_common())
+            problems, last = dict(self._problems.most_common()), self._last_problem
+            spent = list(self._spent)
         if self._publishing:
             problems = {f"publishing: {self._publishing}": 1} | problems
-        return MirrorProgress(
-            self.mirror.name, self._published, self._statistics, problems, self._unknown_uses
+        return replace(
+            begun(self.mirror),
+            state="running",
+            statistics=self._statistics,
+            published=self._published,
+            problems=problems,
+            unknown_uses=self._unknown_uses,
+            bytes=int(self._bytes),
+            spent_per_s=rate_of(spent),
+            last_problem=last,
         )
 
     # -- the loop ----------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
-        publisher = threading.Thread(target=self._publish_all, args=(stop,), daemon=True)
+        over = threading.Event()
+        publisher = threading.Thread(target=self._publish_all, args=(over,), daemon=True)
         publisher.start()
         began, flying, told = time.monotonic(), 0, 0.0
         workers = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"mirror-{self.mirror.name}")
@@ -119,13 +144,21 @@ class Polling:
                 wait_s = LOOK_S if flying >= WORKERS else min(LOOK_S, self._core.wait_s(now))
                 flying -= self._take_looked(began, max(wait_s, 1e-3))
                 if now >= told + TELL_S:
-                    self._statistics, told = self._core.statistics(now), now
+                    self._tell(now)
+                    told = now
         finally:
-            stop.set()
+            over.set()
             self._statistics = self._core.statistics(time.monotonic() - began)
             workers.shutdown(wait=False, cancel_futures=True)
             self._rows_there.set()
             publisher.join(LAST_S)
+
+    def _tell(self, now: float) -> None:
+        self._statistics = self._core.statistics(now)
+        with self._lock:
+            self._spent.append((now, self._statistics.spent))
+            while self._spent[0][0] < now - RATE_S:
+                self._spent.popleft()
 
     def _take_uses(self, now: float) -> None:
         for _ in range(self._uses.qsize()):
@@ -149,6 +182,7 @@ class Polling:
 
     def _take(self, found: Looked, now: float) -> None:
         self._core.polled(found.one, found.asked_at, found.outcome, found.size, now)
+        self._bytes += found.size
         if found.problem:
             self._count_problem(found.problem, 1)
         if found.batch is not None:
@@ -157,9 +191,11 @@ class Polling:
             self._rows_there.set()
 
     def _count_problem(self, told: str, times: int) -> None:
+        told = hidden(told, self._secrets)
         with self._lock:
             known = told in self._problems or len(self._problems) < PROBLEMS_MAX
             self._problems[told if known else OTHERS] += times
+            self._last_problem = Problem(told, time.time())
 
     def _has_room(self) -> bool:
         return len(self._rows) < ROWS_WAITING_MAX
@@ -199,7 +235,7 @@ class Polling:
             raise ObjectProblem("; ".join(brought.rejected), fetched.size)
         return brought.batches[0]
 
-    def _publish_all(self, stop: threading.Event) -> None:
+    def _publish_all(self, over: threading.Event) -> None:
         """One batch after the other; each until it is taken, under one name, so that it is there once."""
         number, backoff = 0, Backoff(least_s=0.2, most_s=10.0)
         while True:
@@ -210,7 +246,7 @@ class Polling:
                 if self._rows:
                     self._rows_there.set()
             if not rows:
-                if stop.is_set():
+                if over.is_set():
                     return
                 continue
             table = pa.Table.from_batches(rows).combine_chunks()
@@ -219,8 +255,10 @@ class Polling:
                     refused = self._publish(table, f"{self._name}-{number}")
                 except WeirError as problem:
                     self._publishing = problem.title
-                    # What is not Away will not be taken later either, unless somebody sets it right.
-                    if stop.wait(backoff.failed() if isinstance(problem, Away) else backoff.most_s):
+                    self._last_problem = Problem(f"publishing: {problem.title}", time.time())
+                    # Who is away, or has no room, may take it soon; others only when somebody sets it right.
+                    soon = isinstance(problem, Away | NoRoom)
+                    if over.wait(backoff.failed() if soon else backoff.most_s):
                         return
                 else:
                     self._publishing = ""
@@ -232,44 +270,51 @@ class Polling:
                     break
 
 
+def rate_of(spent: Sequence[tuple[float, float]]) -> float:
+    """A second, between the first moment and the last."""
+    if len(spent) < 2:
+        return 0.0
+    (since, before), (now, after) = spent[0], spent[-1]
+    return (after - before) / (now - since)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The last one."""
+
+    told: str
+    at: float
+    """Seconds since 1970."""
+
+
 @dataclass(frozen=True, slots=True)
 class MirrorProgress:
     """How a mirror fares."""
 
     mirror: str
-    published: int
-    """Changes."""
-    statistics: MirrorStatistics
-    problems: dict[str, int]
+    bandwidth: float
+    unit: Unit
+    """Of the bandwidth."""
+    state: State = "starting"
+    """`waiting` after it could not begin: it tries again."""
+    statistics: MirrorStatistics = NOTHING
+    published: int = 0
+    """Rows that the stream has taken."""
+    problems: dict[str, int] = field(default_factory=dict)
     """How often each has been met."""
-    unknown_uses: int
+    unknown_uses: int = 0
     """Uses of what is no object of the mirror."""
+    bytes: int = 0
+    """Of what polls have brought."""
+    spent_per_s: float = 0.0
+    """Of the bandwidth, of late."""
+    last_problem: Problem | None = None
 
     def as_json(self) -> dict[str, Any]:
         told = asdict(self)
         return {**told.pop("statistics"), **told}
 
 
-def checked_keys(keys: Sequence[str]) -> list[str]:
-    if not keys:
-        raise InvalidInput("the mirror has no objects", "KEYS", hint="name one at least")
-    if len(keys) > KEYS_MAX:
-        raise InvalidInput(
-            f"a mirror has {KEYS_MAX:,} objects at most", "KEYS", len(keys), "make several mirrors"
-        )
-    return list(dict.fromkeys(keys))
-
-
-def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
-    """The weight of the first pattern that each key meets; 1 if it meets none."""
-    weights, met = dict.fromkeys(keys, 1.0), set[str]()
-    for pattern, weight in mirror.profile:
-        expression = re.compile(fnmatch.translate(pattern))
-        found = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
-        if not found:
-            raise UnknownName("the profile names no object", "PROFILE", pattern, nearest(pattern, keys))
-        for key in found:
-            if key not in met:
-                met.add(key)
-                weights[key] = weight
-    return [weights[key] for key in keys]
+def begun(mirror: Mirror) -> MirrorProgress:
+    """Of one that has done nothing yet."""
+    return MirrorProgress(mirror.name, mirror.bandwidth, "bytes" if mirror.by_bytes else "polls")

@@ -1,4 +1,13 @@
-"""Mirrors of a file, their streams at a service, and the queries whose answers say what is looked up."""
+"""Mirrors at work: each with threads of its own that poll, publish, and follow the answers which say what is looked up.
+
+    mirrors = Mirrors(door)
+    mirrors.begin(mirror)       returns at once; what keeps it from polling is told, and tried again later and later
+    mirrors.end(name)
+
+Numbered properties:
+1. What is wrong with one mirror, or with its store, is told in its progress and keeps no other from being polled.
+2. A mirror that has ended publishes nothing more, unless what takes its rows has not answered for `END_S`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,13 +23,18 @@ from typing import Any, Self
 import pyarrow as pa
 
 from configs.declarations import StreamDeclaration
-from configs.problems import Away, InvalidInput, UnknownName, WeirError
+from configs.problems import InvalidInput, UnknownName, WeirError
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
 from services.client import Client
-from services.mirror.objects import Objects, objects_of
-from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Publish
+from services.ingest.progress import Backoff, hidden
+from services.mirror.declared import stream_of
+from services.mirror.doors import Door
+from services.mirror.objects import objects_of
+from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State, begun
 
 RETRY_S = 5.0
+BEGIN_LEAST_S, BEGIN_MOST_S = 1.0, 60.0
+END_S = 2 * LAST_S
 
 
 def mirrors_in(file: Path) -> list[Mirror]:
@@ -55,7 +69,7 @@ def declare(mirror: Mirror, weir: Client) -> None:
     try:
         found = weir.get("Stream", mirror.name)
     except UnknownName:
-        weir.put(StreamDeclaration(kind="Stream", name=mirror.name, sql=mirror.stream_sql), version=0)
+        weir.put(stream_of(mirror), version=0)
         return
     there = found.declaration
     assert isinstance(there, StreamDeclaration)
@@ -64,91 +78,151 @@ def declare(mirror: Mirror, weir: Client) -> None:
         raise InvalidInput("the stream of that name is another one", "CREATE MIRROR", mirror.name, hint)
 
 
-class Running:
-    """Mirrors at work, until it is left."""
+class AtWork:
+    """One mirror."""
 
-    def __init__(self, mirrors: Sequence[Mirror], weir: Client) -> None:
-        self._weir, self._stop = weir, threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._open = ExitStack()
-        self.pollings: list[Polling] = []
-        self._lookups: dict[str, str] = {}
-        """What is wrong with following them, by mirror."""
+    def __init__(self, mirror: Mirror, door: Door, password: str = "") -> None:
+        self.mirror, self._door, self._password = mirror, door, password
+        self._stop = threading.Event()
+        self._polling: Polling | None = None
+        self._why = self._lookups = ""
+        """What keeps it from polling, and from following lookups."""
+        self._last: Problem | None = None
+        self._threads = [threading.Thread(target=self._run, name=f"mirror-{mirror.name}", daemon=True)]
+        if mirror.lookups is not None:
+            following = threading.Thread(
+                target=self._follow, args=(mirror.lookups,), name=f"lookups-{mirror.name}", daemon=True
+            )
+            self._threads.append(following)
+
+    def begin(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """It need not have ended when this returns."""
+        self._stop.set()
+
+    def join(self, until: float) -> None:
+        """It publishes nothing more; what follows lookups leaves when the look is over that it waits for."""
+        if self._threads[0].is_alive():
+            self._threads[0].join(max(0.0, until - time.monotonic()))
+
+    def progress(self) -> MirrorProgress:
+        polling, why = self._polling, self._why
+        if polling is not None:
+            told = polling.progress()
+        else:
+            problems = {why: 1} if why else {}
+            state: State = "waiting" if why else "starting"
+            told = replace(begun(self.mirror), state=state, problems=problems, last_problem=self._last)
+        if self._lookups:
+            told.problems[f"lookups: {self._lookups}"] = 1
+        return told
+
+    # -- threads -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        backoff = Backoff(BEGIN_LEAST_S, BEGIN_MOST_S)
+        while not self._stop.is_set():
+            try:
+                self._poll()
+            except WeirError as problem:
+                self._fails(problem.title)
+            except Exception as problem:  # a thread that ends without a word would leave it starting for ever
+                self._fails(f"{type(problem).__name__}: {problem}")
+            self._stop.wait(backoff.failed())
+
+    def _poll(self) -> None:
+        """Until it is stopped."""
+        objects = objects_of(self.mirror, WORKERS, self._password)
         try:
-            for mirror in mirrors:
-                objects: Objects = objects_of(mirror, WORKERS)
-                self._open.callback(objects.close)
-                name = f"mirror-{mirror.name}-{secrets.token_hex(4)}"
-                self.pollings.append(Polling(mirror, objects, self._publisher(mirror.name), name))
-        except BaseException:
-            self._open.close()
-            raise
+            name = f"mirror-{self.mirror.name}-{secrets.token_hex(4)}"
+            polling = Polling(self.mirror, objects, self._publish, name, self._secrets)
+            self._why, self._polling = "", polling
+            polling.run(self._stop)
+        finally:
+            objects.close()
+
+    def _publish(self, table: pa.Table, batch: str) -> Mapping[str, int]:
+        return self._door.publish(self.mirror, table, batch)
+
+    def _fails(self, why: str) -> None:
+        self._polling, self._why = None, hidden(why, self._secrets)
+        self._last = Problem(self._why, time.time())
+
+    @property
+    def _secrets(self) -> Sequence[str]:
+        return (self._password,) if self._password else ()
+
+    def _follow(self, query: str) -> None:
+        """Each answer of the query names an object in the column of the key, or in its first."""
+        key = self.mirror.columns.fields[0].name.lower()
+        while not self._stop.is_set():
+            try:
+                for rows in self._door.answers(query, self._stop):
+                    if self._stop.is_set():
+                        return
+                    self._lookups = ""
+                    if (polling := self._polling) is not None:
+                        for row in rows:
+                            polling.used(used_in(row, key))
+            except WeirError as problem:
+                self._lookups = f"{query}: {problem.title}"
+            except Exception as problem:
+                self._lookups = f"{query}: {type(problem).__name__}: {problem}"
+            self._stop.wait(RETRY_S)
+
+
+def used_in(row: Mapping[str, Any], key: str) -> str:
+    """Of an answer."""
+    named = {name.lower(): value for name, value in row.items() if not name.startswith("_")}
+    return str(named[key] if key in named else next(iter(named.values()), None))
+
+
+class Mirrors:
+    """All that are polled from here; may be called by several threads."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._lock = threading.Lock()
+        self._at_work: dict[str, AtWork] = {}
+
+    def begin(self, mirror: Mirror, password: str = "") -> None:
+        """In place of the one of its name, if there is one."""
+        self.end(mirror.name)
+        found = AtWork(mirror, self._door, password)
+        with self._lock:
+            self._at_work[mirror.name] = found
+        found.begin()
+
+    def end(self, name: str) -> None:
+        """Idempotent."""
+        with self._lock:
+            found = self._at_work.pop(name, None)
+        if found is not None:
+            found.stop()
+            found.join(time.monotonic() + END_S)
+
+    def progress(self) -> list[MirrorProgress]:
+        with self._lock:
+            found = list(self._at_work.values())
+        return [one.progress() for one in found]
+
+    def stop(self) -> None:
+        """All of them; idempotent."""
+        with self._lock:
+            ended, self._at_work = list(self._at_work.values()), {}
+        for one in ended:
+            one.stop()
+        until = time.monotonic() + END_S
+        for one in ended:
+            one.join(until)
 
     def __enter__(self) -> Self:
-        for one in self.pollings:
-            self._begin(one.run, self._stop)
-            if one.mirror.lookups is not None:
-                self._begin(self._follow, one, one.mirror.lookups)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        until = time.monotonic() + 2 * LAST_S
-        for thread, one in zip(self._threads, self._is_run, strict=True):
-            if one:
-                thread.join(max(0.0, until - time.monotonic()))
-        self._open.close()
-
-    def declare(self) -> None:
-        """The streams of their changes, where they are not there."""
-        for one in self.pollings:
-            declare(one.mirror, self._weir)
-
-    def progress(self) -> list[MirrorProgress]:
-        found = []
-        for one in self.pollings:
-            told = one.progress()
-            if one.mirror.name in self._lookups:
-                told.problems[f"lookups: {self._lookups[one.mirror.name]}"] = 1
-            found.append(told)
-        return found
-
-    # -- inside ------------------------------------------------------------------------------------------
-
-    @property
-    def _is_run(self) -> list[bool]:
-        """Which threads end by themselves when they are told; one that waits for answers does not."""
-        return [not thread.name.startswith("lookups") for thread in self._threads]
-
-    def _begin(self, work: Any, *given: Any) -> None:
-        name = "lookups" if work == self._follow else "mirror"
-        thread = threading.Thread(target=work, args=given, daemon=True, name=f"{name}-{len(self._threads)}")
-        self._threads.append(thread)
-        thread.start()
-
-    def _publisher(self, stream: str) -> Publish:
-        def publish(table: pa.Table, batch: str) -> Mapping[str, int]:
-            return self._weir.put_rows(stream, table, batch).reasons
-
-        return publish
-
-    def _follow(self, polling: Polling, query: str) -> None:
-        """Each answer of the query names an object in the column of the key, or in its first."""
-        key = polling.mirror.columns.fields[0].name.lower()
-        while not self._stop.is_set():
-            try:
-                answers = self._weir.results(query, after="latest", follow=True, forgotten=lambda lost: None)
-                for row in answers:
-                    if self._stop.is_set():
-                        return
-                    self._lookups.pop(polling.mirror.name, None)
-                    named = {name.lower(): value for name, value in row.items() if not name.startswith("_")}
-                    value = named[key] if key in named else next(iter(named.values()), None)
-                    polling.used(str(value))
-                problem: WeirError = Away("the query is gone")
-            except WeirError as raised:
-                problem = raised
-            self._lookups[polling.mirror.name] = f"{query}: {problem.title}"
-            self._stop.wait(RETRY_S)
+        self.stop()

@@ -16,7 +16,7 @@ from pyarrow import flight
 
 from actors.dirs import RunDirs
 from actors.results import AnswerReader
-from actors.segments import LogMissing
+from actors.segment import LogMissing
 from actors.units import class_of
 from configs.problems import UnknownName
 from services.ingest.answers import batch_of, columns_of, schema_with

@@ -118,7 +118,7 @@ class Tuner:
 def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
         objective,
-        tried_operators(found.lines, found.graphs, found.slacks),
+        tried_operators(found.lines, found.graphs, found.weights, found.slacks),
         {name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
         found.cycle_s,
         found.capacity,

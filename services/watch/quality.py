@@ -17,6 +17,7 @@ class QueryWorth:
 
     query: str
     graph: UtilityGraph
+    weight: float
     answers: int
     mean_ms: float
     utility: float
@@ -28,6 +29,8 @@ class QueryWorth:
     tardy: int = 0
     tardiness_ms: float = 0.0
     """Mean of all of these, the ones in time among them."""
+    slowdown: float = 0.0
+    """Mean of all answers."""
 
 
 def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
@@ -37,14 +40,19 @@ def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
         if unit.class_name == one.name and unit.report is not None and unit.report.counted is not None:
             for quality in unit.report.counted.quality:
                 told.setdefault(quality.query, []).append(quality)
-    return [together(query, one.graph_of(query), told[query]) for query in one.queries if query in told]
+    return [
+        together(query, one.graph_of(query), one.weight_of(query), told[query])
+        for query in one.queries
+        if query in told
+    ]
 
 
-def together(query: str, graph: UtilityGraph, parts: Sequence[Quality]) -> QueryWorth:
+def together(query: str, graph: UtilityGraph, weight: float, parts: Sequence[Quality]) -> QueryWorth:
     answers, due = sum(part.answers for part in parts), sum(part.due for part in parts)
     return QueryWorth(
         query,
         graph,
+        weight,
         answers,
         1e3 * sum(part.response_s for part in parts) / answers if answers else 0.0,
         sum(part.utility for part in parts) / answers if answers else 1.0,
@@ -53,4 +61,5 @@ def together(query: str, graph: UtilityGraph, parts: Sequence[Quality]) -> Query
         due,
         sum(part.tardy for part in parts),
         1e3 * sum(part.tardiness_s for part in parts) / due if due else 0.0,
+        sum(part.slowdown for part in parts) / answers if answers else 0.0,
     )

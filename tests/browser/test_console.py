@@ -44,7 +44,7 @@ LOGGED = """
 NOTHING_RUNS = "status of 503"
 REFUSED = "status of 422"
 MARKUP = "<img src=x onerror=alert(1)>"
-TABS = ["Overview", "Queries", "Ledger", "Decisions", "Onboard", "Keys"]
+TABS = ["Overview", "Queries", "Ledger", "Decisions", "Mirrors", "Onboard", "Keys"]
 
 Opening = Callable[..., Console]
 
@@ -103,7 +103,7 @@ def test_a_tenant_sees_its_own_queries_and_no_keys(served: Served, open_console:
     console = open_console(served.url)
     console.expected = [NOTHING_RUNS]
     console.sign_in(served.tenant)
-    expect(console.page.get_by_role("tab")).to_have_text([*TABS[:4], "New query"])
+    expect(console.page.get_by_role("tab")).to_have_text([*TABS[:5], "New query"])
     console.open("Queries")
     expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
 
@@ -185,7 +185,7 @@ def test_every_view_without_a_system_says_what_to_do_next(
     console.sign_in(served.admin)
     expect(console.page.locator("#classes")).to_contain_text("Start a system with “weir up”")
     for tab, panel in zip(
-        TABS, ("overview", "queries", "ledger", "decisions", "onboard", "keys"), strict=True
+        TABS, ("overview", "queries", "ledger", "decisions", "mirrors", "onboard", "keys"), strict=True
     ):
         console.open(tab)
         expect(
@@ -273,6 +273,17 @@ def test_a_utility_that_cannot_be_is_told_at_its_field(console: Console, points:
     expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text(told)
 
 
+def test_a_weight_that_cannot_be_is_told_at_its_field(console: Console) -> None:
+    console.expected = [NOTHING_RUNS, REFUSED]
+    fill_onboarding(console)
+    console.page.get_by_text("Say what late answers are worth").click()
+    field = console.page.get_by_label("Weight of fresh answers")
+    field.fill("0")
+    console.page.get_by_role("button", name="Preview").click()
+    expect(field).to_be_focused()
+    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text("must be at least 0.001")
+
+
 # -- changes ---------------------------------------------------------------------------------------------------
 
 
@@ -301,12 +312,13 @@ def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening
     console.page.get_by_label("SQL").fill("SELECT sensor FROM readings")
     console.page.get_by_text("Say what late answers are worth").click()
     console.page.get_by_label("Utility by latency").fill("200:1, 900:0")
+    console.page.get_by_label("Weight of fresh answers").fill("2.5")
     console.page.get_by_role("button", name="Add the query").click()
     console.page.get_by_role("button", name="See the answers of acme/more").click()
     expect(console.page.locator(".picks b")).to_have_text(["acme/some", "acme/more"])
     made = served.service.catalog.get(Ref("Query", "more", "acme")).declaration
     assert isinstance(made, QueryDeclaration)
-    assert utility_told(made.utility) == "200:1,900:0"
+    assert (utility_told(made.utility), made.weight) == ("200:1,900:0", 2.5)
     console.page.get_by_role("button", name="Delete the query").click()
     dialog = console.page.get_by_role("dialog")
     expect(dialog).to_contain_text("Delete the query acme/more?")

@@ -109,7 +109,9 @@ def test_a_tenant_is_onboarded_and_its_answers_come_live(
     expect(page.locator("#query .rows th")).to_have_text(["sensor", "temp", "note", "kept"])
     expect(page.locator("#query .rows tbody tr").first.locator("td")).to_have_text(["7", "21.5", MARKUP, ""])
     expect(page.locator("#query")).to_contain_text(
-        re.compile("[0-9]+ answers in .* on average.* worth [0-9.]+% of what they could be")
+        re.compile(
+            "[0-9]+ answers in .* on average .*× what one costs alone.* worth [0-9.]+% of what they could be"
+        )
     )
     console.picture(pictures, "answers-1440-light")
 

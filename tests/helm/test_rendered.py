@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.declarations import Declaration, SessionDeclaration, documents_of, ref_of
+from configs.declarations import Declaration, MirrorDeclaration, SessionDeclaration, documents_of, ref_of
 from configs.reading import parse_model
 from configs.up import UpSettings
 from services.api.app import make_app
@@ -48,6 +48,7 @@ GIVEN_SECRETS: Mapping[str, set[str]] = {
     "ray-token": {"auth_token"},
     "weir-certificate": {"tls.crt", "tls.key", "ca.crt"},
     "redis": {"redis-password"},
+    "shop-reader": {"PGPASSWORD"},
     RAY_NAME: {"auth_token"},
 }
 GIVEN_CONFIG_MAPS = {"more-environment"}
@@ -326,6 +327,9 @@ def test_the_job_declares_what_values_say(file: Path) -> None:
     text = documents(objects)
     found = [one.declaration for one in documents_of(text)] if text else []
     wanted: list[Declaration] = [*values.priority_classes, *values.tenants]
+    wanted += [MirrorDeclaration(**one.model_dump()) for one in values.mirrors]
+    mirrors = [one for one in found if isinstance(one, MirrorDeclaration)]
+    assert mirrors == [one for one in wanted if isinstance(one, MirrorDeclaration)]
     assert [ref_of(one) for one in found if one.kind != "Session"] == [ref_of(one) for one in wanted]
     assert len(jobs) == bool(found)
     for one in jobs:

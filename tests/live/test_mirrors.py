@@ -1,8 +1,7 @@
-"""`weir mirror` beside `weir up`: what changes at a store of objects comes out as answers, and lookups are learned."""
+"""Mirrors of `weir up`, and `weir mirror` beside it: what changes at a store comes out as answers, and lookups are learned."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from configs.declarations import MirrorDeclaration
 from services.client import Client
 from tests.live.test_catalog import HUNG_S, up
 from tests.live.waiting import eventually
@@ -55,54 +55,48 @@ def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path:
     database.close()
     with (
         object_store(a={"price": 1}, b={"price": 2}) as store,
-        up(tmp_path, "-f", "documents.yaml", "--mirror", "stock.sql") as running,
+        up(tmp_path, "-f", "documents.yaml") as running,
     ):
-        told = running.runs("acme")
-        told = running.until(lambda told: "api" in told and told["mirrors"][0]["held"] == 1)
+        told = running.until(lambda told: "api" in told and bool(told["classes"]))
         key = Path(told["admin_key"]).read_text(encoding="utf-8").strip()
-        (tmp_path / "prices.sql").write_text(
+        sql = (
             f"CREATE MIRROR prices (item string, price float64) FROM HTTP '{store.url}{{key}}' "
-            f"KEYS FROM URL '{store.url}' BANDWIDTH 20 PER SECOND LOOKUPS FROM acme/looked REPEAT EVERY 2 SECONDS",
-            encoding="utf-8",
+            f"KEYS FROM URL '{store.url}' BANDWIDTH 20 PER SECOND LOOKUPS FROM acme/looked REPEAT EVERY 2 SECONDS"
         )
         environ = {**os.environ, "WEIR_ENDPOINT": told["api"], "WEIR_API_KEY": key}
-        program = [sys.executable, "-c", "from services.cli.main import main; main()", "mirror", "prices.sql"]
+        program = [sys.executable, "-c", "from services.cli.main import main; main()", "mirror", "stock.sql"]
         with (
             Client(told["api"], key) as weir,
             subprocess.Popen(
                 [*program, "--json"], env=environ, cwd=tmp_path, stdout=subprocess.PIPE, text=True
-            ) as mirror,
+            ) as elsewhere,
         ):
-
-            def answers() -> dict[str, float]:
-                return {row["item"]: row["price"] for row in weir.results("dear", "acme")}
-
-            def mirrored() -> dict[str, Any]:
-                assert mirror.stdout is not None
-                (found,) = json.loads(mirror.stdout.readline())["mirrors"]
-                assert isinstance(found, dict)
-                return found
-
             try:
+                weir.put(MirrorDeclaration(kind="Mirror", name="prices", sql=sql))
+
+                def answers() -> dict[str, float]:
+                    return {row["item"]: row["price"] for row in weir.results("dear", "acme")}
+
                 eventually(lambda: answers() == {"b": 2.0}, "the first answer")
                 store.objects["a"] = {"price": 7}
                 eventually(lambda: answers() == {"a": 7.0, "b": 2.0}, "the changed object")
 
-                def learned() -> bool:
+                def learned(told: dict[str, Any]) -> bool:
                     weir.put_rows("orders", [{"ts": "2026-01-01T00:00:00Z", "item": "a"}])
-                    return bool(mirrored()["uses"] > 0)
+                    return bool(told["mirrors"] and told["mirrors"][0]["uses"] > 0)
 
-                eventually(learned, "a lookup")
+                (found,) = running.until(learned)["mirrors"]
                 valued = {(row["item"], row["price"]) for row in weir.results("valued", "acme")}
                 assert valued == {("a", 7.0)}
-                told = mirrored()
-                assert (told["objects"], told["held"], told["changes"], told["problems"]) == (2, 2, 3, {})
-                assert told["perceived_measured"] is not None
+                assert (found["objects"], found["held"], found["changes"], found["problems"]) == (2, 2, 3, {})
+                assert (found["state"], found["perceived_measured"] is not None) == ("running", True)
                 eventually(
                     lambda: {row["count"] for row in weir.results("left", "acme")} == {5},
                     "the database's row",
                 )
-                mirror.send_signal(signal.SIGTERM)
-                assert mirror.wait(HUNG_S) == 128 + signal.SIGTERM
+                weir.delete("Mirror", "prices")
+                assert running.until(lambda told: told["mirrors"] == [])["problems"] == []
+                elsewhere.send_signal(signal.SIGTERM)
+                assert elsewhere.wait(HUNG_S) == 128 + signal.SIGTERM
             finally:
-                mirror.kill()
+                elsewhere.kill()

@@ -43,7 +43,7 @@ DOCUMENTS = """
 HOPELESS = "[{latency_ms: 0.000001, utility: 1}, {latency_ms: 0.000002, utility: 0}]"
 EASY = "[{latency_ms: 86400000, utility: 1}]"
 WORTH = """
-{{kind: Query, tenant: gold, name: urgent, sql: SELECT sensor FROM Readings WHERE sensor > 0, utility: {urgent}}}
+{{kind: Query, tenant: gold, name: urgent, sql: SELECT sensor FROM Readings WHERE sensor > 0, utility: {urgent}, weight: {weight}}}
 ---
 {{kind: Query, tenant: gold, name: plain, sql: SELECT ts FROM Readings WHERE sensor > 0}}
 ---
@@ -166,7 +166,7 @@ def test_a_graph_of_a_document_values_answers_live_and_may_change_while_they_com
     with ExitStack() as stack:
         watch = stack.enter_context(Watch(RunningSystem(system)))
         running = stack.enter_context(closing(Running(system, watch, tmp_path)))
-        classes = running.declare(WORTH.format(urgent=HOPELESS, easy=EASY))
+        classes = running.declare(WORTH.format(urgent=HOPELESS, easy=EASY, weight=4))
         host(system, classes)
         stack.callback(remove, system, classes)
 
@@ -187,10 +187,12 @@ def test_a_graph_of_a_document_values_answers_live_and_may_change_while_they_com
             (1e-6, 86_400_000)
         )
         assert 0 < found["plain"]["staleness"] <= 1
+        assert (found["urgent"]["weight"], found["plain"]["weight"]) == (4, 1)
+        assert min(one["slowdown"] for one in found.values()) > 1  # a train waits for its turn
         utility = running.get("/v1/tenants/gold/status")["utility"]
         assert (utility["mean"], utility["of_queries"], utility["missed"]) == (0.5, 0.5, ROWS // 2)
 
-        system.apply(running.declare(WORTH.format(urgent=EASY, easy=EASY)))
+        system.apply(running.declare(WORTH.format(urgent=EASY, easy=EASY, weight=0.5)))
         published = 1
 
         def is_felt() -> bool:
@@ -203,6 +205,7 @@ def test_a_graph_of_a_document_values_answers_live_and_may_change_while_they_com
             return bool(found["urgent"]["utility"]["missed"] < found["urgent"]["answers"])
 
         eventually(is_felt, "answers that are worth something")
+        assert worth(published * ROWS // 2)["urgent"]["weight"] == 0.5
 
 
 def test_who_asks_for_a_host_that_is_gone_is_told_to_ask_again(running: Running) -> None:

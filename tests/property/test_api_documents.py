@@ -49,6 +49,12 @@ GOOD: list[Data] = [
         "streams": {"fresh": {"where": "value > 1", "sql": "SELECT timestamp AS ts, 1.0 AS x FROM source"}},
     },
     {"kind": "Session", "conf": {"spark.sql.shuffle.partitions": "2"}},
+    {
+        "kind": "Mirror",
+        "name": "items",
+        "sql": "CREATE MIRROR items (item string) FROM HTTP 'http://u@h/{key}' KEYS ('a') BANDWIDTH 5 PER SECOND",
+        "options": {"password": "hush"},
+    },
     {"kind": "Query", "tenant": "acme", "name": "odd", "sql": "SELECT * FROM ticks WHERE value % 2 = 0"},
     {"kind": "Query", "tenant": "acme", "name": "over", "sql": "SELECT value FROM odd"},
     {
@@ -58,7 +64,13 @@ GOOD: list[Data] = [
         "sql": "SELECT AVG(x) AS m FROM fresh [RANGE 5 SECONDS]",
     },
 ]
-PLACES = {"PriorityClass": "priority-classes", "Tenant": "tenants", "Stream": "streams", "Feed": "feeds"}
+PLACES = {
+    "PriorityClass": "priority-classes",
+    "Tenant": "tenants",
+    "Stream": "streams",
+    "Feed": "feeds",
+    "Mirror": "mirrors",
+}
 
 # -- what is put in place of something -------------------------------------------------------------------------
 

@@ -273,19 +273,21 @@ def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
     st.integers(0, 2**32),
     st.integers(0, 2**32),
     st.lists(st.sampled_from(EVERY_POLICY), min_size=1, max_size=5),
+    st.lists(st.dictionaries(st.sampled_from(sorted(QUERIES)), st.sampled_from([0.001, 7.0])), min_size=1),
     st.integers(1, 9),
 )
-def test_a_class_whose_policy_changes_at_any_moment_answers_as_if_it_had_not(
-    seed: int, course: int, policies: list[tuple[str, int]], calls: int
+def test_a_class_whose_policy_and_weights_change_at_any_moment_answers_as_if_they_had_not(
+    seed: int, course: int, policies: list[tuple[str, int]], weights: list[dict[str, float]], calls: int
 ) -> None:
     given_ = drawn(seed, 12)
     undisturbed = answers(whole(given_, seed).commits)
-    host, others = Host(given_, np.random.default_rng(seed)), cycle(policies)
+    host, others, weighed = Host(given_, np.random.default_rng(seed)), cycle(policies), cycle(weights)
     host.begin()
     for _ in lived(host, course, 30):
         # In the middle of a slice, with trains queued inside, more often than between two.
         host.work(calls)
         host.hosted.switch(policy_of(*next(others)))
+        host.hosted.weigh(declared().model_copy(update={"weights": next(weighed)}))
         host.check()
     host.finish()
     host.check()

@@ -68,6 +68,7 @@ def networks(draw: st.DrawFn) -> Network:
                 size_out=draw(st.sampled_from([1.0, 0.5, 2.0])),
                 partner=partners.get(number),
                 weight=draw(st.sampled_from([1.0, 0.25, 3.0])),
+                answers=bool(downstream[number]) and draw(st.booleans()),
                 utility=None if downstream[number] else draw(st.none() | graphs()),
             )
             for number in range(size)
@@ -612,10 +613,10 @@ def test_uniform_clusters_lump_together_what_differs_by_less_than_their_width(
 
 
 def chances(believed: NetworkEstimates, x: int) -> dict[int, float]:
-    """Of each root below, the probability that a tuple which enters at `x` leads to an answer there."""
-    own, below = believed.estimates[x].selectivity, believed.network.operators[x].downstream
-    missed: dict[int, float] = {} if below else {x: 0.0}
-    for one in below:
+    """Of each output below, the probability that a tuple which enters at `x` leads to an answer there."""
+    own, box = believed.estimates[x].selectivity, believed.network.operators[x]
+    missed: dict[int, float] = {x: 0.0} if box.answers or not box.downstream else {}
+    for one in box.downstream:
         for root, chance in chances(believed, one).items():
             missed[root] = missed.get(root, 1.0) * (1 - chance)
     return {root: own * (1 - none) if own <= 1 else 1 - none**own for root, none in missed.items()}

@@ -22,7 +22,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-import actors.segments
+from actors import kept, segment, segments
 from actors.dirs import shared_memory
 from actors.segments import KEEP_NONE, FrameForgotten, LogFull, Reader, Writer
 
@@ -33,6 +33,7 @@ LINES = 90
 MANY = 1_000_000
 # Two of them are in each segment.
 FRAME = 4_000
+LOG_CODE = {one.__file__ for one in (kept, segment, segments)}
 
 lines = st.integers(0, LINES)
 sizes = st.one_of(st.integers(0, 9_000), st.integers(0, 14_000))
@@ -47,7 +48,7 @@ def at_line(line: int, do: Callable[[], object], function: str | None = None) ->
     left = [line]
 
     def traced(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != actors.segments.__file__:
+        if frame.f_code.co_filename not in LOG_CODE:
             return None
         if event == "line" and function in (None, frame.f_code.co_name):
             left[0] -= 1
@@ -155,6 +156,16 @@ class LogMachine(RuleBasedStateMachine):
         self.log.forget(below)
         self.may_lose(below)
 
+    @rule(reader=readers, size=st.integers(2_000, 9_000), behind=st.integers(1, 6), most=st.integers(0, 8))
+    def go_on_while_a_reader_releases(self, reader: Reader, size: int, behind: int, most: int) -> None:
+        """It holds some of what it has read."""
+        for _ in range(24):
+            self.append(size, 1, 2)
+            self.read(reader, behind)
+            self.hold(reader, behind, 2)
+            del self.held[: max(0, len(self.held) - most)]
+            self.forget(behind)
+
     def may_lose(self, below: int) -> None:
         """Nothing has gone but what may go."""
         lost = [number for number in self.appended if self.kept <= number < self.log.first]
@@ -200,9 +211,9 @@ class LogMachine(RuleBasedStateMachine):
 
     # -- what readers do
 
-    @rule(target=readers)
-    def reader(self) -> Reader:
-        return Reader(self.folder)
+    @rule(target=readers, keeps=st.sampled_from((0, 2, 20)))
+    def reader(self, keeps: int) -> Reader:
+        return Reader(self.folder, keeps)
 
     @rule(reader=readers, back=st.integers(0, 60))
     def read(self, reader: Reader, back: int) -> None:
@@ -384,6 +395,7 @@ def test_a_writer_is_killed_as_it_empties_the_segment_that_a_reader_found_to_be_
             going_round = killed(folder, 2 * segments, (segments - 1) * emptying + killed_at)
             with at_line(line, going_round, "__init__") as left:
                 reader = Reader(folder)
+                assert reader.next > 0
             fill(folder, 1)
             assert reader.next == Reader(folder).next
         if left[0] >= 0:

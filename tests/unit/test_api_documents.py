@@ -46,6 +46,17 @@ def test_put_creates_keeps_and_changes(api: Api) -> None:
     assert log == [("admin", "changed", ["priority_class"]), ("admin", "created", [])]
 
 
+def test_how_much_a_query_s_freshness_counts_is_put_shown_and_refused(api: Api) -> None:
+    query, path = {"sql": "SELECT value FROM ticks", "weight": 2.5}, "/v1/tenants/acme/queries/fresh"
+    answer = api("PUT", path, query)
+    assert (answer.status_code, api("GET", path).json()["weight"]) == (201, 2.5)
+    refused = api("PUT", path, {**query, "weight": 0})
+    (error,) = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"]) == (422, "#/weight")
+    assert "give a number from 0.001 to 1000; 1 if left out" in refused.text
+    assert api("GET", path).json()["weight"] == 2.5
+
+
 def audited(api: Api, kind: str, name: str) -> list[Any]:
     found: list[Any] = api("GET", f"/v1/audit?kind={kind}&name={name}").json()["items"]
     return found

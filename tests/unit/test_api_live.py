@@ -178,12 +178,13 @@ def test_a_tenant_of_which_nothing_runs_is_told_why(running: Running, name: str,
 
 
 def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Running) -> None:
-    told = Qualities(("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,), (4,), (1,), (0.1,))
+    told = Qualities(("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,), (4,), (1,), (0.1,), (50.0,))
     counted = Counted(1, 1.0, False, quality=told)
     utility = {"mean": 0.875, "lost": 0.125, "of_queries": 0.875, "missed": 1, "missed_pct": 25.0}
-    staleness = {"mean": 0.125, "max": 0.125}
+    staleness, slowdown = {"mean": 0.125, "max": 0.125}, {"mean": 12.5, "of_queries": 12.5}
+    figures: dict[str, Any] = {"utility": utility, "staleness": staleness, "slowdown": slowdown}
     running.system.cycle(
-        "gold", 0.2, counted=counted, utility=utility, staleness=staleness, utility_now=0.5, queue_bytes=99
+        "gold", 0.2, counted=counted, **figures, utility_now=0.5, slowdown_now=8.0, queue_bytes=99
     )
     running.see()
     found = running.get("/v1/tenants/gold/quality", "gold")
@@ -193,17 +194,19 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
             "query": "q",
             "deadline_ms": 100.0,
             "graph": [{"latency_ms": 100.0, "utility": 1.0}, {"latency_ms": 200.0, "utility": 0.0}],
+            "weight": 1.0,
             "answers": 4,
             "mean_ms": pytest.approx(100.0),
+            "slowdown": 12.5,
             "utility": {"mean": 0.875, "missed": 1},
             "staleness": 0.125,
             "tardiness": {"answers": 4, "tardy": 1, "mean_ms": pytest.approx(25.0)},
         }
     ]
     status = running.get("/v1/tenants/gold/status")
-    assert (status["utility"], status["staleness"]) == (utility, staleness)
-    names = ("utility_now", "missed_now", "staleness_now", "queue_bytes")
-    assert [status[name] for name in names] == [0.5, 0, 0, 99]
+    assert [status[name] for name in ("utility", "staleness", "slowdown")] == [utility, staleness, slowdown]
+    names = ("utility_now", "missed_now", "staleness_now", "slowdown_now", "queue_bytes")
+    assert [status[name] for name in names] == [0.5, 0, 0, 8, 99]
     assert running.get("/v1/tenants/silver/quality")["items"] == []
 
 

@@ -39,6 +39,12 @@ BASE = """
 ---
 {kind: Query, tenant: acme, name: big, sql: SELECT value FROM odd WHERE value > 9}
 """
+MIRROR = """
+kind: Mirror
+name: prices
+options: {password: hunter2}
+sql: CREATE MIRROR prices (item string) FROM DATABASE 'postgresql://u@h/d' TABLE 't' BANDWIDTH 5 PER SECOND
+"""
 TICKS, ACME, ODD, BIG = Ref("Stream", "ticks"), Ref("Tenant", "acme"), Ref("Query", "odd", "acme"), "acme/big"
 
 
@@ -109,6 +115,17 @@ def test_everything_is_back_when_it_is_opened_again(catalog: Catalog, home: Home
     catalog.close()
     with closing(Catalog(home)) as again:
         assert (picture(again), again.desired()) == (before, desired)
+
+
+def test_a_mirror_and_its_stream_are_back_when_it_is_opened_again(catalog: Catalog, home: Home) -> None:
+    catalog.apply(documents_of(MIRROR), "ops")
+    before, desired = picture(catalog), catalog.desired()
+    catalog.close()
+    with closing(Catalog(home)) as again:
+        assert (picture(again), again.desired()) == (before, desired)
+        assert (list(desired.mirrors), desired.mirrors["prices"].password) == (["prices"], "hunter2")
+        again.delete(Ref("Mirror", "prices"), "ops")
+        assert (again.desired().mirrors, "prices" in again.desired().streams) == ({}, True)
 
 
 def test_new_catalog_has_the_three_priority_classes_that_may_go_for_good(home: Home) -> None:

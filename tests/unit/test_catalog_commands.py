@@ -85,7 +85,7 @@ def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(
     sql = "SELECT x FROM ticks"
     assert weir("query", "add", "acme/q", sql, "--utility", "200:1,400:0.5,900:0")[0] == 0
     code, out, _ = weir("query", "ls", "acme")
-    assert (code, out.split()[-2]) == (0, "200:1,400:0.5,900:0")
+    assert (code, out.split()[-3]) == (0, "200:1,400:0.5,900:0")
     points = [(200, 1), (400, 0.5), (900, 0)]
     utility = [{"latency_ms": latency, "utility": worth} for latency, worth in points]
     assert yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])["utility"] == utility
@@ -117,6 +117,29 @@ def test_a_utility_that_cannot_be_changes_nothing(weir: Command, utility: str, s
     code, _, err = weir("query", "add", "acme/q", "SELECT x FROM ticks", "--utility", utility)
     assert (code, said in err, "hint:" in err) == (2, True, True)
     assert weir("get", "queries", "-o", "json")[1].strip() == "[]"
+
+
+def test_how_much_a_query_s_freshness_counts_is_declared_with_it_changed_and_taken_back(
+    weir: Command,
+) -> None:
+    weir("apply", "-f", write(STREAM, TENANT))
+    sql = "SELECT x FROM ticks"
+    assert weir("query", "add", "acme/q", sql, "--weight", "2.5")[0] == 0
+    code, out, _ = weir("query", "ls", "acme")
+    assert (code, out.split()[-2]) == (0, "2.5")
+    assert yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])["weight"] == 2.5
+    file = write({**QUERY, "weight": 4})
+    assert weir("diff", "-f", file)[0] == 1
+    assert json.loads(weir("apply", "-f", file, "-o", "json")[1])[0]["changes"] == {"weight": [2.5, 4.0]}
+    for wrong, said in (
+        ("0", "must be at least 0.001 (got 0)"),
+        ("nan", "must be a finite number (got nan)"),
+    ):
+        code, _, err = weir("query", "add", "acme/q", sql, "--weight", wrong)
+        assert (code, f"weight: {said}" in err, "give a number from 0.001 to 1000" in err) == (2, True, True)
+    assert yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])["weight"] == 4
+    assert weir("query", "add", "acme/q", sql)[0] == 0
+    assert "weight" not in yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])
 
 
 def test_what_is_shown_as_yaml_can_be_applied_again(weir: Command) -> None:

@@ -16,7 +16,7 @@ from services.catalog.state import State, Stored
 
 STREAM = "{{kind: Stream, name: {0}, columns: {{ts: timestamp, value: int64}}, time: ts}}"
 TENANT = "{{kind: Tenant, name: {0}, priority_class: {1}}}"
-QUERY = "{{kind: Query, tenant: {0}, name: {1}, sql: SELECT value FROM {2}}}"
+QUERY = "{{kind: Query, tenant: {0}, name: {1}, sql: SELECT value FROM {2}{3}}}"
 NAMES = st.sampled_from(["a", "B", "c"])
 # Some read the output of another query of the tenant.
 QUERIES = st.builds(
@@ -24,6 +24,7 @@ QUERIES = st.builds(
     st.sampled_from("aB"),
     NAMES.map("q{}".format),
     st.sampled_from(["sa", "sB", "qa"]),
+    st.sampled_from(["", ", weight: 3", ", weight: 0.5, utility: [{{latency_ms: 9, utility: 1}}]".format()]),
 )
 TEXTS = st.one_of(
     QUERIES,
@@ -81,11 +82,13 @@ def picture(catalog: Catalog) -> object:
 
 
 def test_what_others_have_seen_never_changes() -> None:
-    before = State(map(stored, (STREAM.format("s"), TENANT.format("a", "gold"), QUERY.format("a", "q", "s"))))
+    before = State(
+        map(stored, (STREAM.format("s"), TENANT.format("a", "gold"), QUERY.format("a", "q", "s", "")))
+    )
     seen = list(before.items())
     after = before.copy()
-    after.put(stored(QUERY.format("a", "r", "s")))
-    after.put(stored(QUERY.format("a", "q", "q")))
+    after.put(stored(QUERY.format("a", "r", "s", "")))
+    after.put(stored(QUERY.format("a", "q", "q", "")))
     after.remove(Ref("Query", "q", "a"))
     after.remove(Ref("Stream", "s"))
     assert list(before.items()) == seen

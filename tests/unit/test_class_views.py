@@ -31,6 +31,8 @@ BUSY = Figures(
     mean_ms=188.2,
     utility={"mean": 0.75, "lost": 0.25, "of_queries": 0.5, "missed": 1_000_000, "missed_pct": 1.0125},
     staleness={"mean": 0.5, "max": 0.75},
+    slowdown={"mean": 2500.0, "of_queries": 100.0},
+    slowdown_now=12_345.6,
     utility_now=0.834,
     missed_now=0.256,
     staleness_now=0.987,
@@ -85,6 +87,8 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
         within_target_pct=48.0,
         response_ms={"mean": 300, "p95": 1},
         utility={"mean": 0.25, "lost": 0.75, "of_queries": 0.5, "missed": 10, "missed_pct": 1.0},
+        slowdown={"mean": 500.0, "of_queries": 500.0},
+        slowdown_now=0.4,
         staleness={"mean": 0.25, "max": 1.0},
         utility_now=0.434,
     )
@@ -104,7 +108,8 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
     worth = {"mean": 0.375, "of_queries": 0.5, "lost": 0.625, "missed": 1_000_010, "missed_pct": 0.2531}
     assert found.utility == pytest.approx(worth, rel=1e-3)
     assert found.staleness == {"mean": 0.5, "max": 1.0}
-    assert found.utility_now == pytest.approx(0.634)
+    assert found.slowdown == pytest.approx({"mean": 1000, "of_queries": 400})
+    assert (found.slowdown_now, found.utility_now) == pytest.approx((6173, 0.634))
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -127,11 +132,11 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
         ("class3", seated("class3", None)),
     )
     _, head, _, *rows = printed(class_quality_table("system 1234", views), 80)
-    assert " ".join(head.split()) == "class utility missed stale all missed mean/target queue q bytes res/s"
+    assert " ".join(head.split()) == "class worth missed in all stale mean/target slow queue bytes res/s"
     assert [" ".join(row.split()) for row in rows] == [
-        "class1 0.83 26% 99% 1M 188/400 1.23M 123M 123k",
-        "class2 1.00 0% 0% 0 0.00/400 0 0 0",
-        "class3 – – – – – – – –",
+        "class1 0.83 26% 1M 99% 188/400 12.3k 1.23M 123M 123k",
+        "class2 1.00 0% 0 0% 0.00/400 – 0 0 0",
+        "class3 – – – – – – – – –",
     ]
     assert max(map(len, (head, *rows))) <= 80
 
@@ -144,18 +149,20 @@ def test_quality_of_queries_fits_eighty_columns() -> None:
         "deadline_ms": 300.0,
         "answers": 0,
         "mean_ms": 0.0,
+        "slowdown": 0.0,
         "staleness": 0.0,
         "tardiness": None,
     }
     items = [
-        query | {"mean_ms": 1234.5, "utility": worth, "staleness": 0.001, "tardiness": None},
+        query
+        | {"mean_ms": 1234.5, "slowdown": 87_654.3, "utility": worth, "staleness": 0.001, "tardiness": None},
         fresh | {"utility": {"mean": 1.0, "missed": 0}},
     ]
     head, _, *rows = printed(quality_table({"tenant": "acme", "items": items}), 80)
-    assert head.split() == ["query", "answers", "mean", "ms", "deadline", "utility", "missed", "stale"]
+    assert " ".join(head.split()) == "query answers ms/deadline slow worth missed stale"
     assert [" ".join(row.split()) for row in rows] == [
-        "alerts_within_a_minute 98.8M 1234 12345.5 0.40 7.65M (8%) <1%",
-        "new 0 0.00 300 – 0 0%",
+        "alerts_within_a_minute 98.8M 1234/12346 87.7k 0.40 7.65M (8%) <1%",
+        "new 0 0.00/300 – – 0 0%",
     ]
     assert max(map(len, (head, *rows))) <= 80
     items[1] |= {"tardiness": {"answers": 98_765_432, "tardy": 9_876_543, "mean_ms": 0.5}}

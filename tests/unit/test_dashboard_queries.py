@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.metrics.families import ACTORS, BRANCHES, FAMILIES, FATES, MOVES
+from services.metrics.families import ACTORS, BRANCHES, FAMILIES, FATES, MOVES, RESULTS
 from tests.dashboard_documents import DOCUMENTS, Json, exprs, panels
 from tests.promtool import needs_promtool, promtool
 
@@ -56,6 +56,8 @@ WORLD = {
     'weir_class_nominal_share_ratio{tenant="au", priority_class="gold"}': "0.5x20",
     'weir_class_nominal_share_ratio{tenant="cu", priority_class="bronze"}': "0.5x20",
     'weir_loan_processors{tenant="cu", borrower="au"}': "0.5x20",
+    'weir_mirror_objects{stream="m"}': "40x20",
+    'weir_mirror_failing_objects{stream="m"}': "10x20",
     'weir_class_response_seconds_bucket{tenant="cu", priority_class="bronze", le="1"}': "0+300x20",
     'weir_class_response_seconds_bucket{tenant="cu", priority_class="bronze", le="2"}': "0+600x20",
     'weir_class_response_seconds_bucket{tenant="cu", priority_class="bronze", le="+Inf"}': "0+600x20",
@@ -73,6 +75,7 @@ SAYS: dict[tuple[str, str, int], dict[str, float]] = {
     ("weir-control", "Above and below what they are entitled to", 0): {'{tenant="au"}': 0.25},
     ("weir-control", "Above and below what they are entitled to", 1): {'{tenant="cu"}': -0.25},
     ("weir-control", "Loans now", 0): {'{tenant="cu", borrower="au"}': 0.5},
+    ("weir-streams", "Objects that fail", 0): {'{stream="m"}': 0.25},
     ("weir-streams", "Lost by stream", 0): {'{stream="s"}': 0.2},
 }
 
@@ -97,6 +100,7 @@ LABELS = {
     "borrower": ("cu",),
     "fate": FATES,
     "branch": BRANCHES,
+    "result": RESULTS,
     "kind": MOVES,
     "actor": ACTORS,
     "operator": ("filter",),

@@ -238,6 +238,23 @@ def test_a_unit_of_a_class_that_tunes_itself_notices_which_answers_have_deadline
     assert second.tardy_ms is None
 
 
+def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(dirs: RunDirs) -> None:
+    with made(dirs) as unit:
+        arrive(unit, 0, 20_000)
+        while unit.run(1.0)[1]:
+            pass
+        cycle(unit)
+        report, ideal_s = unit.reported, unit.hosted.runner.ideal_costs()["mean"]
+    assert report is not None
+    assert report.counted is not None
+    (mean,) = report.counted.quality
+    assert mean.answers > 0
+    assert mean.slowdown == pytest.approx(mean.response_s / ideal_s)
+    assert report.figures.slowdown == pytest.approx(
+        dict.fromkeys(("mean", "of_queries"), mean.slowdown / mean.answers)
+    )
+
+
 def runs_by(unit: HostedUnit) -> PolicySettings:
     return unit.hosted.runner.policy
 

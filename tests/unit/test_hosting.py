@@ -643,7 +643,7 @@ def test_class_may_take_shorter_trains_than_the_system_but_no_longer_ones(
 
 def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> None:
     small = SETTINGS.model_copy(update={"results_bytes": 1 << 20, "snapshot_s": 1000.0})
-    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}), settings=small)
+    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}, lossless=True), settings=small)
     hosted.subscribed()
     for begin in range(0, 600_000, 2000):
         node.publish(readings(begin, 2000))
@@ -657,11 +657,13 @@ def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> 
 def test_class_that_keeps_few_answers_loses_none_of_a_commit(node: Node) -> None:
     """Also one that keeps fewer than it had, whatever the others keep."""
     hot = {"hot": QUERIES["hot"]}
-    hosted = node.host(declared(queries=hot), settings=SETTINGS.model_copy(update={"train_max": 100_000}))
+    hosted = node.host(
+        declared(queries=hot, lossless=True), settings=SETTINGS.model_copy(update={"train_max": 100_000})
+    )
     hosted.subscribed()
     node.publish(readings(0, 200_000))
     hosted.wait(delivered(200_000))
-    few = declared(queries=hot, limits={"result_bytes": 1 << 20})
+    few = declared(queries=hot, lossless=True, limits={"result_bytes": 1 << 20})
     hosted.host.set_units([unit(few)])
     hosted.subscribed()
     for begin in range(200_000, 600_000, 100_000):

@@ -47,6 +47,9 @@ DOCUMENTS = f"""
 {{kind: Feed, name: sensors, streams: {{hot: {{}}}}, source: {{format: kafka, sql: "SELECT timestamp AS ts, 1.0 AS temp FROM source",
  options: {{subscribe: t, kafka.bootstrap.servers: "{BROKER}", kafka.sasl.jaas.config: {SECRET}}}}}}}
 ---
+{{kind: Mirror, name: prices, options: {{password: {SECRET}}}, sql: "CREATE MIRROR prices (item string, price float64) FROM HTTP
+ 'http://reader@{BROKER}/{{{{key}}}}' KEYS ('a') BANDWIDTH 5 PER SECOND"}}
+---
 {{kind: Session, conf: {{spark.hadoop.fs.s3a.secret.key: {SECRET}}}}}
 ---
 {{kind: Tenant, name: acme, priority_class: brass}}
@@ -63,6 +66,7 @@ NAMES: Mapping[str, str] = {
     "/tenants/{name}": "acme",
     "/streams/{name}": "ticks",
     "/feeds/{name}": "sensors",
+    "/mirrors/{name}": "prices",
     "/keys/{id}": "spare",
     "/tenants/{tenant}": "acme",
     "/queries/{query}": "q",
@@ -79,6 +83,10 @@ BODIES: Mapping[str, object] = {
     "putFeed": {
         "source": {**KAFKA, "sql": "SELECT timestamp AS ts, 1.0 AS temp FROM source"},
         "streams": {"hot": {}},
+    },
+    "putMirror": {
+        "sql": "CREATE MIRROR prices (item string, price float64) FROM HTTP 'http://x/{key}' KEYS ('b') "
+        "BANDWIDTH 5 PER SECOND"
     },
     "putSession": {"conf": {"spark.sql.shuffle.partitions": "2"}},
     "putQuery": {"sql": QUERY["sql"]},
@@ -127,7 +135,8 @@ RULES: Sequence[tuple[str, Mapping[str, Told]]] = (
     (r".* /v1/ingest(/progress)?", SPARK),
     (r".* /v1/tenants/{tenant}(/.*)?", THE_TENANT),
     (r"(PUT|DELETE) .*", ADMINISTRATORS),
-    (r".* /v1/(feeds|session|keys|audit|system|lending)(/.*)?", ADMINISTRATORS),
+    (r"GET /v1/(mirroring|mirrors/{name}/status)", TENANTS),
+    (r".* /v1/(feeds|mirrors|session|keys|audit|system|lending)(/.*)?", ADMINISTRATORS),
     (r"GET /v1/(tenants|priority-classes)/{name}", THE_TENANT),
     (r"POST /v1/streams/{stream}/rows", FEEDERS),
     (r"GET /v1/streams/{name}", READERS),
@@ -247,6 +256,7 @@ def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
         if isinstance(one.declaration, StreamDeclaration):
             system.world.plane.declare_stream(one.declaration.declaration(one.declaration.name), system.now)
     service.watch = stack.enter_context(Watch(system))
+    service.mirrors = list
     service.planner = Planner(found.catalog, LiveSettings())
     service.results = results_of(service, LocalPlaces(dirs), lambda: "")
     stack.callback(service.results.close)
@@ -362,11 +372,13 @@ def test_sources_are_told_to_administrators_without_their_secrets(there: There) 
             "/v1/streams/ticks",
             "/v1/feeds",
             "/v1/feeds/sensors",
+            "/v1/mirrors",
+            "/v1/mirrors/prices",
             "/v1/session",
             "/v1/audit",
         )
     ]
-    assert [BROKER in one for one in told] == [True] * 4 + [False] * 2
+    assert [BROKER in one for one in told] == [True] * 6 + [False] * 2
     assert SECRET not in "".join(told)
 
 

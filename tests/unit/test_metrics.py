@@ -44,7 +44,7 @@ COUNTED = Counted(
     queue_bytes=4096,
     queue_age_s=0.25,
     queue_work_s=0.125,
-    quality=Qualities(("q",), (20,), (17.5,), (4,), (4.0,), (1.5,), (0.5,), (20,), (6,), (0.9,)),
+    quality=Qualities(("q",), (20,), (17.5,), (4,), (4.0,), (1.5,), (0.5,), (20,), (6,), (0.9,), (60.0,)),
 )
 DOCUMENTS = """
 {kind: PriorityClass, name: c, priority: 1, delay_target_ms: 1}
@@ -133,16 +133,16 @@ def test_what_answers_of_a_query_were_worth_is_counted_over_all_lives_as_long_as
     metered: Metering,
 ) -> None:
     worth = Qualities(("q", "r"), (20, 1), (17.5, 1.0), (4, 0), (2.0, 0.1), (1.5, 0.1), (0.5, 0.1))
-    worth = replace(worth, due=(20, 0), tardy=(6, 0), tardiness_s=(0.9, 0.0))
+    worth = replace(worth, due=(20, 0), tardy=(6, 0), tardiness_s=(0.9, 0.0), slowdown=(60.0, 3.0))
     cycle(metered, replace(COUNTED, results={"q": 20, "r": 1}, quality=worth))
     assert metered.told()[series("weir_query_lost_utility_total", query="q", **GOLD)] == 2.5
-    again = Qualities(("q",), (2,), (1.5,), (1,), (0.1,), (0.25,), (0.1,), (2,), (1,), (0.125,))
+    again = Qualities(("q",), (2,), (1.5,), (1,), (0.1,), (0.25,), (0.1,), (2,), (1,), (0.125,), (5.5,))
     cycle(metered, replace(COUNTED, born=2.0, recovered=True, results={"q": 22}, quality=again))
     told = metered.told()
     names = ["lost_utility_total", "missed_deadlines_total", "stale_seconds_total", "tardy_answers_total"]
-    names += ["tardiness_seconds_total"]
+    names += ["tardiness_seconds_total", "slowdown_total"]
     found = [told[series(f"weir_query_{name}", query="q", **GOLD)] for name in names]
-    assert found == pytest.approx([2.5 + 0.5, 4 + 1, 1.5 + 0.25, 6 + 1, 0.9 + 0.125])
+    assert found == pytest.approx([2.5 + 0.5, 4 + 1, 1.5 + 0.25, 6 + 1, 0.9 + 0.125, 60 + 5.5])
     assert not [name for name in told if 'query="r"' in name]
 
 
@@ -173,6 +173,33 @@ def test_nodes_streams_and_feeds_are_told_of(metered: Metering) -> None:
         'weir_restarts_total{actor="coordinator",node=""}': 0,
     }
     assert {name: told[name] for name in expected} == expected
+
+
+def test_mirrors_are_told_of_and_their_counts_go_on_when_they_begin_anew(metered: Metering) -> None:
+    first = metered.told()
+    (one,) = metered.system.mirrors
+    anew = replace(one.statistics, polls=10, changes=10, failures=0, uses=1.0, perceived_measured=None)
+    metered.system.mirrors[0] = replace(one, state="waiting", statistics=anew, bytes=100)
+    again = metered.told()
+    polls = 'weir_mirror_polls_total{result="RESULT",stream="prices"}'
+    expected = {
+        'weir_mirror_perceived_freshness_ratio{stream="prices"}': (0.625, None),
+        'weir_mirror_expected_freshness_ratio{stream="prices"}': (0.75, 0.75),
+        'weir_mirror_objects{stream="prices"}': (40, 40),
+        'weir_mirror_held_objects{stream="prices"}': (38, 38),
+        'weir_mirror_failing_objects{stream="prices"}': (2, 2),
+        'weir_mirror_bandwidth_used_ratio{stream="prices"}': (0.8, 0.8),
+        'weir_mirror_bytes_total{stream="prices"}': (9000, 9100),
+        'weir_mirror_rows_total{stream="prices"}': (119, 119),
+        'weir_mirror_uses_total{stream="prices"}': (11, 12),
+        'weir_mirror_solves_total{stream="prices"}': (7, 7),
+        'weir_mirror_running{stream="prices"}': (1, 0),
+        polls.replace("RESULT", "changed"): (120, 130),
+        polls.replace("RESULT", "unchanged"): (350, 350),
+        polls.replace("RESULT", "failed"): (30, 30),
+    }
+    assert {name: (first.get(name), again.get(name)) for name in expected} == expected
+    assert {one for one in first if one.startswith("weir_mirror")} == set(expected)
 
 
 def test_a_feed_that_cannot_tell_its_lag_has_none(metered: Metering) -> None:

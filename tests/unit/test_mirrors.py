@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from configs.problems import Away, InvalidInput, UnknownName
 from engine.sql import Mirror, parse_create_mirror
 from services.cli.main import app
+from services.mirror.declared import profile_of
 from services.mirror.objects import DatabaseObjects, HttpObjects, ObjectProblem, Objects, objects_of
-from services.mirror.polling import Polling, profile_of
+from services.mirror.polling import Polling
 from tests.object_server import Store, object_store
 from tests.postgresql import postgresql
 

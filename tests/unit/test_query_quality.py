@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +19,15 @@ from configs.utility import UtilityGraph, points_in
 from configs.windows import WindowSettings
 from engine.door import Piece
 from engine.hosted import HostedClass
+from engine.network import Node
 from engine.quality import TOGETHER, QueryQuality
-from engine.runner import ClassRunner
+from engine.runner import FIRST_ESTIMATE, ClassRunner
 from engine.schema import INT64
 from engine.sql import Catalog, parse_create_stream, plan_query
 from engine.train import Train, Values, same_arrival, train_from_arrow
 from loadshed.responses import ResponseStatistics
+from tests.property.query_grammar import Statement
+from tests.property.query_runs import Cuts, Rows, cuts, every_stream, ran
 
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 HOT = "SELECT sensor, temp FROM readings WHERE temp > 0"
@@ -150,8 +154,15 @@ def length_of_union(intervals: list[tuple[float, float]]) -> float:
 
 
 TRAINS = st.lists(
-    # How long after the one before it leaves, how long it took, answers, and whether their arrivals are told as one.
-    st.tuples(st.floats(0, 2), st.floats(0, 1.5), st.integers(1, 200), st.booleans()),
+    # How long after the one before it leaves, how long it took, answers, whether their arrivals are told as one, and what an answer
+    # costs alone, if it is looked at then.
+    st.tuples(
+        st.floats(0, 2),
+        st.floats(0, 1.5),
+        st.integers(1, 200),
+        st.booleans(),
+        st.sampled_from([None, 0.0, 1e-6, 0.02]),
+    ),
     min_size=1,
     max_size=2 * TOGETHER,
 )
@@ -160,19 +171,27 @@ TRAINS = st.lists(
 @settings(deadline=None, max_examples=50)
 @given(TRAINS, st.booleans())
 def test_what_is_measured_is_that_of_all_answers_however_they_come(
-    trains: list[tuple[float, float, int, bool]], is_read_meanwhile: bool
+    trains: list[tuple[float, float, int, bool, float | None]], is_read_meanwhile: bool
 ) -> None:
     worth, now = graph("200:1,400:0.5,900:0"), 100.0
     quality, responses, intervals = QueryQuality(worth), ResponseStatistics(), list[tuple[float, float]]()
-    for pause, took, count, is_same in trains:
+    waiting, slowdowns = list[float](), list[float]()
+    for pause, took, count, is_same, ideal_s in trains:
         now += pause
         arrived = now - took
         quality.answered(same_arrival(arrived, count) if is_same else np.full(count, arrived), now)
         responses.add([now - arrived] * count, 0.0)
         intervals.append((arrived, now))
+        waiting += [now - arrived] * count
+        if ideal_s is not None:
+            quality.slowed(ideal_s)
+            if ideal_s:  # else nobody knows, and they wait for somebody who does
+                slowdowns += [one / ideal_s for one in waiting]
+                waiting.clear()
         if is_read_meanwhile:
             assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
-    counts = [count for _, _, count, _ in trains]
+    assert quality.slowdown == pytest.approx(math.fsum(slowdowns))
+    counts = [count for _, _, count, *_ in trains]
     times = [end - begin for begin, end in intervals]
     assert quality.utility is not None
     assert quality.utility.count == sum(counts)
@@ -183,6 +202,57 @@ def test_what_is_measured_is_that_of_all_answers_however_they_come(
     assert quality.utility.missed == missed
     assert quality.responses.response_ms() == pytest.approx(responses.response_ms())
     assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
+
+
+# -- what an answer costs alone --------------------------------------------------------------------------------
+
+COSTED = {
+    name: Statement(text, "", needs)
+    for name, text, needs in (
+        ("hot", "SELECT id, x FROM s WHERE x > 0", {}),
+        (
+            "both",
+            "SELECT a.id, b.id AS other FROM s [RANGE 5 SECONDS] a JOIN t [RANGE 5 SECONDS] b ON a.k = b.k",
+            {},
+        ),
+        ("read_on", "SELECT x FROM warm WHERE x > 1", {"warm": "SELECT id, x FROM s WHERE x > 0"}),
+    )
+}
+
+
+def standing_above(node: Node) -> set[Node]:
+    """All that must have run for an answer of it; of a join both sides."""
+    found, looked = set[Node](), [node]
+    while looked:
+        one = looked.pop()
+        if one not in found:
+            found.add(one)
+            looked += [*one.upstream, *([] if one.partner is None else [one.partner])]
+    return found
+
+
+@settings(deadline=None, max_examples=15)
+@given(every_stream, cuts)
+def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the_mean(
+    rows: Rows, how: Cuts
+) -> None:
+    runner = ran(COSTED, rows, how).runner
+    place = {id(node): number for number, node in enumerate(runner.network.nodes)}
+
+    def cost(node: Node) -> float:
+        calls, tuples = runner.calls(place[id(node)]), runner.taken(place[id(node)])
+        if node.partner is not None:  # called for event time alone, too, which counts for a tuple
+            return FIRST_ESTIMATE.cost_s if node.mean_cost_s is None else node.mean_cost_s
+        # In this world a call takes a unit of time.
+        return calls / tuples if calls else FIRST_ESTIMATE.cost_s
+
+    expected = dict[str, float]()
+    for node in runner.network.nodes:
+        for query in node.outputs:
+            alone = math.fsum(map(cost, standing_above(node)))
+            expected[query] = min(alone, expected.get(query, math.inf))
+    assert runner.ideal_costs() == pytest.approx(expected)
+    assert expected.keys() == {*COSTED, "read_on_warm"}
 
 
 # -- windows ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.declarations import documents_of
+from configs.declarations import MirrorDeclaration, documents_of
 from configs.live import LiveClass
 from configs.problems import InvalidInput
 from configs.streams import StreamsFile
@@ -19,9 +19,11 @@ from services.catalog.catalog import Catalog, Desired
 from services.catalog.home import Home
 from services.catalog.reconcile import (
     ApplyClasses,
+    BeginMirror,
     Bring,
     DeclareStream,
     DropStream,
+    EndMirror,
     PublishKeys,
     Reconciling,
     RemoveClass,
@@ -70,7 +72,14 @@ class Machine:
 
 def after(now: Running, step: Step) -> Running:
     classes, streams = {one.name: one for one in now.classes}, dict(now.streams)
+    mirrors = dict(now.mirrors)
     match step:
+        case EndMirror(name):
+            del mirrors[name]
+        case BeginMirror(mirror):
+            assert mirror.name not in mirrors, "the one before polls"
+            assert mirror.name in streams, "nobody takes what it brings"
+            mirrors[mirror.name] = mirror
         case PublishKeys(keys):
             return replace(now, keys=keys)
         case Bring(file):
@@ -78,6 +87,7 @@ def after(now: Running, step: Step) -> Running:
         case RemoveClass(name):
             del classes[name]
         case DropStream(name):
+            assert name not in mirrors, "a mirror brings it"
             sql = streams.pop(name)
             assert not any(sql in one.streams for one in classes.values()), "somebody reads it"
         case DeclareStream(name, sql):
@@ -88,7 +98,7 @@ def after(now: Running, step: Step) -> Running:
                 assert one.name not in classes or classes[one.name].shards == one.shards
                 assert set(one.streams) <= set(streams.values()), "it is not there yet"
                 classes[one.name] = one
-    return replace(now, classes=tuple(classes.values()), streams=streams)
+    return replace(now, classes=tuple(classes.values()), streams=streams, mirrors=mirrors)
 
 
 @st.composite
@@ -110,7 +120,12 @@ def wishes(draw: st.DrawFn) -> Desired:
         for name in names
     )
     keys = KeyRing(pepper=draw(st.sampled_from([b"", b"p"])))
-    return Desired(0, classes, streams, draw(st.sampled_from([None, FILE])), keys)
+    mirrors = {
+        name: MirrorDeclaration(kind="Mirror", name=name, sql=f"{name} {columns[name]} {version}")
+        for name, version in draw(st.dictionaries(st.sampled_from("stu"), st.integers(1, 2))).items()
+        if name in streams  # each has its stream, with which it changes
+    }
+    return Desired(0, classes, streams, draw(st.sampled_from([None, FILE])), keys, mirrors)
 
 
 @given(st.lists(wishes(), max_size=5))
@@ -121,6 +136,7 @@ def test_steps_lead_from_whatever_runs_to_what_is_wanted(wanted: list[Desired]) 
             now = after(now, step)
         assert {it.name: it for it in now.classes} == {it.name: it for it in one.classes}
         assert (now.streams, now.file, now.keys) == (one.streams, one.file, one.keys)
+        assert now.mirrors == one.mirrors
         assert steps(one, now) == []
 
 

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,13 +15,14 @@ import numpy as np
 import pytest
 
 from actors.dirs import shared_memory
+from actors.kept import LOOK_TIMES
+from actors.segment import LogMissing
 from actors.segments import (
     KEEP_NONE,
     ROLLS,
     SPARE,
     FrameForgotten,
     LogFull,
-    LogMissing,
     LogTaken,
     Reader,
     Writer,
@@ -369,6 +371,112 @@ def test_segments_that_somebody_has_mapped_are_not_written_to(full: Path) -> Non
         go_on(log)
     assert files_of(full) == after
     log.close()
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Iterator[Writer]:
+    """A log in shared memory whose reader has released all but the last segment, three at a time."""
+    with TemporaryDirectory(dir=shared_memory()) as folder:
+        log = Writer(Path(folder), segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
+        release(log, 0)
+        yield log
+        log.close()
+
+
+def release(log: Writer, segments: int, reader: Reader | None = None) -> None:
+    """After so many more, which the reader reads before."""
+    for _ in range(segments):
+        go_on(log)
+    log.append([b"more"])
+    if reader is not None:
+        assert sum(1 for _ in reader.frames(log.first)) == log.next - log.first
+        wait_for_more(reader, log)
+    log.forget(log.next - 1)
+
+
+def wait_for_more(reader: Reader, log: Writer) -> None:
+    for _ in range(LOOK_TIMES):
+        assert list(reader.frames(log.next)) == []
+
+
+def spares_of(log: Writer) -> int:
+    return len(list(log.folder.glob(f"{SPARE}*")))
+
+
+def test_log_keeps_as_many_released_segments_as_it_fills_until_the_next_release(released: Writer) -> None:
+    log, kept, files = released, [], []
+    for _ in range(6):
+        release(log, 3)
+        kept.append((spares_of(log), log.bytes))
+        files.append({path.stat().st_ino for path in log.folder.iterdir()})
+    assert kept[1:] == [(3, kept[-1][1])] * 5
+    assert files[2:] == [files[2]] * 4
+
+
+def test_spares_go_where_fewer_are_filled_and_where_nothing_is_left_to_be_released(released: Writer) -> None:
+    log, kept = released, []
+    release(log, 9)
+    for _ in range(6):
+        kept.append(spares_of(log))
+        release(log, 0)
+    assert kept == [8, 8, 8, 8, 1, 0]
+    release(log, 8)
+    assert spares_of(log) > 5
+    log.forget(log.next)
+    assert (spares_of(log), log.bytes) == (0, sum(files_of(log.folder).values()))
+
+
+def test_spares_make_room_for_frames(released: Writer) -> None:
+    log = released
+    release(log, 60)
+    assert spares_of(log) > 55
+    for _ in range(63):
+        go_on(log)
+    assert (spares_of(log), log.bytes <= SEGMENTS_64) == (0, True)
+
+
+def test_spares_of_a_writer_that_is_gone_are_removed(released: Writer) -> None:
+    log = released
+    release(log, 5)
+    with TemporaryDirectory(dir=shared_memory()) as folder:
+        copy = shutil.copytree(log.folder, Path(folder) / "copy")
+        again = Writer(copy, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
+        assert (spares_of(log) > 3, spares_of(again), again.next) == (True, 0, log.next)
+        again.close()
+
+
+def test_reader_finds_what_it_has_mapped_again(released: Writer) -> None:
+    """And maps nothing more, as long as the log goes on in the same pages."""
+    log, reader, maps = released, Reader(released.folder, keeps=20), []
+    for _ in range(8):
+        release(log, 3, reader)
+        maps.append(inodes(mapped(log.folder)))
+    assert maps[3:] == [maps[3]] * 5
+    assert len(maps[3]) > 3
+    release(log, 3, reader)
+    for number, payload in reader.frames(log.first):
+        assert bytes(payload) == (b"more" if len(payload) == 4 else b"%d" % number + bytes(6000))
+    reader.let_go()
+    assert len(mapped(log.folder)) <= 2
+
+
+def test_reader_lets_go_of_what_is_deleted(released: Writer) -> None:
+    log, reader = released, Reader(released.folder, keeps=20)
+    for _ in range(3):
+        release(log, 3, reader)
+    log.forget(log.next)
+    wait_for_more(reader, log)
+    assert [one for one in mapped(log.folder) if one.endswith("(deleted)")] == []
+
+
+def mapped(folder: Path) -> set[str]:
+    """What of the log this process has mapped, by inode and name."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return {" ".join(line.split()[4:]) for line in lines if str(folder) in line}
+
+
+def inodes(lines: set[str]) -> set[str]:
+    return {line.split()[0] for line in lines}
 
 
 def test_segment_that_has_few_pages_is_not_used_again_where_more_have_no_room(full: Path) -> None:

@@ -44,6 +44,33 @@ def test_first_answers_are_told_at_once_and_others_once_a_second() -> None:
     assert worth.figures.utility["missed"] == 5
 
 
+def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_looked_at() -> None:
+    ideal_s = {"q": 0.05, "r": 0.001}
+    worth, queries = Worth(lambda: ideal_s), {"q": QueryQuality(GRAPH), "r": QueryQuality()}
+    worth.begin(0.0, queries)
+    answer(queries["q"], 0.5, took=0.15, count=4)
+    answer(queries["r"], 0.5, took=0.2, count=1)
+    worth.end_cycle(0.5, queries)
+    assert worth.figures.slowdown == pytest.approx({"mean": (4 * 3 + 200) / 5, "of_queries": (3 + 200) / 2})
+    ideal_s["q"] = 0.5
+    answer(queries["q"], 2.0, took=1.0, count=1)
+    worth.end_cycle(2.0, queries)
+    assert worth.figures.slowdown == pytest.approx(
+        {"mean": (4 * 3 + 2 + 200) / 6, "of_queries": (14 / 5 + 200) / 2}
+    )
+    assert [one.slowdown for one in worth.queries] == pytest.approx(
+        [14]
+    )  # nobody has said what the other's are worth
+    last = 2.0 + RECENT_S + PIECE_S
+    for at in (3.5, last):
+        answer(queries["q"], at, took=1.5)
+        worth.end_cycle(at, queries)
+    assert worth.figures.slowdown_now == pytest.approx(3)
+    del ideal_s["q"]
+    worth.end_cycle(last + PIECE_S, queries)
+    assert worth.figures.slowdown["mean"] == pytest.approx((4 * 3 + 2 + 200 + 2 * 3) / 8)
+
+
 def test_what_was_some_seconds_ago_is_not_now() -> None:
     worth, queries = Worth(), {"q": QueryQuality(GRAPH)}
     worth.begin(0.0, queries)

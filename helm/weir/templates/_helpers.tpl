@@ -213,6 +213,10 @@ topologySpreadConstraints:
 ---
 {{ toYaml (merge (dict "kind" "Tenant") .) }}
 {{- end }}
+{{- range .Values.mirrors }}
+---
+{{ toYaml (merge (dict "kind" "Mirror") .) }}
+{{- end }}
 {{- with .Values.ingest }}
 {{- if and .enabled .executors.enabled }}
 ---

@@ -1,7 +1,8 @@
 // Classes at a glance: each one's response time against its target, its share of the lanes, and what it has to give up.
 
-import { badge, by, empty, h, s, setText, show } from "./dom.js";
+import { badge, by, empty, h, setText, show } from "./dom.js";
 import { ms, percent, perSecond, short } from "./format.js";
+import { gauge, pair, setGauge } from "./gauge.js";
 import { swatch } from "./selection.js";
 import { Table } from "./table.js";
 
@@ -12,27 +13,6 @@ const REACH = 1.5;
 // Shares move by less than this all the time.
 const MOVED = 0.01;
 const SHEDS = 0.001;
-
-function gauge(cell, kind) {
-  const level = s("rect", { class: kind, x: 0, y: 2, height: 10, rx: 2 });
-  const target = s("rect", { class: "target", y: 0, width: 2.5, height: 14 });
-  const picture = s("svg", { "aria-hidden": "true", preserveAspectRatio: "none" },
-    s("rect", { class: "track", x: 0, y: 2, width: "100%", height: 10, rx: 2 }), level, target);
-  const text = h("span", { class: "pair" });
-  cell.append(h("div", { class: `gauge ${kind === "share" ? "small" : ""}` }, text, picture));
-  cell.gauge = { level, target, text, picture };
-}
-
-function setGauge({ gauge: { level, target } }, part, mark) {
-  level.style.setProperty("width", `${100 * Math.min(1, Math.max(0, part))}%`);
-  target.setAttribute("x", `${100 * Math.min(0.99, mark)}%`);
-}
-
-function pair(text, main, small) {
-  if (!text.firstChild) text.append(h("b", {}), " ", h("small", {}));
-  setText(text.firstChild, main);
-  setText(text.lastChild, small);
-}
 
 function fillResponse(cell, one) {
   setGauge(cell, one.results ? one.p95_ms / one.delay_target_ms / REACH : 0, 1 / REACH);

@@ -14,6 +14,8 @@ export const ms = (value) => (!is(value) ? NOTHING : `${value >= 10 ? WHOLE.form
 
 export const percent = (value, digits = 1) => (is(value) ? `${(100 * value).toFixed(digits)}%` : NOTHING);
 
+export const times = (value) => (!is(value) ? NOTHING : `${value < 10 ? Number(value.toPrecision(3)) : short(value)}×`);
+
 export const number = (value, digits = 2) => (is(value) ? value.toFixed(digits) : NOTHING);
 
 export const perSecond = (value) => (is(value) ? `${short(value)}/s` : NOTHING);

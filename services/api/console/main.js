@@ -5,6 +5,7 @@ import { by, h, problemBox, setText, show } from "./dom.js";
 import { decisionsView } from "./decisions.js";
 import { keysView } from "./keys.js";
 import { ledgerView } from "./ledger.js";
+import { mirrorsView } from "./mirrors.js";
 import { onboardView } from "./onboard.js";
 import { overviewView } from "./overview.js";
 import { queriesView } from "./queries.js";
@@ -16,6 +17,7 @@ function views(me) {
     { id: "queries", title: "Queries", make: queriesView },
     { id: "ledger", title: "Ledger", make: ledgerView },
     { id: "decisions", title: "Decisions", make: decisionsView },
+    { id: "mirrors", title: "Mirrors", make: mirrorsView },
     { id: "onboard", title: me.is_admin ? "Onboard" : "New query", make: onboardView },
   ];
   return me.is_admin ? [...found, { id: "keys", title: "Keys", make: keysView }] : found;

@@ -195,6 +195,7 @@ function queryPart(fields, me, stream) {
   const tenant = h("select", {}, me.tenants.map((one) => h("option", { value: one }, one)));
   const streams = h("p", { class: "muted" });
   const utility = input({ name: "utility", placeholder: "200:1, 400:0.5, 900:0" });
+  const weight = input({ name: "weight", type: "number", step: "any", inputmode: "decimal", placeholder: "1" });
   let suggested = "";
   const element = h("fieldset", { class: "group" }, h("legend", {}, "Query"),
     h("div", { class: "fields" },
@@ -202,7 +203,8 @@ function queryPart(fields, me, stream) {
       fields.field("Query/name", "Name of the query", name)),
     fields.field("Query/sql", "SQL", sql), streams,
     h("details", {}, h("summary", {}, "Say what late answers are worth"),
-      fields.field("Query/utility", "Utility by latency", utility, "points as MILLISECONDS:UTILITY, from 1 down to 0; left out, as its class says")));
+      fields.field("Query/utility", "Utility by latency", utility, "points as MILLISECONDS:UTILITY, from 1 down to 0; left out, as its class says"),
+      fields.field("Query/weight", "Weight of fresh answers", weight, "from 0.001 to 1000 beside the tenant's other queries; left out, 1")));
 
   // Until something else is written there, the SQL reads the stream that is named above.
   by("onboard-form").addEventListener("input", () => {
@@ -219,7 +221,7 @@ function queryPart(fields, me, stream) {
       const items = await all("/v1/streams");
       setText(streams, items.length ? `Streams: ${items.map(({ document: one }) => described(one)).join("; ")}` : "There is no stream yet; an administrator declares them.");
     },
-    documents: (of) => [given({ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim(), utility: pointsOf(utility.value) })],
+    documents: (of) => [given({ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim(), utility: pointsOf(utility.value), weight: numberOf(weight) })],
   };
 }
 

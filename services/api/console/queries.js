@@ -3,7 +3,7 @@
 import { all, call, get, path } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { by, empty, h, problemBox, say, setText, show } from "./dom.js";
-import { ms, percent, whole } from "./format.js";
+import { ms, percent, times, whole } from "./format.js";
 import { Polling } from "./polling.js";
 import { Results } from "./results.js";
 import { senderToAny } from "./sender.js";
@@ -13,9 +13,11 @@ const nameOf = ({ document: one }) => `${one.tenant}/${one.name}`;
 
 function inWords(one) {
   if (!one?.answers) return "";
-  const { answers, mean_ms: mean, deadline_ms: deadline, utility, staleness } = one;
+  const { answers, mean_ms: mean, slowdown, deadline_ms: deadline, utility, staleness, weight } = one;
   const missed = utility.missed ? `${whole(utility.missed)} after the deadline of ${ms(deadline)}` : `all within ${ms(deadline)}`;
-  return `${whole(answers)} answers in ${ms(mean)} on average, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time`;
+  const slowed = slowdown ? ` (${times(slowdown)} what one costs alone)` : "";
+  const weighs = weight === 1 ? "" : `, which counts ${times(weight)}`;
+  return `${whole(answers)} answers in ${ms(mean)} on average${slowed}, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time${weighs}`;
 }
 
 export function queriesView({ me, go }) {

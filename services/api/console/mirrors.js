@@ -1,0 +1,66 @@
+// Mirrors: how fresh the copies of remote objects are, and for administrators what they cost and what is wrong.
+
+import { get } from "./api.js";
+import { badge, by, empty, h, problemBox, setText, show } from "./dom.js";
+import { clock, percent, short, whole } from "./format.js";
+import { gauge, pair, setGauge } from "./gauge.js";
+import { Polling } from "./polling.js";
+import { Table } from "./table.js";
+
+/** What there is to say about a mirror, most important first. */
+function states(one) {
+  if (one.state === "waiting") return [["bad", "cannot begin"]];
+  if (one.state === "starting") return [["warned", "begins"]];
+  if (one.failing) return [["warned", `${whole(one.failing)} of ${whole(one.objects)} objects fail`]];
+  return [["good", "polls"]];
+}
+
+function fillState(cell, one) {
+  const last = one.last_problem;
+  const told = JSON.stringify([states(one), last]);
+  if (cell.seen === told) return;
+  cell.seen = told;
+  show(cell, h("div", { class: "badges" }, states(one).map((parts) => badge(...parts))),
+    last && h("small", { class: "muted" }, `${clock(last.at)} ${last.told}`));
+}
+
+function fillFresh(cell, { objects, perceived_freshness: { measured, expected } }) {
+  setGauge(cell, measured ?? 0, objects ? expected : 0);
+  pair(cell.gauge.text, measured === null ? "not known yet" : percent(measured), objects ? `expected ${percent(expected)}` : "");
+}
+
+const FOR_ALL = [
+  { title: "Mirror", head: true, fill: (cell, one) => setText(cell, one.name) },
+  { title: "Perceived freshness", make: (cell) => gauge(cell, "level"), fill: fillFresh, whole: true },
+  { title: "Objects held", number: true, fill: (cell, one) => setText(cell, one.objects ? `${whole(one.held)} of ${whole(one.objects)}` : "–") },
+];
+const FOR_ADMINISTRATORS = [
+  {
+    title: "Bandwidth", number: true,
+    fill: (cell, one) => setText(cell, `${short(one.spent_per_s)} of ${short(one.bandwidth)} ${one.unit}/s`),
+  },
+  { title: "Changes", number: true, fill: (cell, one) => setText(cell, short(one.changes)) },
+  { title: "Lookups", number: true, fill: (cell, one) => setText(cell, short(one.uses)) },
+];
+const STATE = { title: "State", fill: fillState, whole: true };
+
+export function mirrorsView({ me }) {
+  const root = by("mirrors-table");
+  let table = null;
+
+  const instead = (...content) => {
+    table = null;
+    show(root, ...content);
+  };
+
+  async function look(signal) {
+    const { items } = await get("/v1/mirroring", { signal });
+    if (!items.length) return instead(empty("There is no mirror. Administrators declare one with “weir apply”, as a document of kind Mirror."));
+    table ??= new Table(root, [...FOR_ALL, ...(me.is_admin ? FOR_ADMINISTRATORS : []), STATE]);
+    table.update(items.map((one) => [one.name, one]));
+  }
+
+  const looking = new Polling(look, 2000, (problem) =>
+    instead(problem.slug === "not-running" ? empty("Nothing runs here, so nothing is polled.") : problemBox(problem)));
+  return { start: () => looking.start(), stop: () => looking.stop() };
+}

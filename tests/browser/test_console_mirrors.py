@@ -1,0 +1,104 @@
+"""Mirrors in the console: of a service that really polls, one that does well, one whose objects fail, one that cannot begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from configs.declarations import MirrorDeclaration, documents_of
+from configs.service import ServiceSettings
+from services.api.service import service_of
+from services.api.serving import Serving
+from services.catalog.catalog import Catalog
+from services.catalog.home import Home
+from services.mirror.declared import read_mirror
+from services.mirror.running import Mirrors
+from tests.browser.pages import Console
+from tests.object_server import Store, object_store
+from tests.unit.test_mirror_documents import Told, mirror, seen
+
+pytestmark = pytest.mark.browser
+
+NOTHING_RUNS = "status of 503"
+Opening = Callable[..., Console]
+
+
+@dataclass(frozen=True)
+class Polled:
+    url: str
+    admin: str
+    tenant: str
+    mirrors: Mirrors
+    store: Store
+
+
+@pytest.fixture
+def polled(tmp_path: Path) -> Iterator[Polled]:
+    with ExitStack() as stack:
+        store = stack.enter_context(
+            object_store(a={"price": 7}, **{f"item{one}": {"price": one} for one in range(39)})
+        )
+        catalog = stack.enter_context(closing(Catalog(Home(tmp_path))))
+        mirrors = stack.enter_context(Mirrors(Told()))
+        origin = f"FROM HTTP '{store.url}{{key}}' BANDWIDTH 50 PER SECOND"
+        documents = [
+            mirror(rest=f"{origin} KEYS FROM URL '{store.url}'"),
+            mirror(rest=f"{origin} KEYS ('a', 'item2', 'garbage') LOOKUPS FROM acme/looked", name="stock"),
+            mirror(rest=f"{origin} KEYS FROM URL '{store.url}broken'", name="rates"),
+        ]
+        tenant = "{kind: Tenant, name: acme, priority_class: gold}"
+        catalog.apply([*documents_of(tenant), *documents], "test")
+        for one in documents:
+            assert isinstance(one.declaration, MirrorDeclaration)
+            mirrors.begin(read_mirror(one.declaration))
+        admin, _ = catalog.keys.create("root", ["admin"], "test")
+        acme, _ = catalog.keys.create("acme-app", ["tenant:acme"], "test")
+        service = service_of(catalog, ServiceSettings(port=0))
+        service.mirrors = mirrors.progress
+        serving = stack.enter_context(Serving(service))
+        seen(
+            mirrors,
+            "prices",
+            lambda it: it.statistics.held == 40 and it.statistics.perceived_measured is not None,
+        )
+        seen(mirrors, "stock", lambda it: it.statistics.failing == 1 and it.statistics.uses > 0)
+        yield Polled(serving.url, admin, acme, mirrors, store)
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light")])
+def test_mirrors_are_to_be_seen_and_what_is_wrong_with_them(
+    polled: Polled, open_console: Opening, pictures: Path, width: int, theme: str
+) -> None:
+    console = open_console(polled.url, width, color_scheme=theme)
+    console.expected = [NOTHING_RUNS]
+    page = console.sign_in(polled.admin).open("Mirrors").page
+    rows = page.locator("#mirrors-table tbody tr")
+    expect(page.locator("#mirrors-table tbody th")).to_have_text(["prices", "stock", "rates"])
+    expect(rows.nth(0)).to_contain_text("40 of 40")
+    expect(rows.nth(0).locator(".badge.good")).to_contain_text("polls")
+    expect(rows.nth(1)).to_contain_text("1 of 3 objects fail")
+    expect(rows.nth(1)).to_contain_text("not JSON: b'<html>'")
+    expect(rows.nth(2).locator(".badge.bad")).to_contain_text("cannot begin")
+    expect(rows.nth(2)).to_contain_text("500 Internal Server Error")
+    console.picture(pictures, f"mirrors-{width}-{theme}")
+
+
+def test_a_tenant_sees_how_fresh_mirrors_are_and_nothing_of_their_stores(
+    polled: Polled, open_console: Opening, pictures: Path
+) -> None:
+    console = open_console(polled.url)
+    console.expected = [NOTHING_RUNS]
+    page = console.sign_in(polled.tenant).open("Mirrors").page
+    expect(page.locator("#mirrors-table tbody th")).to_have_text(["prices", "stock", "rates"])
+    expect(page.locator("#mirrors-table thead th")).to_have_text(
+        ["Mirror", "Perceived freshness", "Objects held", "State"]
+    )
+    expect(page.locator("#mirrors")).not_to_contain_text("Internal Server Error")
+    console.picture(pictures, "mirrors-tenant")
+    polled.mirrors.end("prices")
+    expect(page.locator("#mirrors-table tbody tr").first).to_contain_text("begins")
