@@ -5,7 +5,7 @@
     nodes_changed             units of a lost node go on at their homes; a new node is there for units to come
     report                    what a unit uses goes to its node's core; under `common` also to the one load manager
     redistribute              each node's core moves shares
-    compared                  the core of a class that tunes itself may have its units go on by another policy
+    compared                  the core of a class that tunes itself may have its units go on by another policy or plan
     …_restarted               whoever began anew is told again what it is to know
 
 Where units run is `actors.seating`'s to know, their shares `actors.node_cores`'s, how much all keep under `common` is
@@ -241,7 +241,7 @@ class ControlPlane:
                 self._tell_keep()
 
     def compared(self, class_name: str, objective: Objective, event: Compared, now: float) -> None:
-        """What a class that tunes itself comes to, and would come to by each policy."""
+        """What a class that tunes itself comes to, and would come to by each policy and plan."""
         if self._tunings.compared(class_name, objective, event, now):
             self._save_shares()
             self._tell_hosts()
@@ -350,8 +350,8 @@ class ControlPlane:
             seat = self._seating.seats.get(name)
             if seat is not None:
                 original, share = self._cores.original(seat.node, name), shares[seat.node][name]
-                policy = self._tunings.policy_of(class_of(name))
-                given = replace(unit, original=original, share=share, policy=policy)
+                choice = self._tunings.choice_of(class_of(name))
+                given = replace(unit, original=original, share=share, choice=choice)
                 wanted.setdefault(seat.host, []).append(given)
         self._telling.units(wanted, self.hosts)
 

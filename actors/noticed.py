@@ -18,6 +18,7 @@ from engine.explain import Line, explain
 from engine.hosted import HostedClass
 from engine.network import Node, slack_of
 from engine.quality import QueryQuality
+from engine.running import Running
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 
@@ -52,6 +53,12 @@ class UnitNow:
     """Of the same: how much it counts that their answers are fresh."""
     slacks: tuple[float | None, ...] = ()
     """Of the lines: how many seconds their answers may take before they are tardy."""
+    running: Running | None = None
+    """What other plans are made from."""
+    is_exchanging: bool = False
+    """Whether queries have run by two plans at a time."""
+    has_given_up: bool = False
+    """Whether queries go on by another plan because there was no room for an exchange."""
 
 
 @dataclass
@@ -65,6 +72,8 @@ class Noticed:
     """When the last load cycle ended."""
     _queries: Sequence[QueryQuality] = field(init=False, default=())
     _before: Totals | None = field(init=False, default=None)
+    _exchanging: bool = field(init=False, default=False)
+    """Whether queries have run by two plans at a time since the last load cycle that counts."""
 
     def follow(self, policy: object, hosted: HostedClass) -> None:
         """Answers are looked at from now on, or not any more."""
@@ -77,6 +86,12 @@ class Noticed:
         if hosted.seen is None:
             return
         self._at = now
+        if hosted.is_exchanging:
+            self._exchanging = True
+            return
+        if self._exchanging:
+            self._exchanging = False
+            self._anew(hosted)
         if self._before is None:
             self._begin(hosted)
         for one in cycle.inputs:
@@ -105,12 +120,18 @@ class Noticed:
             tuple([one.utility for one in operators]),
             tuple([one.weight for one in operators]),
             tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
+            hosted.running(),
+            hosted.is_exchanging or self._exchanging,
+            hosted.has_given_up,
         )
+        self._anew(hosted)
+        return found
+
+    def _anew(self, hosted: HostedClass) -> None:
         self._arrivals.clear()
         self._queued = self._cycles = 0
         hosted.notice()
         self._begin(hosted)
-        return found
 
     def weighed(self) -> None:
         """Queries count otherwise than before: what was before is not to be told with what comes."""

@@ -1,4 +1,4 @@
-"""Classes that tune themselves: a core each, which says by which policy the class's units run."""
+"""Classes that tune themselves: a core each, which says by which policy and plan the class's units run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.node_cores import OpenRecord, Record
+from configs.choices import Choice, choice_of
 from configs.live import LiveClass
 from configs.objectives import Objective
-from configs.policies import PolicySettings, policy_of
 from configs.problems import WeirError
 from loadshed.records import KINDS, NotARecord
 from scheduler.tuning import Compared, Explanation, TuningCore, tuning_core
@@ -22,7 +22,7 @@ class Tunings:
     _records: dict[str, Record] = field(init=False, default_factory=dict)
 
     def set_classes(self, classes: Iterable[LiveClass]) -> None:
-        """Who is declared with another objective begins anew, with what serves that."""
+        """Who is declared with another objective begins anew, with what serves that; who is with another plan, with that."""
         wanted = {one.name: core for one in classes if (core := tuning_core(one)) is not None}
         self._records = {name: one for name, one in self._records.items() if name in wanted}
         before, self._cores = self._cores, {}
@@ -38,17 +38,17 @@ class Tunings:
         if self.open_record is not None:
             self._records[core.name] = self.open_record("tuning", core.name, core)
 
-    def policy_of(self, name: str) -> PolicySettings | None:
+    def choice_of(self, name: str) -> Choice | None:
         """None of a class that says its policy."""
         core = self._cores.get(name)
-        return None if core is None else policy_of(core.policy)
+        return None if core is None else choice_of(core.policy)
 
     def in_force(self) -> dict[str, str]:
-        """By class, the policy that it has come to."""
+        """By class, the policy and plan that it has come to."""
         return {name: core.policy for name, core in self._cores.items()}
 
     def compared(self, name: str, objective: Objective, event: Compared, now: float) -> bool:
-        """Whether the class goes on by another policy. What was found for another objective does not count."""
+        """Whether the class goes on by another policy or plan. What was found for another objective does not count."""
         core = self._cores.get(name)
         if core is None or core.objective != objective:
             return False
@@ -70,7 +70,7 @@ class Tunings:
             try:
                 core = KINDS["tuning"].core_of(saved)
                 assert isinstance(core, TuningCore)
-                policy_of(core.policy)
+                choice_of(core.policy)
             except (NotARecord, WeirError):
                 continue
             self._add(core)
@@ -78,4 +78,5 @@ class Tunings:
 
 def is_same(one: TuningCore, other: TuningCore) -> bool:
     """Whether one can go on as the other."""
-    return (one.objective, one.gain, one.steady) == (other.objective, other.gain, other.steady)
+    settings = [(core.objective, core.gain, core.steady, core.first) for core in (one, other)]
+    return settings[0] == settings[1]

@@ -149,7 +149,8 @@ class HostedUnit:
     def _open(self, now: float) -> None:
         declared, found = self.unit.declared, self._log.found()
         is_new = found.snapshot is None and not found.commits
-        begin = declared if is_new else declared.model_copy(update={"queries": {}})
+        runs_by = self.unit.runs_by
+        begin = declared.model_copy(update={"plan": runs_by.plan} | ({} if is_new else {"queries": {}}))
         # What one more train adds to a commit should fit, too.
         self.hosted = HostedClass(begin, self._train_max, self._log.frame_max / 2)
         self._readers: dict[str, Reader] = {}
@@ -175,12 +176,12 @@ class HostedUnit:
             self.hosted.recover(
                 None if snapshot is None else bytes(snapshot.state), found.commits, self.fetch
             )
-            self.hosted.set_plan(declared.plan)
+            self.hosted.set_plan(runs_by.plan)
             self.hosted.set_queries(declared.queries)
             self.hosted.set_windows(declared.windows)
         self._log.describe(self.hosted.queries)
-        if self.unit.runs_by != declared.first_policy:
-            self.hosted.switch(self.unit.runs_by)
+        if runs_by.policy != declared.first_policy:
+            self.hosted.switch(runs_by.policy)
         self._noticed.follow(declared.policy, self.hosted)
         self._set_manager()
         self.figures = Figures()
@@ -218,12 +219,12 @@ class HostedUnit:
             self.hosted.weigh(unit.declared)
             self._worth.begin(time.monotonic(), self.hosted.runner.quality)
             self._noticed.weighed()
-        self.hosted.set_plan(unit.declared.plan)
+        self.hosted.set_plan(unit.runs_by.plan)
         if dict(before.declared.queries) != dict(unit.declared.queries):
             self.hosted.set_queries(unit.declared.queries)
             self._commit()
-        if before.runs_by != unit.runs_by:
-            self.hosted.switch(unit.runs_by)
+        if before.runs_by.policy != unit.runs_by.policy:
+            self.hosted.switch(unit.runs_by.policy)
         self._noticed.follow(unit.declared.policy, self.hosted)
         self.hosted.set_windows(unit.declared.windows)
         limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
@@ -604,7 +605,8 @@ class HostedUnit:
 
     def _problems(self) -> dict[str, str]:
         found = dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
-        if kept := self.hosted.plan_kept:
+        # Who chooses plans by himself knows what each query can run by.
+        if self.unit.choice is None and (kept := self.hosted.plan_kept):
             name, why = next(iter(kept.items()))
             others = f" and {len(kept) - 1:,} others" if len(kept) > 1 else ""
             found["plan"] = f"{name}{others} will run by it when removed and added again ({why})"

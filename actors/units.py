@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from configs.choices import Choice, choice_of
 from configs.live import LiveClass
-from configs.policies import POLICY, PolicySettings
+from configs.policies import POLICY
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.manager import Explanation
@@ -25,16 +26,16 @@ class Unit:
     shard: int = 0
     original: float = 0.0
     share: float = 0.0
-    policy: PolicySettings | None = None
-    """By which it runs, if its class tunes itself and has come to one."""
+    choice: Choice | None = None
+    """By which policy and plan it runs, if its class tunes itself and has come to some."""
 
     @property
     def name(self) -> str:
         return unit_name(self.declared.name, self.shard, self.declared.shards)
 
     @property
-    def runs_by(self) -> PolicySettings:
-        return self.declared.first_policy if self.policy is None else self.policy
+    def runs_by(self) -> Choice:
+        return self.declared.first_choice if self.choice is None else self.choice
 
 
 def unit_name(class_name: str, shard: int, shards: int) -> str:
@@ -53,22 +54,25 @@ def units_to_json(units: Iterable[Unit]) -> list[Any]:
             one.shard,
             one.original,
             one.share,
-            None if one.policy is None else one.policy.model_dump(mode="json"),
+            None if one.choice is None else str(one.choice),
         ]
         for one in units
     ]
 
 
 def units_from_json(value: Iterable[Any]) -> list[Unit]:
-    return [
-        Unit(LiveClass.model_validate(declared), shard, original, share, policy_from_json(*rest))
-        for declared, shard, original, share, *rest in value
-    ]
+    found = []
+    for one, shard, original, share, *rest in value:
+        declared = LiveClass.model_validate(one)
+        found.append(Unit(declared, shard, original, share, choice_from_json(declared, *rest)))
+    return found
 
 
-def policy_from_json(value: Any = None) -> PolicySettings | None:
-    """What was kept before classes tuned themselves has none."""
-    return None if value is None else POLICY.validate_python(value)
+def choice_from_json(declared: LiveClass, value: Any = None) -> Choice | None:
+    """What was kept before classes tuned themselves has none, and before they chose plans a policy."""
+    if isinstance(value, Mapping):
+        return Choice(POLICY.validate_python(value), declared.plan)
+    return None if value is None else choice_of(value)
 
 
 @dataclass(frozen=True, slots=True)

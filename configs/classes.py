@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from configs.base import Fraction, Name, Positive, Settings
+from configs.choices import Choice
 from configs.objectives import Objective, policy_for
 from configs.policies import Automatic, ClassPolicy, PolicySettings
 from configs.utility import Utility, UtilityGraph
@@ -64,6 +65,11 @@ class PriorityClass(Settings):
         if self.policy is None or isinstance(self.policy, Automatic):
             return policy_for(self.objective)
         return self.policy
+
+    @property
+    def first_choice(self) -> Choice:
+        """The same, with the plan of its queries."""
+        return Choice(self.first_policy)
 
     @property
     def policy_name(self) -> str:

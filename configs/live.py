@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from configs.base import Name, Positive, Settings
+from configs.choices import Choice
 from configs.classes import PriorityClass, Weight
 from configs.limits import RESULT_BYTES, ClassLimits, ResultBytes
 from configs.load import LoadSettings
@@ -53,7 +54,7 @@ class LiveClass(PriorityClass):
     """When windows with SLIDE AT MOST are answered."""
 
     plan: PlanSettings = PlanSettings()
-    """Which of several equivalent plans its queries run by."""
+    """Which of several equivalent plans its queries run by; if the class tunes itself, until it knows better."""
 
     @model_validator(mode="after")
     def what_is_said_of_queries_is_of_its_own(self) -> Self:
@@ -63,6 +64,10 @@ class LiveClass(PriorityClass):
                     hint = "write it in small and capital letters as the query's, or leave it out"
                     raise Contradiction("the class has no query of this name", field, name, hint)
         return self
+
+    @property
+    def first_choice(self) -> Choice:
+        return Choice(self.first_policy, self.plan)
 
     def graph_of(self, query: str) -> UtilityGraph:
         """What its answers are worth."""

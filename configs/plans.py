@@ -1,4 +1,5 @@
-"""Which of several equivalent plans a class's queries run by: all give the same answers, none is the cheapest always."""
+"""Which of several equivalent plans a class's queries run by: all give the same answers, none is the cheapest always. A class
+that tunes itself chooses among them (`configs.choices`)."""
 
 from __future__ import annotations
 

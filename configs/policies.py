@@ -208,14 +208,15 @@ PolicySettings = Annotated[
 
 
 class Automatic(Settings):
-    """Whichever of the policies the simulator finds best for the class's objective, as the class is now.
+    """Whichever of the policies and equivalent plans the simulator finds best for the class's objective, as the class is now.
 
-    It begins with the objective's own (`configs.objectives`); `scheduler.tuning` says when it is left for another.
+    It begins with the objective's own (`configs.objectives`) and the plan that is declared; `scheduler.tuning` says when they are
+    left for others.
     """
 
     kind: Literal["auto"] = "auto"
     gain: Annotated[float, Field(ge=0.01, le=0.9)] = 0.1
-    """By which part another policy has to do better, to be worth a switch: forecasts of one run differ by some percent."""
+    """By which part another has to do better, to be worth a switch: forecasts of one run differ by some percent."""
 
     steady: Annotated[int, Field(ge=1, le=50)] = 3
     """How many times in a row it has to."""

@@ -23,6 +23,7 @@ class Line:
     rate: float  # answers per second of processor time from here on, S/C̄: the priority under HR
     queued: int
     calls: int = 0  # trains in which its tuples came
+    outputs: tuple[str, ...] = ()  # queries whose answers it gives
 
 
 def explain(runner: ClassRunner) -> list[Line]:
@@ -42,6 +43,7 @@ def explain(runner: ClassRunner) -> list[Line]:
             rate=ratio(segment.selectivity, segment.cost_s),
             queued=node.tuples,
             calls=runner.calls(number),
+            outputs=tuple(sorted(node.outputs)),
         )
         for number, (node, estimate, segment) in enumerate(
             zip(nodes, believed.estimates, believed.segments, strict=True)

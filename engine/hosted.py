@@ -25,6 +25,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
+from configs.choices import Choice
 from configs.live import LiveClass
 from configs.plans import PlanSettings
 from configs.policies import PolicySettings
@@ -42,6 +43,8 @@ from engine.plan import Query
 from engine.reading import dependents, reads, streams
 from engine.repetition import Mismatches, Repetition
 from engine.runner import ClassRunner, Clock
+from engine.running import Running
+from engine.samples import Samples
 from engine.schema import StreamSchema
 from engine.sql import Catalog, parse_create_stream, plan_query
 from engine.steps import (
@@ -65,6 +68,8 @@ from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
 STATE_VERSION = 4
+# Why an exchange was given up.
+NO_ROOM = "the class's limits leave no room for its old and its new operators together"
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
 
@@ -93,6 +98,7 @@ class HostedClass:
         self.recent = ResponseStatistics(self.target_s)  # for the owner to replace now and then
         self.seen: ResponseStatistics | None = None  # with slowdowns, since `notice`
         self._ideal_s: dict[str, float] = {}  # of an answer, by query; as of the last `notice`
+        self._samples = Samples()  # of what has come in since then
         self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
@@ -242,6 +248,30 @@ class HostedClass:
             if not wait or not begun:
                 self._exchange(name)  # there is nothing that it does not know
 
+    @property
+    def is_exchanging(self) -> bool:
+        """Whether queries run by two plans at a time, or are about to."""
+        return bool(self._waiting or self._changes)
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether queries go on by another plan than the class's because there was no room."""
+        return NO_ROOM in self.plan_kept.values()
+
+    def running(self) -> Running:
+        """What runs, for other plans to be made from it."""
+        network = self.runner.network
+        return Running(
+            tuple(self._queries.values()),
+            {name: network.planned_as(name) for name in self._queries},
+            Choice(self.runner.policy, network.plan),
+            tuple([node.key for node in network.nodes]),
+            network.pane_lengths,
+            self.runner.graphs,
+            self.runner.weights,
+            self._samples.by_stream(),
+        )
+
     def _drop_twins(self) -> None:
         self._waiting.clear()
         self.runner.network.drop_twins()
@@ -284,8 +314,7 @@ class HostedClass:
         self.runner.exchange(name)
 
     def _give_up(self) -> None:
-        why = "the class's limits leave no room for its old and its new operators together"
-        self.plan_kept.update(dict.fromkeys(self._waiting, why))
+        self.plan_kept.update(dict.fromkeys(self._waiting, NO_ROOM))
         self._drop_twins()
 
     def value(self, settings: LiveClass) -> None:
@@ -381,6 +410,8 @@ class HostedClass:
             entrance = self._entrances[piece.stream]
             entrance.cycle_offered += piece.offered
             entrance.cycle_batches += piece.offered > 0
+            if self.seen is not None:
+                self._samples.add(piece.stream, piece.train)
         if self._repeating:
             self._held.append((piece, upto))
             self._following[piece.stream] = Following(piece.batch + 1, upto)
@@ -459,7 +490,8 @@ class HostedClass:
         return replace(cycle, ran_dry=ran_dry)
 
     def notice(self) -> None:
-        """Begin to look at answers anew, with slowdowns by what an answer costs now."""
+        """Begin to look at answers and input anew, with slowdowns by what an answer costs now."""
+        self._samples = Samples()
         self.seen = ResponseStatistics(self.target_s)
         self._ideal_s = self.runner.ideal_costs()
 

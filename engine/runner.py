@@ -140,6 +140,16 @@ class ClassRunner:
         self.quality[name].fall_due(next((slack_of(node) for node in nodes), None))
         self._value_all()
 
+    @property
+    def graphs(self) -> Mapping[str, UtilityGraph]:
+        """What the answers of each query are worth, as far as anybody has said so."""
+        return dict(self._graphs)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """How much the freshness of each query counts, where that is not 1."""
+        return dict(self._weights)
+
     def value(self, graphs: Mapping[str, UtilityGraph]) -> None:
         """What the answers of these queries are worth from now on."""
         changed = {name: graph for name, graph in graphs.items() if graph != self._graphs.get(name)}

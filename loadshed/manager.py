@@ -9,6 +9,11 @@ One core serves one class; the `common` manager of the simulator gives one core 
 A class below its original share that becomes overloaded asks for its capacity back and holds its drop rate for
 that cycle: what it lent must not cost it data. If the capacity has not come by the next cycle (a lost message, a
 dead coordinator) it sheds by the table like any other, since a full queue helps nobody.
+
+Usage is the offered, unshed load as a part of what the class can do: of its headroom, or of what it really had while a
+queue stood, if that is less. A headroom may have been learned from what others left unused and have lent since. In the
+paper late answers bring it down; here the queue term sheds before any is late. By the headroom alone such a class would
+have room to spare, and shed for ever without asking for anything.
 """
 
 from __future__ import annotations
@@ -53,7 +58,7 @@ class SetKeep:
 
 @dataclass(frozen=True, slots=True)
 class ReportUsage:
-    """To the coordinator: the offered, unshed load, in processors, and as a part of the headroom."""
+    """To the coordinator: the offered, unshed load, in processors, and as a part of what the class can do."""
 
     usage: float
     load: float
@@ -145,7 +150,7 @@ class LoadManager:
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
     _reclaiming: bool = field(init=False, default=False)
-    _had_queue: bool = field(init=False, default=False)
+    _full: tuple[float, float] | None = field(init=False, default=None)  # the last cycle, if a queue stood
     _served: float | None = field(init=False, default=None)  # what the class had while a queue stood
     _may_drop_s: float | None = field(init=False, default=None)  # of queued work, within the highest drop
 
@@ -198,7 +203,7 @@ class LoadManager:
                 trimmed=(part := 0.0 if reclaim else self._part_too_much(cycle)),
             )
         )  # fmt: skip
-        commands: list[LoadCommand] = [ReportUsage(offered / before.headroom, offered)]
+        commands: list[LoadCommand] = [ReportUsage(offered / self._capacity(before.headroom), offered)]
         if keep != before.keep:
             commands.append(SetKeep(keep))
         if part > 0:
@@ -211,28 +216,34 @@ class LoadManager:
         if self.share >= self.original_share - 1e-9:
             return False
         headroom = self.control.headroom
-        queue_shows = cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * headroom
         beyond_doubt = offered > OVERLOAD_MARGIN * max(headroom, self.share * self.lanes)
         # A burst may fill the queue of a class whose load is within what it has left.
         would_shed = limit < self.control.keep
-        return verdict.over_target or beyond_doubt or would_shed or (offered > headroom and queue_shows)
+        return (
+            verdict.over_target or beyond_doubt or would_shed or (offered > headroom and self._is_full(cycle))
+        )
 
     def _measure(self, cycle: CycleEnded) -> None:
         """A class that had something to do all the time has had all that it could get."""
-        # Of input that comes in bursts there may be some at the end of every cycle, and none in between.
-        stands = not cycle.ran_dry
-        has_queue = (
-            stands and cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
-        )
-        if cycle.worked_s is not None and has_queue and self._had_queue and cycle.cycle_s > LEAST_CYCLE_S:
-            had = cycle.worked_s / cycle.cycle_s
-            self._served = had if self._served is None else self._served + RATE_ALPHA * (had - self._served)
-        elif not has_queue:
-            self._served = None
-        self._had_queue = has_queue
+        if cycle.ran_dry:
+            # Of input that comes in bursts there may be some at the end of every cycle, and none in between.
+            self._served = self._full = None
+            return
+        if cycle.worked_s is None or cycle.cycle_s <= LEAST_CYCLE_S:
+            return
+        last, self._full = self._full, (cycle.worked_s, cycle.cycle_s) if self._is_full(cycle) else None
+        if self._served is not None:
+            # As long as it has not run dry, a queue that shedding has made short is no news of more capacity.
+            self._served += RATE_ALPHA * (cycle.worked_s / cycle.cycle_s - self._served)
+        elif last and self._full and (worked_s := last[0] + cycle.worked_s) > 0:
+            # Of two cycles: one in which no turn came is no capacity of 0.
+            self._served = worked_s / (last[1] + cycle.cycle_s)
+
+    def _is_full(self, cycle: CycleEnded) -> bool:
+        return cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
 
     def _capacity(self, headroom: float) -> float:
-        """For what may queue: headroom learned in quiet times is not what a full queue is worked off with."""
+        """What the class can do: headroom learned in quiet times is not what a full queue is worked off with."""
         return headroom if self._served is None else max(min(headroom, self._served), LEAST_HEADROOM)
 
     def _queue_limit(self, headroom: float, offered: float, cycle: CycleEnded) -> float:

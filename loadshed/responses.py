@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,11 @@ class ResponseStatistics:
         self._sum = self._sum_sq = self._max = 0.0
         self._slow_sum = self._slow_sum_sq = self._slow_max = 0.0
         self._bins = np.zeros(BINS, dtype=np.int64)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        # Whoever handed it over may keep the memory to himself.
+        self._bins = self._bins.copy()
 
     def add(self, responses: list[float], ideal_s: float) -> None:
         """Response times of answers whose ideal processing time is `ideal_s`."""

@@ -54,7 +54,7 @@ GONE = "(gone)"
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """A class's offered load in one load cycle, in processors, and as a part of its headroom."""
+    """A class's offered load in one load cycle, in processors, and as a part of what it can do."""
 
     name: str
     usage: float
@@ -288,7 +288,7 @@ class CapacityCore:
         changed = {name: share for name, share in after.items() if abs(share - before[name]) > LEAST_MOVE}
         if not changed:
             return ()
-        # Usage is relative to the headroom, which a move changes: what was measured before does not count after.
+        # Usage is relative to what a class can do, which a move changes: what was measured before does not count after.
         self._usage.clear()
         self._hold([replace(one, share=changed.get(one.name, one.share)) for one in self.accounts])
         scaled = (self._scaled(self._accounts[name], before[name]) for name in changed)

@@ -1,6 +1,6 @@
 """Moving capacity between classes by need (DILoS §IV-C; ALGORITHMS §4.2).
 
-With u the usage of a class (offered, unshed load over headroom), p its current and p0 its original share:
+With u the usage of a class (offered, unshed load over what it can do), p its current and p0 its original share:
 
     demand = (u − 1)·p                 if u > 1            (the paper prints "u < 1": a misprint)
     supply = (1 − u)·p − 0.05·p0       if that is > 0
@@ -42,7 +42,7 @@ class ClassAccount:
     priority: float
     original: float
     share: float
-    usage: float | None  # offered load over headroom; None: no report since the last one
+    usage: float | None  # offered load over what it can do; None: no report since the last one
     lendable: float = 1.0  # part of the original share that may be lent
     borrow_limit: float = 1.0  # how far the share may exceed the original
     min_share: float = 0.0

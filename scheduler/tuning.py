@@ -3,6 +3,8 @@
     event        what follows
     Compared     perhaps SwitchPolicy; one Explanation
 
+A policy is a name here, of all that is chosen together: for classes that have plans, of the plan as well (`configs.choices`).
+
 A comparison brings what the class's objective comes to now, and what it would come to under each policy there is: the
 shell has asked the simulator, with the costs, selectivities and arrivals that were measured (`sim.lookahead`). All figures
 are such that less is better.
@@ -18,7 +20,8 @@ Properties (`tests/property/test_tuning.py`):
    that it has left, up to `PAUSE_MAX`: however forecasts and measurements jump, in n comparisons among c policies there are
    no more than c + 2·log2(n) + 2·n/PAUSE_MAX + 2 switches.
 4. Under forecasts that stay, and measurements that agree with them, there is one switch at most.
-5. The same events give the same decisions.
+5. A switch that turns out to be impossible is taken back, and nothing that cannot be had is a candidate for a time that doubles.
+6. The same events give the same decisions.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from typing import Literal
 
 from configs.classes import PriorityClass
 from configs.objectives import WAYS, Objective
-from configs.policies import Automatic, policy_text
+from configs.policies import Automatic
 
 PAUSE, PAUSE_MAX = 4, 64
 # Comparisons for which a policy that has disappointed once is no candidate; doubled each time.
@@ -42,7 +45,7 @@ PAST_KEPT = 0.8
 # Of the last measurements under a policy, the median tells how they compare with forecasts. As many as `steady` may ask for.
 RATIOS_KEPT, RATIOS_TOLD = 50, 5
 
-Branch = Literal["stay", "consider", "switch", "watch", "go back", "pause", "no forecast"]
+Branch = Literal["stay", "consider", "switch", "watch", "go back", "give up", "pause", "no forecast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Compared:
 
     measured: float | None
     forecasts: Mapping[str, float]
+    given_up: tuple[str, ...] = ()
+    """Policies that the class could not go on by, if it is switched to one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,8 @@ class Explanation:
                 return f"better {self.streak} times in a row: switch to {self.after}"
             case "go back":
                 return f"worse than {self.after} was: go back to {self.after}"
+            case "give up":
+                return f"there was no room for it: go back to {self.after}"
             case "consider":
                 return f"better {self.streak} times in a row: not yet enough"
             case "watch":
@@ -215,12 +222,15 @@ class TuningCore:
     def _decide(self, memory: Memory, event: Compared, better: str) -> tuple[Branch, Memory]:
         """`better` is the policy to switch to, if nothing speaks against it."""
         if memory.trial is not None:
+            if memory.policy in event.given_up and memory.trial.before not in event.given_up:
+                back = self._gone_back(memory, memory.trial.before, event.given_up)
+                return "give up", replace(back, trial=None)
             trial = replace(memory.trial, ratios=with_ratio(memory.trial.ratios, event, memory.trial.before))
             if len(trial.ratios) < self.steady and memory.wait:
                 return "watch", replace(memory, trial=trial, streaks={})
             memory = replace(memory, trial=None)
             if self._is_worse(trial):
-                return "go back", self._gone_back(memory, trial)
+                return "go back", self._gone_back(memory, trial.before, (memory.policy,))
         if memory.wait:
             return "pause", replace(memory, streaks={})
         if memory.policy not in event.forecasts:
@@ -237,13 +247,14 @@ class TuningCore:
             return False
         return min(trial.ratios[-self.steady :]) > (1 + self.gain) * trial.ratio
 
-    def _gone_back(self, memory: Memory, trial: Trial) -> Memory:
-        times = memory.disappointed.get(memory.policy, 0)
+    def _gone_back(self, memory: Memory, before: str, why: tuple[str, ...]) -> Memory:
+        """To the policy before; those that are the reason are not tried for a while."""
+        times = max(memory.disappointed.get(one, 0) for one in why)
         bar = min(BARRED * 2**times, BARRED_MAX)
         return replace(
-            switched(memory, trial.before),
-            barred={**memory.barred, memory.policy: bar},
-            disappointed={**memory.disappointed, memory.policy: min(times + 1, 16)},
+            switched(memory, before),
+            barred={**memory.barred, **dict.fromkeys(why, bar)},
+            disappointed={**memory.disappointed, **dict.fromkeys(why, min(times + 1, 16))},
         )
 
 
@@ -252,7 +263,7 @@ def tuning_core(declared: PriorityClass) -> TuningCore | None:
     auto = declared.policy
     if not isinstance(auto, Automatic):
         return None
-    first = policy_text(declared.first_policy)
+    first = str(declared.first_choice)
     return TuningCore(declared.name, declared.objective, auto.gain, auto.steady, first)
 
 

@@ -17,12 +17,14 @@ from itertools import accumulate, pairwise
 from typing import Protocol
 
 from configs.arrivals import TraceArrivals
+from configs.choices import Choice
 from configs.load import LoadSettings
 from configs.objectives import Objective
 from configs.policies import PolicySettings, policy_text
 from configs.scenario import OperatorBox, OperatorNetwork, Scenario, SimulatedClass, StreamInput
 from configs.utility import Utility, UtilityGraph
 from engine.explain import Line
+from engine.running import Running
 from loadshed.responses import ResponseStatistics
 from scheduler.network import Estimate, Network, Operator
 from sim.chance import generator
@@ -39,6 +41,8 @@ LOOK_MS = 20.0
 # Costs are those of a processor that the class has for itself; of less than this nothing can be told.
 LEAST_CAPACITY = 1e-3
 ONE_CLASS = "class"
+# Of those who take answers and do nothing else.
+ANSWERED = Cost(0.0, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class TriedOperator:
     slack_s: float | None = None
     """How long answers may take before they are tardy, if they have a deadline."""
     tells: float = 0.0
-    """How often it calls those that it feeds without a tuple, for each that it takes."""
+    """Of its selectivity, how often it calls those that it feeds without a tuple."""
     told: bool = False
     """Whether it is called so; its cost and its selectivity are those of a call."""
     believed: Estimate | None = None
@@ -75,10 +79,9 @@ class TriedOperator:
 
     def in_bundles(self, bundle: float) -> Cost:
         """Where a tuple stands for so many. Calls without tuples are as many as they are: a window ends once."""
-        tells = self.tells * bundle
         if self.told:
-            return replace(self.cost, selectivity=self.cost.selectivity / bundle + tells)
-        selectivity = self.cost.selectivity + tells
+            return replace(self.cost, selectivity=self.cost.selectivity / bundle)
+        selectivity = self.cost.selectivity + self.tells * (bundle - 1)
         return Cost(self.cost.call_s, self.cost.tuple_s * bundle, selectivity)
 
 
@@ -96,6 +99,14 @@ class ClassNow:
     train_max: int
     settles: bool = False
     """Whether answers are handed out when nothing is queued behind the sources, as live."""
+    running: Running | None = None
+    """What plans of its queries are made from; None where there are none."""
+    lines: tuple[Line, ...] = ()
+    """Of what runs."""
+    before: Choice | None = None
+    """What it ran by before, to be told which was better."""
+    steps: float = 0.0
+    """Tuples at all operators in a load cycle, by which it is said how long a run is; 0: those of its own."""
 
     @property
     def is_known(self) -> bool:
@@ -216,10 +227,12 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     """The class alone, and how many tuples a simulated one stands for."""
     by_cycle = steps_by_cycle(now)
     # As many cycles as make the time that is simulated; if those are too many steps, fewer.
-    of_cycle = sum(by_cycle) / len(by_cycle)
+    of_cycle = now.steps or steps_of_cycle(now)
     wanted = max(1, round(SECONDS / now.cycle_s))
     length = max(min(wanted, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
-    start, steps = busiest_stretch(by_cycle, length)
+    # By what came, so that it is the same for all plans.
+    start = busiest_stretch([sum(came.values()) for came in came_by_cycle(now)], length)
+    steps = sum(by_cycle[(start + place) % len(by_cycle)] for place in range(length))
     bundle = max(1.0, steps / STEPS_MAX)
     speed = max(now.capacity, LEAST_CAPACITY)
     costs = [one.in_bundles(bundle) for one in now.operators]
@@ -280,29 +293,37 @@ def stream_name(number: int) -> str:
 def steps_by_cycle(now: ClassNow) -> list[float]:
     """Tuples at all operators together, for what came in each load cycle."""
     steps = steps_a_tuple(now)
-    found = [0.0] * max(len(slots) for slots in now.arrivals.values())
-    for name, slots in now.arrivals.items():
-        for place, slot in enumerate(slots):
-            found[place] += steps[name] * slot.tuples
-    return found
+    return [sum(steps[name] * count for name, count in came.items()) for came in came_by_cycle(now)]
 
 
-def busiest_stretch(by_cycle: Sequence[float], length: int) -> tuple[int, float]:
-    """Where so many cycles in a row begin that had most to do, after the last one the first again; and how much that was. A burst
-    is what policies differ in, and it need not have come last. Of several that one which begins with most, so that what is left of
-    a burst is seen."""
-    known = len(by_cycle)
-    rounds, rest = divmod(length, known)
-    upto = [0.0, *accumulate((*by_cycle, *by_cycle))]
-    start = max(range(known), key=lambda one: (upto[one + rest] - upto[one], by_cycle[one], one))
-    return start, rounds * upto[known] + upto[start + rest] - upto[start]
+def steps_of_cycle(now: ClassNow) -> float:
+    """The same on the mean."""
+    by_cycle = steps_by_cycle(now)
+    return sum(by_cycle) / max(len(by_cycle), 1)
+
+
+def came_by_cycle(now: ClassNow) -> list[dict[str, int]]:
+    """Tuples by stream."""
+    cycles = max(len(slots) for slots in now.arrivals.values())
+    return [
+        {name: slots[place].tuples for name, slots in now.arrivals.items() if place < len(slots)}
+        for place in range(cycles)
+    ]
+
+
+def busiest_stretch(came: Sequence[float], length: int) -> int:
+    """Where so many cycles in a row begin in which most came, after the last one the first again. A burst is what policies differ
+    in, and it need not have come last. Of several that one which begins with most, so that what is left of a burst is seen."""
+    rest = length % len(came)
+    upto = [0.0, *accumulate((*came, *came))]
+    return max(range(len(came)), key=lambda one: (upto[one + rest] - upto[one], came[one], one))
 
 
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """By stream, how many tuples there are at all operators for one that comes in."""
     # Of a network in which a tuple costs one step everywhere, that is what a segment costs.
     network = Network(tuple(Operator(one.name, one.feeds, bool(one.stream)) for one in now.operators))
-    segments = network.segments([Estimate(1.0, one.cost.selectivity + one.tells) for one in now.operators])
+    segments = network.segments([Estimate(1.0, one.cost.selectivity) for one in now.operators])
     found = dict.fromkeys(now.arrivals, 0.0)
     for one, segment in zip(now.operators, segments, strict=True):
         if one.stream:
@@ -344,7 +365,8 @@ def tried_operators(
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
-        calls = max((below.calls for below in told), default=0)
+        tells = max((below.calls for below in told), default=0) / line.tuples if line.tuples else 0.0
+        cost = replace(cost, selectivity=cost.selectivity + tells)
         if is_told(line):
             cost = Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         is_source = kind_of(line) == "source"
@@ -358,11 +380,41 @@ def tried_operators(
                 points.get(line.number),
                 weighs.get(line.number, 1.0),
                 slack_s.get(line.number),
-                calls / line.tuples if line.tuples else 0.0,
+                tells,
                 is_told(line),
                 Estimate(1e-6 * line.cost_us, line.selectivity),
             )
         )
+    return tuple(found)
+
+
+def with_answers(
+    operators: Sequence[TriedOperator],
+    outputs: Sequence[Sequence[str]],
+    graphs: Mapping[str, UtilityGraph],
+    weights: Mapping[str, float],
+) -> tuple[TriedOperator, ...]:
+    """Where an operator gives the answers of several queries, or feeds others as well, each query's are counted by themselves:
+    what takes them costs next to nothing. `outputs` are the queries of each operator, by its place."""
+    found = list(operators)
+    for number, queries in enumerate(outputs):
+        one = operators[number]
+        if not queries or (len(queries) == 1 and not one.feeds):
+            continue
+        ends = range(len(found), len(found) + len(queries))
+        found[number] = replace(one, feeds=(*one.feeds, *ends), utility=None, weight=1.0, slack_s=None)
+        for query in queries:
+            points = graph.points if (graph := graphs.get(query)) else None
+            found.append(
+                TriedOperator(
+                    "answers",
+                    (),
+                    ANSWERED,
+                    utility=points,
+                    weight=weights.get(query, 1.0),
+                    slack_s=one.slack_s,
+                )
+            )
     return tuple(found)
 
 

@@ -56,7 +56,7 @@ class Loan(BaseModel):
 
 
 class ShareFigures(BaseModel):
-    """Shares before and after, the usage that was reported (load over headroom), and who lends to whom from then on."""
+    """Shares before and after, the usage that was reported (load over what the class can do), and who lends to whom from then on."""
 
     before: dict[str, Share]
     after: dict[str, Share]
@@ -82,12 +82,12 @@ class ShareDecision(BaseModel):
 
 
 class PolicyFigures(BaseModel):
-    """What the objective came to, and would have come to under each policy; less is better."""
+    """What the objective came to, and would have come to under each policy and plan (`hr, joins first`); less is better."""
 
     objective: Objective
     measured: float | None
     forecasts: dict[str, float]
-    before: str = Field(description="Policy in force until then.")
+    before: str = Field(description="Policy and plan in force until then.")
     after: str
     streak: int = Field(description="How many times in a row the best one was better by enough.")
     wait: int = Field(description="Comparisons until a switch is thought of again.")
@@ -97,7 +97,7 @@ class PolicyDecision(BaseModel):
     about: Literal["policy"] = "policy"
     at: datetime
     branch: str = Field(
-        description="`stay`, `consider`, `switch`, `watch`, `go back`, `pause` or `no forecast`."
+        description="`stay`, `consider`, `switch`, `watch`, `go back`, `give up`, `pause` or `no forecast`."
     )
     words: str
     figures: PolicyFigures

@@ -91,9 +91,10 @@ class ClassStatus(Seen):
     asleep: bool = Field(description="Without input; it neither runs nor reports until it has some.")
     objective: Objective = Field(description="What it is measured by.")
     policy: str = Field(
-        description="By which its operators run now: `hr`, or `bsd:clusters=12` with its clusters."
+        description="By which its operators run now: `hr`, or `bsd:clusters=12` with its clusters; with the plan where it has"
+        " chosen another than the usual one: `hr, joins first`, `hr, unshared`."
     )
-    tunes_itself: bool = Field(description="Whether it chooses its policy by itself.")
+    tunes_itself: bool = Field(description="Whether it chooses its policy and plan by itself.")
     share: Shares
     lent_s: float = Field(description="Processor-seconds.")
     borrowed_s: float = Field(description="Processor-seconds.")

@@ -24,8 +24,9 @@ from typing import Any, TypeVar
 
 from configs.policies import PolicySettings
 from services.watch.source import Away
-from sim.lookahead import ClassNow, forecasts
+from sim.lookahead import ClassNow
 from sim.planner import plan
+from sim.replanned import forecasts
 from sim.simulation import alone
 from sim.situation import Plan, Situation
 
@@ -58,7 +59,7 @@ class Aside:
         return self._made(plan, situation)
 
     def forecasts(self, now: ClassNow, policies: Sequence[PolicySettings]) -> Mapping[str, float]:
-        """As `sim.lookahead.forecasts`; Away if there is no answer."""
+        """As `sim.replanned.forecasts`; Away if there is no answer."""
         return self._made(forecasts, now, tuple(policies), alone)
 
     def _made(self, make: Callable[..., Answer], *given: Any) -> Answer:

@@ -7,6 +7,7 @@ Guarantees:
 2. A class is compared no more often than it says, and no more than a tenth of the time, however long its forecasts take.
 3. Who sleeps is not asked; while nobody tunes himself there is no process, and nobody is asked anything.
 4. Who does not answer is asked again later; nothing else follows from it.
+5. While queries of a class run by two plans at a time, it is not compared: what is measured and forecast is of one plan.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
 
 from actors.noticed import UnitNow
+from configs.choices import Choice
 from configs.live import LiveClass
 from configs.objectives import Objective, candidates
 from configs.policies import Automatic, PolicySettings
 from configs.problems import WeirError
 from scheduler.tuning import Compared
 from services.watch.watch import Clock, Watch
-from sim.lookahead import Arrived, ClassNow, Seen, objective_value, tried_operators
+from sim.lookahead import Arrived, ClassNow, Seen, objective_value, tried_operators, with_answers
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -57,6 +60,8 @@ class Tuner:
         self._source, self._watch, self._forecast, self._clock = source, watch, forecast, clock
         self._due: dict[tuple[str, Objective], float] = {}
         """By class and what it is tuned for."""
+        self._ran_by: dict[str, tuple[Choice | None, Choice | None]] = {}
+        """By class, before and now."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tuner", daemon=True)
 
@@ -85,6 +90,8 @@ class Tuner:
         tuned = [one for one in view.system.classes if isinstance(one.policy, Automatic)]
         known = {(one.name, one.objective) for one in tuned}
         self._due = {key: due for key, due in self._due.items() if key in known}
+        names = {one.name for one in tuned}
+        self._ran_by = {name: ran_by for name, ran_by in self._ran_by.items() if name in names}
         for one in tuned:
             assert isinstance(one.policy, Automatic)
             key = one.name, one.objective
@@ -98,13 +105,30 @@ class Tuner:
                     self._due[key] = began + max(one.policy.every_s, took_s / BUSY_PART)
 
     def _compare(self, one: LiveClass) -> None:
-        found = self._source.noticed(one.name)
-        if found is None:  # it is declared otherwise by now
+        found, policies = self._source.noticed(one.name), candidates(one.objective)
+        if (
+            found is None or found.is_exchanging
+        ):  # it is declared otherwise by now, or runs by two plans at a time
             return
-        forecasts = self._forecast(class_now(one.objective, found), candidates(one.objective))
+        now = replace(class_now(one.objective, found), before=self._ran_before(one.name, found))
+        forecasts = self._forecast(now, policies)
         seen = Seen(found.seen, found.queued, found.stale, found.lost, found.tardy_ms)
         measured = objective_value(one.objective, seen)
-        self._source.compared(one.name, one.objective, Compared(measured, forecasts))
+        given_up: tuple[str, ...] = ()
+        if found.has_given_up and found.running is not None:
+            plan = found.running.choice.plan
+            given_up = tuple([str(Choice(policy, plan)) for policy in policies])
+        self._source.compared(one.name, one.objective, Compared(measured, forecasts, given_up))
+
+    def _ran_before(self, name: str, found: UnitNow) -> Choice | None:
+        """By what the class ran before what it runs by now."""
+        if found.running is None:
+            return None
+        before, last = self._ran_by.get(name, (None, None))
+        if last != found.running.choice:
+            before, last = last, found.running.choice
+            self._ran_by[name] = before, last
+        return before
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
@@ -118,10 +142,17 @@ class Tuner:
 def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
         objective,
-        tried_operators(found.lines, found.graphs, found.weights, found.slacks),
+        with_answers(
+            tried_operators(found.lines, found.graphs, found.weights, found.slacks),
+            [line.outputs for line in found.lines],
+            {} if found.running is None else found.running.graphs,
+            {} if found.running is None else found.running.weights,
+        ),
         {name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
         found.cycle_s,
         found.capacity,
         found.train_max,
         settles=True,
+        running=found.running,
+        lines=found.lines,
     )

@@ -382,7 +382,6 @@ def run_trains(quick: bool) -> Found:
     end_s = scenario.seconds
     shed = free.over("class2", "drop", end_s / 2, end_s)
     borrowed = free.over("class3", "share", end_s / 2, end_s) - 0.1
-    in_order = shed < 0.01 or borrowed <= 0
     cheaper, free_cheaper = (
         1 - dilos.cost_us[0] / alone.cost_us[0],
         1 - free.cost_us[0] / free_alone.cost_us[0],
@@ -412,12 +411,7 @@ def run_trains(quick: bool) -> Found:
                 "What is lent goes to class 2 before class 3, also where calls are free and there is not enough for both",
                 "always",
                 f"class 2 sheds {shed:.1%} while class 3 holds {borrowed:.2f} more than its own",
-                in_order,
-                why=""
-                if in_order
-                else "Class 2 has learned its headroom from what class 1 left unused, and keeps it when that has been lent to class 3: the "
-                "queue term holds its response time below the target, above which alone ALoMa lowers a headroom. A class whose "
-                "usage of such a headroom is below 100% demands nothing.",
+                shed < 0.01 or borrowed <= 0,
                 rule="over the second half class 2 sheds less than 1%, or class 3 has borrowed nothing",
             ),
         ),

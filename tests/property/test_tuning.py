@@ -24,7 +24,8 @@ from scheduler.tuning import (
 POLICIES = ("hr", "fcfs", "bsd:clusters=12", "chain")
 values = st.one_of(st.sampled_from([0.0, 1.0, 1.05, 1.2, 2.0]), st.floats(0, 100))
 forecasts = st.dictionaries(st.sampled_from(POLICIES), values)
-comparisons = st.lists(st.builds(Compared, st.none() | values, forecasts), max_size=80)
+impossible = st.one_of(st.just(()), st.lists(st.sampled_from(POLICIES), max_size=3, unique=True).map(tuple))
+comparisons = st.lists(st.builds(Compared, st.none() | values, forecasts, impossible), max_size=80)
 # Two policies by turns look better by far: what flaps most.
 flapping = st.integers(1, 400).map(
     lambda count: [
@@ -57,7 +58,8 @@ def test_a_policy_is_left_only_for_one_that_was_better_by_enough_so_many_times_i
         for before in told[place - steady + 1 : place + 1]:
             assert before.policy == one.policy
             assert before.forecasts[one.after] <= (1 - gain) * before.forecasts[one.policy] + 1e-9
-    assert all((one.after == one.policy) == (one.branch not in ("switch", "go back")) for one in told)
+    moves = ("switch", "go back", "give up")
+    assert all((one.after == one.policy) == (one.branch not in moves) for one in told)
 
 
 @given(
@@ -138,6 +140,38 @@ def test_a_policy_that_turns_out_worse_is_left_again_and_not_tried_for_a_while(
     assert len(stays) <= 5
 
 
+@given(st.integers(1, 4))
+def test_a_switch_that_is_impossible_is_taken_back_and_nothing_like_it_tried_for_a_while(steady: int) -> None:
+    one, forecast, tries = (
+        core(steady=steady),
+        {"hr": 10.0, "fcfs": 2.0, "chain": 1.0, "lsf": 8.0},
+        list[int](),
+    )
+    cannot = ("fcfs", "chain")
+    for place in range(300):
+        given_up = cannot if one.policy in cannot else ()
+        commands = one.handle(Compared(10.0, forecast, given_up), float(place))
+        last = one.explanations[-1]
+        if one.policy in cannot:
+            tries.append(place)
+        elif given_up:
+            assert (last.branch, commands) == ("give up", (SwitchPolicy(last.after),))
+            assert last.after not in cannot
+    # It is back at the next comparison, and tries neither of them before the time is over.
+    assert len(tries) <= 5
+    assert all(later - earlier > BARRED for earlier, later in itertools.pairwise(tries))
+    assert one.policy == "lsf"
+
+
+def test_what_was_given_up_before_a_switch_is_not_held_against_it() -> None:
+    one = core(steady=1)
+    one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 2.0}), 0.0)
+    one.handle(Compared(2.0, {"hr": 10.0, "fcfs": 2.0}, ("hr", "fcfs")), 1.0)
+    assert one.policy == "fcfs"
+    one.handle(Compared(2.0, {"hr": 10.0, "fcfs": 2.0}, ("chain",)), 2.0)
+    assert one.policy == "fcfs"
+
+
 def test_load_that_grows_meanwhile_is_not_held_against_the_new_policy() -> None:
     one = core()
     for place in range(3):
@@ -163,6 +197,11 @@ def test_after_a_switch_nothing_else_is_thought_of_for_a_while() -> None:
         8 * PAUSE,
         PAUSE_MAX,
     ]
+
+
+def test_what_was_recorded_before_a_switch_could_be_impossible_is_read() -> None:
+    recorded = ["Compared", 2.0, [["hr", 1.0]]]
+    assert KINDS["tuning"].event.decode(recorded) == Compared(2.0, {"hr": 1.0})
 
 
 @given(comparisons, st.integers(0, 80))

@@ -20,6 +20,7 @@ from actors.segments import Reader, Writer
 from actors.unit import HostedUnit, Record, not_recorded
 from actors.unit_log import QUERIES, UnitLog
 from actors.units import Unit, units_from_json, units_to_json
+from configs.choices import Choice
 from configs.live import LiveClass, LiveSettings
 from configs.managers import Manager
 from configs.plans import PlanSettings
@@ -154,16 +155,16 @@ def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs)
     with made(dirs) as unit:
         arrive(unit, 0, 100)
         assert runs_by(unit) == HighestRate()
-        for declared, policy, expected in [
+        for declared, choice, expected in [
             (DECLARED.model_copy(update={"objective": "memory"}), None, Chain()),
             (DECLARED.model_copy(update={"objective": "memory", "policy": Automatic()}), None, Chain()),
             (
                 DECLARED.model_copy(update={"objective": "memory", "policy": Automatic()}),
-                HighestRate(),
+                Choice(HighestRate()),
                 HighestRate(),
             ),
         ]:
-            changed = replace(unit.unit, declared=declared, policy=policy)
+            changed = replace(unit.unit, declared=declared, choice=choice)
             assert unit.can_become(changed)
             unit.become(changed)
             assert runs_by(unit) == expected
@@ -173,10 +174,45 @@ def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs)
 
 def test_a_unit_that_is_made_again_runs_by_what_its_class_has_come_to(dirs: RunDirs) -> None:
     declared = DECLARED.model_copy(update={"policy": Automatic()})
-    unit = HostedUnit(Unit(declared, 0, 1.0, 1.0, Chain()), LiveSettings(), dirs)
-    assert runs_by(unit) == Chain()
-    unit.close(at_rest=False)
-    assert units_from_json(units_to_json([unit.unit])) == [unit.unit]
+    apart = PlanSettings(shared=False)
+    for recovered in (False, True):
+        plan = apart if recovered else PlanSettings()
+        unit = HostedUnit(Unit(declared, 0, 1.0, 1.0, Choice(Chain(), plan)), LiveSettings(), dirs)
+        repeat(unit)
+        network = unit.hosted.runner.network
+        assert runs_by(unit) == Chain()
+        assert (network.plan, {network.planned_as(name) for name in network.queries}) == (plan, {plan})
+        unit.close(at_rest=False)
+        assert units_from_json(units_to_json([unit.unit])) == [unit.unit]
+
+
+def test_what_was_kept_of_units_before_classes_chose_plans_is_read() -> None:
+    declared = DECLARED.model_copy(update={"policy": Automatic(), "plan": PlanSettings(shared=False)})
+    (kept,) = units_to_json([Unit(declared, 0, 1.0, 0.5)])
+    assert units_from_json([kept[:4]]) == [Unit(declared, 0, 1.0, 0.5)]
+    older = [*kept[:4], Chain().model_dump(mode="json")]
+    assert units_from_json([older]) == [Unit(declared, 0, 1.0, 0.5, Choice(Chain(), declared.plan))]
+
+
+def test_while_queries_run_by_two_plans_nothing_is_noticed_of_a_unit_but_that(dirs: RunDirs) -> None:
+    often = "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 2 SECONDS]"
+    declared = DECLARED.model_copy(update={"queries": {"exact": often}, "policy": Automatic()})
+    with made(dirs, declared=declared) as unit:
+        noticed = []
+        for number, plan in enumerate(
+            [PlanSettings(), PlanSettings(shared=False), PlanSettings(shared=False)]
+        ):
+            unit.become(replace(unit.unit, choice=Choice(HighestRate(), plan)))
+            arrive(unit, number, 3_000)
+            unit.run(1.0)
+            cycle(unit)
+            noticed.append(unit.noticed())
+    tuples = [
+        sum(tuples for tuples, _ in one.arrivals.get("readings", ())) if one else None for one in noticed
+    ]
+    assert [one and one.is_exchanging for one in noticed] == [False, True, True]
+    assert tuples[0] == 3_000
+    assert [one and one.running and one.running.choice.plan.shared for one in noticed] == [True, False, False]
 
 
 def test_a_unit_of_a_class_that_tunes_itself_notices_how_fresh_and_how_good_its_answers_were(
@@ -312,6 +348,10 @@ def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_re
         network = unit.hosted.runner.network
         assert [network.planned_as(name) == apart for name in (*EARLY, "exact")] == [False, False, True]
         assert unit._problems().keys() == {"plan"}
+        # Who has chosen the plan by himself knows that some queries cannot run by it.
+        unit.become(replace(changed, choice=Choice(HighestRate(), apart)))
+        assert not unit._problems()
+        unit.become(changed)
         answered = dict(unit.hosted.runner.answered)
         assert answered["exact"] == 9  # up to second 18 of 19
     with made(dirs, declared=after) as unit:

@@ -80,6 +80,36 @@ def test_usage_is_the_load_offered_and_not_what_shedding_left_of_it() -> None:
     assert gold.handle(cycle(2.0), 1.0)[0] == ReportUsage(4.0, 2.0)
 
 
+def usage_of(gold: LoadManager, seen: CycleEnded) -> float:
+    (usage,) = [one.usage for one in gold.handle(seen, 1.0) if isinstance(one, ReportUsage)]
+    return usage
+
+
+def test_usage_goes_by_what_the_class_really_had_while_its_queue_stood() -> None:
+    gold = manager(Control(0.5))
+    seen = replace(cycle(0.3, queued_work_s=0.02), worked_s=0.2 * CYCLE_S)
+    assert [usage_of(gold, seen) for _ in range(3)] == pytest.approx([0.6, 1.5, 1.5])
+
+
+@pytest.mark.parametrize(("ran_dry", "usage"), [(False, 1.5), (True, 0.6)])
+def test_a_queue_that_shedding_has_made_short_is_no_news_of_more_capacity(
+    ran_dry: bool, usage: float
+) -> None:
+    gold = manager(Control(0.5))
+    full = replace(cycle(0.3, queued_work_s=0.02), worked_s=0.2 * CYCLE_S)
+    short = replace(full, queued_work_s=0.005, ran_dry=ran_dry)
+    assert [usage_of(gold, one) for one in (full, full, short)] == pytest.approx([0.6, 1.5, usage])
+
+
+def test_a_cycle_in_which_no_turn_came_is_no_capacity_of_nothing() -> None:
+    gold = manager(Control(0.5))
+    full = cycle(0.3, queued_work_s=0.02)
+    had = [replace(full, worked_s=part * CYCLE_S) for part in (0.4, 0.0)]
+    assert [usage_of(gold, one) for one in had] == pytest.approx([0.6, 1.5])
+    silver = manager(Control(0.5))
+    assert [usage_of(silver, had[1]) for _ in range(3)] == pytest.approx([0.6] * 3)
+
+
 def test_an_overloaded_class_sheds_the_part_above_its_headroom() -> None:
     told = manager().handle(cycle(0.625, response=2.0, queued_work_s=0.05), 1.0)
     assert told == (ReportUsage(1.25, 0.625), SetKeep(0.8))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+
+import numpy as np
 import pytest
 
 from actors.recent import PIECE_S, RECENT_S, Recent, RecentFigures
@@ -49,3 +52,15 @@ def test_statistics_together_are_as_if_all_had_been_added_to_one() -> None:
     one.include(other)
     assert one.response_ms() == pytest.approx(both.response_ms())
     assert one.count == 3
+
+
+def test_what_was_handed_over_in_memory_that_may_not_be_written_to_is_counted_on() -> None:
+    """As Ray hands over arrays."""
+    before, buffers = ResponseStatistics(0.1), list[pickle.PickleBuffer]()
+    before.add_array(np.full(1000, 0.05), 0.001)
+    before.add([0.2], 0.001)
+    written = pickle.dumps(before, 5, buffer_callback=buffers.append)
+    after: ResponseStatistics = pickle.loads(written, buffers=[bytes(one.raw()) for one in buffers])
+    assert after.response_ms() == before.response_ms()
+    after.add_same(0.05, 10)
+    assert (after.count, before.count) == (1011, 1001)

@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.noticed import UnitNow
+from configs.choices import Choice
 from configs.objectives import Objective
+from configs.plans import PlanSettings
 from configs.policies import PolicySettings, policy_of, policy_text
 from configs.utility import UtilityGraph
 from engine.explain import Line
+from engine.running import Running
 from loadshed.responses import ResponseStatistics
 from scheduler.network import Estimate
 from services.tuning.tuner import Tuner, class_now
@@ -25,6 +28,7 @@ from sim.simulation import alone
 from tests.unit.test_plan_running import Clock
 from tests.watched import NODE, InProcess, declared
 
+AFTER = PlanSettings(select_first=False)
 # A stream and two queries, of which one is dear and keeps little.
 LINES = (
     Line(0, "source:Readings", (1, 2), ("dear", "cheap"), 10_000, 1.0, 1.0, 1.0, 0, 1000),
@@ -67,9 +71,13 @@ def system() -> InProcess:
     return found
 
 
-def looked(system: InProcess, clock: Clock, forecast: Any, times: int) -> Watch:
+def tuner_of(system: InProcess, clock: Clock, forecast: Any) -> tuple[Watch, Tuner]:
     watch = Watch(system, clock=clock, wall=clock)
-    tuner = Tuner(system, watch, forecast, clock)
+    return watch, Tuner(system, watch, forecast, clock)
+
+
+def looked(system: InProcess, clock: Clock, forecast: Any, times: int) -> Watch:
+    watch, tuner = tuner_of(system, clock, forecast)
     for _ in range(times):
         watch.look()
         tuner.look()
@@ -81,7 +89,7 @@ def looked(system: InProcess, clock: Clock, forecast: Any, times: int) -> Watch:
 def policies(system: InProcess) -> dict[str, str]:
     """By unit, by which it was told to run."""
     told = [unit for units in system.world.units.values() for unit in units]
-    return {unit.name: policy_text(unit.runs_by) for unit in told}
+    return {unit.name: str(unit.runs_by) for unit in told}
 
 
 def test_a_class_goes_on_by_the_policy_that_is_forecast_to_do_better(system: InProcess, clock: Clock) -> None:
@@ -102,6 +110,78 @@ def test_a_class_goes_on_by_the_policy_that_is_forecast_to_do_better(system: InP
     assert in_words(view).endswith(
         "its operators run by fcfs for now, which it has chosen for the least mean slowdown."
     )
+
+
+def test_a_class_that_runs_by_two_plans_at_a_time_is_not_compared(system: InProcess, clock: Clock) -> None:
+    system.units_now["gold"] = replace(unit_now(), is_exchanging=True)
+    forecast = Forecasts(clock, hnr=10.0)
+    looked(system, clock, forecast, times=10)
+    assert forecast.asked == []
+    assert system.decisions("gold", 10).tuned == ()
+
+
+def by(plan: PlanSettings) -> UnitNow:
+    """As of a class that runs by it."""
+    running = Running((), {}, Choice(policy_of("hnr"), plan), (), {}, {}, {}, {})
+    return replace(unit_now(), running=running)
+
+
+def test_a_class_goes_on_by_the_plan_that_is_forecast_to_do_better_and_is_held_against_the_one_before(
+    system: InProcess, clock: Clock
+) -> None:
+    system.units_now["gold"] = by(PlanSettings())
+    forecast = Forecasts(clock)
+    forecast.values = {"hnr": 10.0, "hnr, joins first": 5.0}
+    looked(system, clock, forecast, times=5)
+    assert policies(system) == {"gold": "hnr, joins first", "silver": "hr"}
+    (unit,) = (one for units in system.world.units.values() for one in units if one.name == "gold")
+    assert unit.runs_by.plan == AFTER
+    told = system.decisions("gold", 10).tuned
+    assert told[-1].words() == (
+        "mean slowdown 20 under hnr (forecast 10), hnr, joins first would come to 5, 50% less → "
+        "better 2 times in a row: switch to hnr, joins first"
+    )
+    watch, tuner = tuner_of(system, clock, forecast)
+    before = []
+    for plan in (PlanSettings(), PlanSettings(), AFTER, AFTER):
+        system.units_now["gold"] = by(plan)
+        clock.now += 10.0
+        watch.look()
+        tuner.look()
+        before.append(forecast.asked[-1][0].before)
+    assert before == [None, None, Choice(policy_of("hnr")), Choice(policy_of("hnr"))]
+
+
+def test_a_plan_that_a_class_had_no_room_for_is_left_again_and_barred_with_every_policy(
+    system: InProcess, clock: Clock
+) -> None:
+    forecast = Forecasts(clock)
+    forecast.values = {"hnr": 10.0, "hnr, joins first": 5.0, "fcfs, joins first": 4.0}
+    watch, tuner = tuner_of(system, clock, forecast)
+    for _ in range(14):
+        (unit,) = (one for units in system.world.units.values() for one in units if one.name == "gold")
+        plan = unit.runs_by.plan
+        system.units_now["gold"] = replace(by(plan), has_given_up=plan == AFTER)
+        watch.look()
+        tuner.look()
+        clock.now += 10.0
+    told = system.decisions("gold", 20).tuned
+    branches = [one.branch for one in told]
+    assert branches == ["consider", "switch", "give up", *["pause"] * 7, *["stay"] * 3]
+    assert told[2].words().endswith("there was no room for it: go back to hnr")
+    assert policies(system)["gold"] == "hnr"
+
+
+def test_another_plan_that_is_declared_begins_anew(system: InProcess, clock: Clock) -> None:
+    looked(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
+    auto = {"kind": "auto", "steady": 2, "every_s": 10}
+    changed = declared("gold", policy=auto, objective="slowdown", plan=PlanSettings(shared=False))
+    system.world.plane.apply([changed], 0.0)
+    assert policies(system)["gold"] == "hnr, unshared"
+    again = system.world.begin_again(system.now, {NODE: 1})
+    assert again.plane.status().policies == {"gold": "hnr, unshared"}
+    system.world.plane.apply([declared("gold", policy={"kind": "lsf"})], 0.0)
+    assert policies(system)["gold"] == "lsf"
 
 
 def test_a_class_is_compared_no_more_than_a_tenth_of_the_time(system: InProcess, clock: Clock) -> None:
@@ -216,11 +296,13 @@ def test_a_forecast_goes_by_what_the_class_believes() -> None:
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 30))
 def test_the_stretch_that_is_simulated_is_the_busiest_one(by_cycle: list[int], length: int) -> None:
-    start, steps = busiest_stretch(by_cycle, length)
+    start = busiest_stretch(by_cycle, length)
     endless = by_cycle * 40
     each = [sum(endless[one : one + length]) for one in range(len(by_cycle))]
-    assert steps == each[start] == max(each)
-    assert by_cycle[start] == max(first for first, one in zip(by_cycle, each, strict=True) if one == steps)
+    assert each[start] == max(each)
+    assert by_cycle[start] == max(
+        first for first, one in zip(by_cycle, each, strict=True) if one == each[start]
+    )
 
 
 def test_only_what_comes_after_its_deadline_is_forecast_as_tardy() -> None:

@@ -59,7 +59,7 @@ export function decisionsView({ me, go }) {
     const loads = grouped(latest.filter((one) => one.about === "load"));
     const policies = grouped(latest.filter((one) => one.about === "policy"));
     show(words, h("p", {}, now),
-      policies.length ? [h("h3", {}, "Policy"), decisionLines(policies.slice(0, SHOWN), "")] : null,
+      policies.length ? [h("h3", {}, "Policy and plan"), decisionLines(policies.slice(0, SHOWN), "")] : null,
       h("h3", {}, "Shares"), decisionLines(shares.slice(0, SHOWN), "No share of it has moved lately."),
       h("h3", {}, "Shedding"), decisionLines(loads.slice(0, SHOWN), "Nothing has been decided yet."));
   }

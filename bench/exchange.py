@@ -1,0 +1,134 @@
+"""What it costs a class to go over to an equivalent plan: W11's eleven queries, beside the same class that does not.
+
+Both take the same input in turns, so that what else the machine does slows both. From the moment the plan is set until the last
+query has been exchanged both networks run, for twice what the longest window reaches: 50 s of event time here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bench import w11
+from bench.measure import Figure
+from configs.choices import PLANS, plan_words
+from configs.live import LiveClass
+from configs.plans import PlanSettings
+from engine.door import Piece
+from engine.hosted import HostedClass
+from engine.train import train_from_arrow
+
+WARM_S, SECONDS, TRAIN = 25, 90, 1_000
+QUOTA_S = 1e9
+TRIES = 3
+
+
+def figures() -> list[Figure]:
+    return [one for plan in PLANS[1:] for one in figures_of(plan)]
+
+
+@dataclass
+class Hosted:
+    """A class of W11's queries, and the processor time that it has used."""
+
+    hosted: HostedClass
+    used_s: float = 0.0
+    taken: dict[str, int] = field(default_factory=dict)
+
+    def run(self, piece: Piece) -> float:
+        """The processor time of one turn."""
+        self.taken[piece.stream] = self.taken.get(piece.stream, 0) + piece.offered
+        began = time.thread_time()
+        self.hosted.take(piece, self.taken[piece.stream])
+        self.hosted.run(QUOTA_S, zero, time.thread_time)
+        self.hosted.committed()
+        took_s = time.thread_time() - began
+        self.used_s += took_s
+        return took_s
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    set_s: float
+    """To plan the queries anew."""
+    both: float
+    """What the class used until the last query was exchanged, over what it would have."""
+    dearest_s: float
+    """Above the other class's, of a turn in which queries were exchanged."""
+    after: float
+
+
+def figures_of(plan: PlanSettings) -> list[Figure]:
+    tries = [exchanged(plan) for _ in range(TRIES)]
+    about = f"W11 goes over to {', '.join(plan_words(plan))}"
+    return [
+        Figure(
+            f"{about}: while both run, over the class alone", min(one.both for one in tries), "×", limit=2.5
+        ),
+        Figure(f"{about}: once it has, over the class alone", min(one.after for one in tries), "×"),
+        Figure(
+            f"{about}: its queries are planned anew", 1e3 * min(one.set_s for one in tries), "ms", limit=10.0
+        ),
+        Figure(
+            f"{about}: dearest turn that exchanges",
+            1e3 * min(one.dearest_s for one in tries),
+            "ms",
+            limit=10.0,
+        ),
+    ]
+
+
+def exchanged(plan: PlanSettings) -> Exchange:
+    classes = [Hosted(made()) for _ in range(2)]
+    alone, changed = classes
+    pieces, dearest_s = list(input_of(changed.hosted)), 0.0
+    warm = sum(one.offered for one in pieces) * WARM_S // SECONDS
+    turns = iter(pieces)
+    while warm > 0:
+        piece = next(turns)
+        warm -= piece.offered
+        for one in classes:
+            one.run(piece)
+    began = time.thread_time()
+    changed.hosted.set_plan(plan)
+    set_s = time.thread_time() - began
+    alone.used_s = changed.used_s = 0.0
+    while changed.hosted.is_exchanging:
+        before, piece = planned(changed.hosted), next(turns)
+        least, took_s = (one.run(piece) for one in classes)
+        if planned(changed.hosted) != before:
+            dearest_s = max(dearest_s, took_s - least)
+    both = changed.used_s / alone.used_s
+    alone.used_s = changed.used_s = 0.0
+    for piece in turns:
+        for one in classes:
+            one.run(piece)
+    return Exchange(set_s, both, dearest_s, changed.used_s / alone.used_s)
+
+
+def made() -> HostedClass:
+    declared = {"name": "gold", "priority": 1, "delay_target_ms": 1000}
+    hosted = HostedClass(
+        LiveClass.model_validate(declared | {"streams": w11.STREAMS, "queries": w11.QUERIES}), 10_000
+    )
+    for stream in hosted.schemas:
+        hosted.begin(stream, 0, 0)
+    return hosted
+
+
+def input_of(hosted: HostedClass) -> Iterator[Piece]:
+    batches = dict.fromkeys(hosted.schemas, 0)
+    for stream, rows in w11.turns(w11.generated(SECONDS), TRAIN):
+        train = train_from_arrow(rows.combine_chunks(), hosted.schemas[stream].schema, 0.0)
+        yield Piece(stream, batches[stream], len(train), 0, 0, train, None)
+        batches[stream] += 1
+
+
+def planned(hosted: HostedClass) -> list[PlanSettings]:
+    network = hosted.runner.network
+    return [network.planned_as(name) for name in network.queries]
+
+
+def zero() -> float:
+    return 0.0

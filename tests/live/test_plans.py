@@ -1,0 +1,145 @@
+"""Queries go over to other plans while their input comes: answers are those of a class that never did, each once; and a class
+that tunes itself finds the better one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import ray
+
+from actors.system import System
+from configs import w11
+from configs.choices import PLANS, choice_of
+from configs.live import LiveClass, LiveSettings
+from configs.plans import PlanSettings
+from engine.explain import Line
+from engine.hosted import HostedClass
+from services.plan.aside import Aside
+from services.tuning.tuner import Tuner
+from services.watch.source import RunningSystem
+from services.watch.watch import Watch
+from tests.live import runs
+from tests.live.runs import Answers, Publisher
+from tests.live.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+USUAL, AFTER, APART, AFTER_APART = PLANS
+NEAR = (
+    "SELECT r.ts AS rts, a.ts AS ats, r.sensor, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
+    " AND a.ts BETWEEN r.ts - INTERVAL 500 MILLISECONDS AND r.ts + INTERVAL 500 MILLISECONDS WHERE a.level >= 2 AND r.temp > 5"
+)
+MEAN = "SELECT window_end AS wend, region, SUM(temp) AS v FROM readings [RANGE 1 SECOND] GROUP BY region"
+QUERIES = {
+    "hot": "SELECT ts, sensor, temp FROM readings WHERE temp > 20",
+    "near": NEAR,
+    "nearer": NEAR,
+    "mean": MEAN,
+    "again": MEAN,
+    "paired": "SELECT window_end AS wend, level, COUNT(*) AS n FROM near [RANGE 1 SECOND] GROUP BY level",
+}
+SETTINGS = LiveSettings.model_validate({"load": {"cycle_ms": 50}, "train_max": 200, "idle_after_s": None})
+BATCHES = runs.batches(seconds=24, a_batch=250, prefixes=("",))
+# Event time of two of them is more than an exchange waits for.
+PARTS = 8
+CHANGES = {0: AFTER, 2: APART, 4: AFTER_APART, 6: USUAL}
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with runs.started(SETTINGS, tmp_path_factory.mktemp("data")) as running:
+        yield running
+
+
+def declared(plan: PlanSettings = USUAL) -> LiveClass:
+    return runs.declared("gold", 1, w11.streams(), QUERIES, plan=plan)
+
+
+def has(system: System, operators: Counter[str]) -> bool:
+    """Whether the class has these operators and no others."""
+    host = system.host(runs.units(system)["gold"].host)
+    lines: list[Line] = ray.get(host.plan.remote("gold"), timeout=5)
+    return Counter(line.name.partition(":")[0] for line in lines) == operators
+
+
+def expected(plan: PlanSettings, queries: Mapping[str, str] = QUERIES) -> Counter[str]:
+    """As in a class that began with it."""
+    hosted = HostedClass(declared(plan).model_copy(update={"queries": queries}), SETTINGS.train_max)
+    return Counter(node.name.partition(":")[0] for node in hosted.runner.network.nodes)
+
+
+def answered(system: System, changes: Mapping[int, PlanSettings]) -> Answers:
+    """All answers; a change of plan has come to its end before the next."""
+    runs.host(system, [declared()])
+    publisher = Publisher(runs.folders(system, runs.node_of(system)))
+    for number, part in enumerate(runs.parts(BATCHES, PARTS)):
+        if number in changes:
+            system.apply([declared(changes[number])])
+        publisher.publish(part)
+        if number - 1 in changes:
+            wanted = expected(changes[number - 1])
+            eventually(partial(has, system, wanted), f"an exchange for {dict(wanted)}")
+    runs.worked_off(system, runs.offered([declared()], publisher.accepted))
+    answers = runs.answers(system, [declared()])
+    runs.remove(system, [declared()])
+    return answers
+
+
+def test_queries_whose_plan_is_declared_anew_while_input_comes_answer_all_and_once(system: System) -> None:
+    undisturbed = answered(system, {})
+    assert all(map(len, undisturbed.values()))
+    runs.assert_same(answered(system, CHANGES), undisturbed)
+
+
+# Few readings pass, and each meets many alerts.
+SELECTIVE = {
+    "near": "SELECT r.ts AS rts, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
+    " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND WHERE r.temp < 1 AND a.level = 0"
+}
+STEP_MS, ROWS, SENSORS, TEMPS, LEVELS = 50, 100, 12, 40, 4
+
+
+def second(number: int) -> Iterator[runs.Batch]:
+    """Of event time, as batches of both streams by turns."""
+    chance = np.random.default_rng(number)
+    for step in range(1000 // STEP_MS):
+        times = 1000 * number + STEP_MS * step + np.sort(chance.integers(0, STEP_MS, ROWS))
+        both = {"ts": times, "sensor": chance.integers(0, SENSORS, ROWS).astype(np.int32)}
+        more = {name: chance.random(ROWS) for name in ("humidity", "wind")}
+        region, temp = chance.integers(0, 9, ROWS).astype(np.int32), TEMPS * chance.random(ROWS)
+        level = chance.integers(0, LEVELS, ROWS).astype(np.int32)
+        readings = {"ts": times, "sensor": both["sensor"], "region": region, "temp": temp} | more
+        yield "readings", pa.RecordBatch.from_pydict(readings)
+        yield "alerts", pa.RecordBatch.from_pydict(both | {"level": level})
+
+
+def test_a_class_that_tunes_itself_goes_over_to_the_plan_that_is_forecast_to_do_better(
+    system: System,
+) -> None:
+    policy = {"kind": "auto", "every_s": 1, "steady": 1}
+    gold = runs.declared("gold", 1, w11.streams(), SELECTIVE, plan=AFTER, policy=policy)
+    runs.host(system, [gold])
+    publisher, seconds = Publisher(runs.folders(system, runs.node_of(system))), iter(range(100_000))
+    for number in islice(seconds, 3):
+        publisher.publish(second(number))
+    source = RunningSystem(system)
+    with Aside() as aside, Watch(source, lambda: ()) as watch, Tuner(source, watch, aside.forecasts):
+
+        def is_usual() -> bool:
+            publisher.publish(second(next(seconds)))
+            return has(system, expected(USUAL, SELECTIVE))
+
+        assert has(system, expected(AFTER, SELECTIVE))
+        eventually(is_usual, "an exchange")
+        told = [one for one in source.decisions("gold", 10).tuned if one.branch == "switch"]
+    assert choice_of(told[0].policy).plan == AFTER
+    assert choice_of(told[0].after).plan == USUAL
+    assert told[0].forecasts[told[0].after] < 0.9 * told[0].forecasts[told[0].policy]
+    runs.worked_off(system, runs.offered([gold], publisher.accepted))
+    runs.remove(system, [gold])

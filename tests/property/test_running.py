@@ -1,0 +1,52 @@
+"""Operators of other plans and those that run: whatever the queries are, who is paired is given the same tuples."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.choices import PLANS, Choice
+from configs.plans import PlanSettings
+from configs.policies import HighestRate
+from engine.explain import explain
+from engine.plan import Filter, Project
+from engine.running import Running
+from sim.lookahead import ClassNow
+from sim.replanned import Measured, plan_of
+from tests.property import query_grammar as grammar
+from tests.property.query_grammar import Statement
+from tests.property.query_runs import Cuts, Rows, Run, cuts, every_stream, ran
+from tests.property.test_queries import any_query, joining
+
+
+def running(run: Run, plan: PlanSettings) -> Running:
+    network = run.runner.network
+    queries = tuple(network.queries.values())
+    keys = tuple(node.key for node in network.nodes)
+    planned = {one.name: plan for one in queries}
+    return Running(queries, planned, Choice(HighestRate(), plan), keys, network.pane_lengths, {}, {}, {})
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(st.one_of(joining, any_query), min_size=1, max_size=3) | grammar.shared_windows(),
+    every_stream,
+    cuts,
+    st.permutations(PLANS),
+)
+def test_who_is_paired_is_given_the_same_tuples_and_who_is_not_is_a_condition_or_a_projection(
+    some: list[Statement], rows: Rows, how: Cuts, plans: list[PlanSettings]
+) -> None:
+    statements = {f"q{place}": one for place, one in enumerate([*some, some[0]])}
+    now, other = (ran(statements, rows, how, plan) for plan in plans[:2])
+    found, lines = running(now, plans[0]), tuple(explain(now.runner))
+    aligned = found.aligned(dict.fromkeys(found.planned_as, plans[1]))
+    measured = Measured(ClassNow("response", (), {}, 0.15, 1.0, 100, lines=lines), found)
+    for number, node in enumerate(other.runner.network.nodes):
+        same, plan = measured.same(node, aligned), plan_of(node)
+        if same is None:
+            assert isinstance(plan, Filter | Project)
+        else:
+            assert lines[same].name == node.name or isinstance(plan, Filter | Project)
+            if plan not in aligned.moved:
+                assert other.runner.taken(number) == lines[same].tuples

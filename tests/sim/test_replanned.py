@@ -1,0 +1,198 @@
+"""What a class would come to by another plan, forecast from what is measured of the one it runs by; and that it comes to the best."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from configs.choices import PLANS, Choice, choice_of
+from configs.plans import PlanSettings
+from configs.policies import policy_of
+from scheduler.tuning import Compared, tuning_core
+from services.tuning.tuner import class_now
+from sim.lookahead import ClassNow, Seen, objective_value
+from sim.replanned import SAMPLE_LEAST, Measured, forecasts, other_plans, plan_of
+from sim.simulation import alone
+from tests.sim.replanning import RunningClass
+
+HR = [policy_of("hr")]
+ROUNDS = 10
+USUAL, AFTER, APART, AFTER_APART = PLANS
+NEAR = (
+    "SELECT r.ts, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
+    " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND"
+)
+# Of many pairs, few are of tuples that pass; all tuples pass conditions that cost something, and few of them meet.
+SELECTIVE = {"near": f"{NEAR} WHERE r.temp < 0.05 AND a.level < 0.5"}
+DEAR = {
+    "near": f"{NEAR} WHERE SQRT(r.temp) + LN(r.temp + 2) + EXP(r.temp) > 0 AND SQRT(a.level) + EXP(a.level) > 0"
+}
+WINDOWS = {
+    f"mean{number}": "SELECT window_end AS wend, sensor, AVG(temp) AS v FROM readings"
+    " [RANGE 200 MILLISECONDS SLIDE 100 MILLISECONDS] WHERE temp > 0.1 GROUP BY sensor"
+    for number in range(5)
+}
+
+
+def running(queries: dict[str, str], plan: PlanSettings, tuples: int, keys: int) -> RunningClass:
+    found = RunningClass(queries, tuples, keys, plan=plan)
+    found.go_on(15)
+    return found
+
+
+def now(found: RunningClass) -> ClassNow:
+    return class_now("response", found.now())
+
+
+@pytest.mark.parametrize("plan", [USUAL, AFTER])
+def test_conditions_that_few_tuples_pass_are_forecast_to_be_better_before_a_join_of_many_pairs(
+    plan: PlanSettings,
+) -> None:
+    found = forecasts(now(running(SELECTIVE, plan, 400, 80)), HR, alone)
+    assert found["hr"] < 0.6 * found["hr, joins first"], found
+
+
+@pytest.mark.parametrize("plan", [USUAL, AFTER])
+def test_conditions_that_all_tuples_pass_are_forecast_to_be_better_after_a_join_of_few_pairs(
+    plan: PlanSettings,
+) -> None:
+    found = forecasts(now(running(DEAR, plan, 20, 100_000)), HR, alone)
+    assert found["hr, joins first"] < 0.95 * found["hr"], found
+
+
+@pytest.mark.parametrize("plan", [USUAL, APART])
+def test_what_queries_have_in_common_is_forecast_to_take_longer_if_each_does_it_by_itself(
+    plan: PlanSettings,
+) -> None:
+    found = forecasts(now(running(WINDOWS, plan, 200, 50)), HR, alone)
+    assert found["hr"] < 0.6 * found["hr, unshared"], found
+
+
+def test_answers_that_queries_have_in_common_count_for_each_whatever_plan_gives_them() -> None:
+    """Else the mean of all answers would change with the plan alone."""
+    shared, apart = now(running(WINDOWS, USUAL, 100, 5)), now(running(WINDOWS, APART, 100, 5))
+    ends = [[one for one in found.operators if not one.feeds] for found in (shared, apart)]
+    assert [len(one) for one in ends] == [len(WINDOWS)] * 2
+    assert {one.name for one in ends[0]} == {"answers"}
+    assert shared.running is not None
+    ((plan, operators),) = other_plans(shared, shared.running)
+    assert (plan, sum(not one.feeds for one in operators)) == (APART, len(WINDOWS))
+
+
+def test_every_policy_is_forecast_by_the_plan_in_force_and_by_others_the_best_and_those_it_is_held_against() -> (
+    None
+):
+    found = replace(now(running(DEAR, USUAL, 20, 100_000)), before=Choice(policy_of("rr"), AFTER))
+    told = forecasts(found, [*HR, policy_of("fcfs"), policy_of("rr")], alone)
+    assert {one for one in told if choice_of(one).plan == USUAL} == {"hr", "fcfs", "rr"}
+    # Nothing is shared, and so nothing apart.
+    assert {one for one in told if choice_of(one).plan != USUAL} - {"fcfs, joins first"} == {
+        "hr, joins first",
+        "rr, joins first",
+    }
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        {"hot": "SELECT ts, temp FROM readings WHERE temp > 0.5"},
+        {"mean": WINDOWS["mean0"], "cold": "SELECT ts, level FROM alerts WHERE level < 0.5"},
+        {
+            "rows": "SELECT COUNT(*) AS n FROM readings [ROWS 5]",
+            "more": "SELECT SUM(temp) AS t FROM readings [ROWS 5]",
+        },
+        {"slow": NEAR.replace("1 SECOND", "300 SECONDS") + " WHERE r.temp < 0.5"},
+    ],
+)
+def test_a_plan_that_makes_no_difference_or_takes_too_long_to_come_to_is_no_candidate(
+    queries: dict[str, str],
+) -> None:
+    found = now(running(queries, USUAL, 20, 5))
+    assert found.running is not None
+    assert list(other_plans(found, found.running)) == []
+
+
+def test_what_is_not_known_is_not_forecast() -> None:
+    found = now(running(SELECTIVE, AFTER, 400, 80))
+    assert found.running is not None
+    few = {stream: one.slice(0, SAMPLE_LEAST - 1) for stream, one in found.running.samples.items()}
+    assert list(other_plans(found, replace(found.running, samples=few))) == []
+    fresh = RunningClass(SELECTIVE, 10, 80, plan=AFTER)
+    fresh.go_on(1)
+    unmeasured = now(fresh)
+    assert unmeasured.running is not None
+    assert list(other_plans(unmeasured, unmeasured.running)) == []
+
+
+MANY = {
+    "hot": "SELECT ts, sensor, temp FROM readings WHERE temp > 0.2",
+    "mean": WINDOWS["mean0"],
+    "means": WINDOWS["mean0"].replace("RANGE 200", "RANGE 300"),
+    "near": f"{NEAR} WHERE r.temp < 0.3 AND a.level < 0.5 AND r.temp < a.level",
+    "nearby": f"{NEAR} WHERE r.temp < 0.3",
+    "counted": "SELECT window_end AS wend, COUNT(*) AS n FROM near [RANGE 100 MILLISECONDS]",
+    "both": "SELECT window_end AS wend, COUNT(*) AS n FROM (SELECT ts FROM readings WHERE temp > 0.9 UNION ALL SELECT ts"
+    " FROM alerts) [RANGE 100 MILLISECONDS]",
+    "meet": "SELECT r.temp, a.level FROM readings [RANGE 200 MILLISECONDS] r JOIN alerts [RANGE 100 MILLISECONDS] a"
+    " ON r.sensor = a.sensor WHERE a.level < 0.5",
+    "last": "SELECT r.temp, a.level FROM readings r JOIN alerts [LAST BY sensor] a ON r.sensor = a.sensor WHERE r.temp < 0.4",
+}
+
+
+@pytest.mark.parametrize(
+    ("plan", "other"), [(USUAL, AFTER), (AFTER, USUAL), (AFTER_APART, USUAL), (USUAL, APART), (APART, USUAL)]
+)
+def test_operators_that_are_paired_are_given_the_same_and_what_is_not_is_about_a_moved_condition(
+    plan: PlanSettings, other: PlanSettings
+) -> None:
+    one, real = (RunningClass(MANY, 20, 5, plan=each) for each in (plan, other))
+    for each in (one, real):
+        each.go_on(4)
+    found = now(one)
+    assert found.running is not None
+    aligned = found.running.aligned(dict.fromkeys(MANY, other))
+    measured, runner, lines = Measured(found, found.running), real.hosted.runner, found.lines
+    alone_, moved = [], []
+    for number, node in enumerate(runner.network.nodes):
+        same = measured.same(node, aligned)
+        if same is None:
+            alone_.append(node.name)
+        elif plan_of(node) in aligned.moved:
+            moved.append(node.name)
+        else:
+            assert (node.name, runner.taken(number)) == (lines[same].name, lines[same].tuples)
+    assert one.answers == real.answers
+    if plan.select_first == other.select_first:
+        assert (alone_, moved) == ([], [])
+    else:
+        assert set(alone_) == ({"filter"} if other.select_first else set())
+        assert set(moved) == {"join.left", "join.right", "lookup", "last"}
+
+
+def test_a_class_comes_to_the_better_plan_answers_as_if_undisturbed_and_stays() -> None:
+    """As the tuner and the coordinator do it."""
+    policy = {"kind": "auto", "steady": 2}
+    one, undisturbed = (RunningClass(SELECTIVE, 100, 20, plan=AFTER, policy=policy) for _ in "12")
+    core = tuning_core(one.declared)
+    assert core is not None
+    branches, skipped = Counter[str](), 0
+    for round_ in range(ROUNDS):
+        one.go_on(4)
+        found = one.now()
+        if found.is_exchanging:
+            skipped += 1
+            continue
+        assert found.running is not None
+        measured = objective_value("response", Seen(found.seen, found.queued))
+        told = forecasts(class_now("response", found), HR, alone)
+        core.handle(Compared(measured, told), float(round_))
+        branches[core.explanations[-1].branch] += 1
+        one.hosted.set_plan(choice_of(core.policy).plan)
+    undisturbed.go_on(4 * ROUNDS)
+    assert (one.plans, core.policy) == ({USUAL}, "hr"), [told.words() for told in core.explanations]
+    assert branches["switch"] == 1
+    assert not branches["go back"]
+    assert skipped >= 1
+    assert one.answers == undisturbed.answers
