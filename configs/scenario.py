@@ -214,7 +214,8 @@ class SharafNetwork(Settings):
     drift_std: Positive | None = None
     """Standard deviation, in percent points, of data whose mean wanders from 50 to 150 in a run (§3.8.5).
 
-    Without it data are uniform, as the selectivities are meant."""
+    A query then keeps the values of a range of [0, 100] that lies anywhere. Without it data are uniform, as the selectivities are
+    meant."""
 
     window_min_s: Positive = 1.0
     window_max_s: Positive = 10.0

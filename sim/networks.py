@@ -47,15 +47,25 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Data in percent, normally distributed; the mean begins at 50 and rises by one in each of 100 intervals (Sharaf §3.8.5)."""
+    """Data in percent, normally distributed; the mean begins at 50 and rises by one in each of 100 intervals (Sharaf §3.8.5).
+
+    A query keeps the values of a range, which is as wide as its selectivity of uniform data and lies anywhere. Were all ranges
+    to begin at 0, who keeps most of uniform data would keep most of any, and what was assumed would stay in the right order.
+    """
 
     std: float
     seconds: float
+    place: float
+    """Of the range, from 0, where it begins with the least value, to 1, where it ends with the greatest."""
 
     def chance(self, selectivity: float, at: float) -> float:
-        """That a value is below what keeps the selectivity of uniform data."""
+        """That a value lies in the range."""
         mean = 50 + int(100 * at / self.seconds)
-        return 0.5 * (1.0 + erf((100 * selectivity - mean) / (self.std * SQRT_2)))
+        least = self.place * 100 * (1 - selectivity)
+        return self._below(least + 100 * selectivity - mean) - self._below(least - mean)
+
+    def _below(self, deviation: float) -> float:
+        return 0.5 * (1.0 + erf(deviation / (self.std * SQRT_2)))
 
 
 @dataclass
@@ -149,8 +159,11 @@ def build_plan(
         case SharafNetwork():
             plan = sharaf_plan(model, costs, rng, cost_scale)
             if model.drift_std is not None:
-                drift = Drift(model.drift_std, seconds)
-                plan.boxes = [replace(box, drift=drift) for box in plan.boxes]
+                places = {box.query: rng.random() for box in plan.boxes}
+                plan.boxes = [
+                    replace(box, drift=Drift(model.drift_std, seconds, places[box.query]))
+                    for box in plan.boxes
+                ]
             return plan
         case OperatorNetwork():
             return operator_plan(model, costs)

@@ -5,6 +5,7 @@ It reads by itself, on paper as on a phone: nothing is loaded, and the same find
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -17,6 +18,8 @@ from sim.papers.finding import Chart, Experiment, Finding, Found
 from sim.report import COLOURS, svg
 
 FILE = "papers.html"
+# Set-ups are written in Markdown, of which they use no more than this.
+CODE = re.compile(r"`([^`]+)`")
 # Lines of a chart that are told apart by colour; further ones are dashed.
 DASHES = ("-", "--", ":")
 
@@ -36,7 +39,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { padding: .45rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
 th { font-weight: 600; font-size: .86rem; color: var(--dim) }
 .claims { table-layout: fixed } .claims th:nth-child(1) { width: 2.2rem } .claims th:nth-child(2) { width: 46% }
-.why { border-left: 3px solid var(--bad); padding-left: .6rem; margin-top: .4rem; color: inherit }
+.why, .note { border-left: 3px solid var(--line); padding-left: .6rem; margin-top: .4rem; color: inherit } .why { border-color: var(--bad) }
 .number, .count th:not(:first-child) { text-align: right; white-space: nowrap }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .5rem }
 figure svg { width: 100%; height: auto; display: block } figcaption { font-size: .9rem; padding: .1rem .4rem .4rem; font-weight: 600 }
@@ -121,7 +124,8 @@ def section(experiment: Experiment, found: Found) -> list[str]:
     title = f"{escape(experiment.title)} <code>{escape(experiment.name)}</code>"
     parts = [f'<h3 id="{escape(experiment.name)}">{title}</h3>']
     if experiment.setup:
-        parts.append(f'<p class="dim">{escape(experiment.setup)}</p>')
+        setup = CODE.sub(r"<code>\1</code>", escape(experiment.setup))
+        parts.append(f'<p class="dim">{setup}</p>')
     parts.append(claim_table(found.findings))
     if found.charts:
         drawn = "\n".join(
@@ -144,7 +148,8 @@ def claim_row(one: Finding) -> str:
     )
     text = f"{escape(one.claim)}<small>{escape(one.where)}{'. Rule: ' + escape(one.rule) if one.rule else ''}</small>"
     if one.why:
-        text += f'<small class="why">{"" if one.holds else "Why not: "}{escape(one.why)}</small>'
+        kind, begins = ("note", "") if one.holds else ("why", "Why not: ")
+        text += f'<small class="{kind}">{begins}{escape(one.why)}</small>'
     return (
         f'<tr><td>{mark}</td><td>{text}</td><td data-is="claimed">{escape(one.claimed)}</td>'
         f'<td data-is="got">{escape(one.got)}</td></tr>'

@@ -157,9 +157,15 @@ def qos(quick: bool) -> Found:
 # --- freshness (§4.5) -----------------------------------------------------------------------------------
 
 BETAS = (0.25, 0.5, 0.75)
-NO_STARVATION = (
-    "FAS serves the query with the most tuples last, so at this load its queue grows until little else waits; "
-    "the thesis pays less for it, at a backlog that it does not describe"
+PRICE = (
+    "the price rises with the load, +24% at utilisation 0.1, +37% at 0.5, +52% at 0.8, +82% at 0.95 in 40 s and +125% in 1,000 s, since "
+    "FAS serves the query with the most tuples last; a bare model of the set-up agrees (+22% at 0.1, +31% at 0.5, +44% at 0.8, +74% at 0.95, +126% at 0.98), with "
+    "none to all of the streams in bursts, and whether a chosen query does one tuple or all. No load has both of the thesis's figures: "
+    "its +23% is that of a low one, its staleness (16% under HR, here 9%; −40%) that of more than there is time for (1.05: 16%, −41%)"
+)
+GREATER_BETA = (
+    "what is saved for what price is the same, but at β = 0.5: −17% staleness for +13% response in 40 s (β = 0.75: −24% for +39%). With "
+    "0.25 it is 3% to 8% at any load from 0.1 to 1.05: N to the power of 0.25 hardly changes an order in which S/C̄ differs by up to 400 times"
 )
 
 
@@ -170,11 +176,11 @@ def qod(quick: bool) -> Found:
     answers, more = over_utilisation(testbed, names, 0.95, quick)
     hr = answers["hr"]
     findings = []
-    for name, stale_pct, slower_pct in (("fas", 40.0, 23.0), ("fas:beta=0.25", 20.0, 14.0)):
+    for name, slower_pct in (("fas", 23.0), ("fas:beta=0.25", 14.0)):
         claim = next(one for one in testbed.claims() if (one.metric, one.policy) == ("staleness.mean", name))
         fresher = saved(of(answers[name], "staleness.mean"), of(hr, "staleness.mean"))
         slower = -saved(of(answers[name], "response_ms.mean"), of(hr, "response_ms.mean"))
-        findings.append(found_of(claim, fresher, f"{stale_pct:g}% takes a greater β here, see the chart"))
+        findings.append(found_of(claim, fresher, GREATER_BETA if "beta" in name else ""))
         findings.append(
             Finding(
                 where="§4.5.2",
@@ -182,7 +188,7 @@ def qod(quick: bool) -> Found:
                 claimed=f"+{slower_pct:g}%",
                 got=f"{slower:+.0f}%".replace("-", "−"),
                 holds=0 < slower <= slower_pct / SAVED_LEAST,
-                why="" if slower <= slower_pct / SAVED_LEAST else NO_STARVATION,
+                why="" if slower <= slower_pct / SAVED_LEAST else PRICE,
                 rule="slower, by at most twice what is claimed",
             )
         )
@@ -221,54 +227,83 @@ def sharing(quick: bool) -> Found:
 
 # --- adaptive selectivities (§3.8.5) --------------------------------------------------------------------
 
-TOO_FEW = (
-    "the order holds; which predicates there are when data leave [1, 100], and at what load, the thesis does not say, "
-    "and its intervals hold some hundred times as many tuples to learn from"
+# Of the thesis's utilisation and predicates nothing is told but that they are predicates on values between 1 and 100.
+ADAPTIVE_LOAD = 0.85
+RANGES_ANYWHERE = (
+    "where the ranges that predicates keep lie anywhere, and at this utilisation: the thesis tells neither. Ranges that all begin at "
+    "the least value come to 77% to 88%, whatever the utilisation and however many the tuples, since who keeps most of uniform data "
+    "then keeps most of any. More queries and 400 to 1,000 tuples an interval come to 6% to 19% at 0.8"
+)
+WIDE = (
+    "the wider the data, the nearer to what was assumed; 300 queries and 1,000 tuples an interval come to 76% at utilisation 0.95, and "
+    "to 81% to 92% from 0.85 to 1.05"
 )
 
 
 def adaptive(quick: bool) -> Found:
-    testbeds = {
-        (std, adapts): Testbed(
-            "sharaf-qos",
-            {"queries": 20, "drift_std": std},
-            {"seconds": 25.0 if quick else 400.0, "adaptive": adapts},
-        )
-        for std in ((5.0,) if quick else (5.0, 15.0, 25.0))
-        for adapts in (False, True)
-    }
-    ratio: dict[tuple[str, float], float] = {}
+    queries, seconds = (40, 50.0) if quick else (100, 100.0)
     metrics = {"hr": "response_ms.mean", "hnr": "slowdown.mean"}
-    for std in dict.fromkeys(std for std, _ in testbeds):
-        for kind, metric in metrics.items():
-            static, learnt = (of(busy(testbeds[std, adapts]).ran(kind), metric) for adapts in (False, True))
-            ratio[kind, std] = 100 * learnt / static
-    findings = [
-        Finding(
-            where="§3.8.5, Fig. 32",
-            claim=f"{metrics[kind]}: {kind} with measured selectivities, of what it is with assumed ones, at σ = {std:g}",
-            claimed=f"{claimed:g}%",
-            got=f"{ratio[kind, std]:.0f}%",
-            # Half of what is claimed is to be saved, as elsewhere.
-            holds=100 - ratio[kind, std] >= SAVED_LEAST * (100 - claimed),
-            why=TOO_FEW if SAVED_LEAST * (100 - claimed) > 100 - ratio[kind, std] > 0 else "",
-            rule="at least half of what is claimed is saved",
+
+    def ratio(kind: str, std: float, load: float = ADAPTIVE_LOAD) -> float:
+        """Percent that is left of the figure where selectivities are measured."""
+        network = {"queries": queries, "drift_std": std}
+        static, learnt = (
+            of(
+                busy(Testbed("sharaf-qos", network, {"seconds": seconds, "adaptive": adapts})).ran(
+                    kind, load
+                ),
+                metrics[kind],
+            )
+            for adapts in (False, True)
         )
+        return 100 * learnt / static
+
+    ratios = {
+        kind: {std: ratio(kind, std) for std in ((5.0,) if quick else (5.0, 15.0, 25.0))} for kind in metrics
+    }
+    findings = [
+        learning(f"{metrics[kind]}: {kind}", std, claimed, ratios[kind][std])
         for kind, std, claimed in (
             ("hr", 5.0, 10.0),
             ("hnr", 5.0, 15.0),
             ("hr", 25.0, 74.0),
             ("hnr", 25.0, 76.0),
         )
-        if (kind, std) in ratio
+        if std in ratios[kind]
     ]
-    lines = {
-        f"{kind}-A": [(std, value) for (one, std), value in ratio.items() if one == kind] for kind in metrics
-    }
-    chart = Chart(
-        "Adaptive scheduler against static (Fig. 32)", "standard deviation of data", "%", lines=lines
+    lines = {f"{kind}-A": list(found.items()) for kind, found in ratios.items()}
+    charts = [
+        Chart("Adaptive scheduler against static (Fig. 32)", "standard deviation of data", "%", lines=lines)
+    ]
+    if not quick:
+        by_load = {load: ratio("hr", 5.0, load) for load in (0.6, 0.97)} | {ADAPTIVE_LOAD: ratios["hr"][5.0]}
+        charts.append(
+            Chart(
+                "The same at σ = 5, by utilisation",
+                "utilisation",
+                "%",
+                lines={"hr-A": sorted(by_load.items())},
+            )
+        )
+    return Found(tuple(findings), tuple(charts))
+
+
+def learning(what: str, std: float, claimed: float, got: float) -> Finding:
+    # Half of what is claimed is to be saved, as elsewhere.
+    enough = 100 - got >= SAVED_LEAST * (100 - claimed)
+    if enough:
+        why = RANGES_ANYWHERE if std == 5.0 else ""
+    else:
+        why = WIDE if std == 25.0 and got < 100 else ""
+    return Finding(
+        where="§3.8.5, Fig. 32",
+        claim=f"{what} with measured selectivities, of what it is with assumed ones, at σ = {std:g}",
+        claimed=f"{claimed:g}%",
+        got=f"{got:.0f}%",
+        holds=enough,
+        why=why,
+        rule="at least half of what is claimed is saved",
     )
-    return Found(tuple(findings), (chart,))
 
 
 def busy(testbed: Testbed) -> Testbed:
@@ -299,6 +334,11 @@ class BusyTestbed(Testbed):
 # --- clusters (§3.8.3) ----------------------------------------------------------------------------------
 
 CLUSTERS = (3, 6, 12, 24, 48)
+DEAR_LOOKS = (
+    "grouping alone is 5%; the rest is what decisions cost. One looks at 9 of the 12 clusters, since what has waited long is in the low "
+    "ones, which takes 3% of the processor with 250 queries and 1.5% with the thesis's 500, where 5% are to spare: +11% with 500 queries "
+    "in 12 s and +30% in 100 s, at a quarter of the cost +8% and +11%. Bursts are not the reason: single tuples come to +21%"
+)
 
 
 def clusters(quick: bool) -> Found:
@@ -340,9 +380,7 @@ def clusters(quick: bool) -> Found:
             "+5%",
             f"{above:+.0f}%, {alone:+.0f}% where theirs cost nothing either",
             above <= 5 / SAVED_LEAST,
-            ""
-            if above <= 5 / SAVED_LEAST
-            else "decisions take more of our machine, whose bursts leave it less to spare",
+            "" if above <= 5 / SAVED_LEAST else DEAR_LOOKS,
             "at most 10% above",
         ),
         Finding(
@@ -419,36 +457,36 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "sharaf-qos",
         "Level-2 policies, each at what it is for",
         qos,
-        f"{TESTBED}; charts over lower ones as well. Quick: 100 queries, 40 s.",
+        f"{TESTBED}; charts over lower ones as well. Quick: 100 queries, 30 s.",
     ),
     Experiment(
         "sharaf",
         "sharaf-qod",
         "Freshness against response time",
         qod,
-        "250 queries as in §4.5 (preset sharaf-qod) at utilisation 0.95, 1,000 s (quick: 60 s).",
+        "250 queries as in §4.5 (preset sharaf-qod) at utilisation 0.95, 1,000 s (quick: 40 s).",
     ),
     Experiment(
         "sharaf",
         "sharaf-sharing",
         "Operators that ten queries share",
         sharing,
-        f"{TESTBED}; random groups of ten share their select (preset sharaf-shared). Quick: 200 queries, 40 s.",
+        f"{TESTBED}; random groups of ten share their select (preset sharaf-shared). Quick: 200 queries, 20 s.",
     ),
     Experiment(
         "sharaf",
         "sharaf-adaptive",
         "Selectivities that change",
         adaptive,
-        "20 queries over data whose mean wanders from 50 to 150 with a standard deviation of 5, 15 or 25 (quick: 5), twenty times as many "
-        "tuples as in the testbed, 400 s (quick: 50 s).",
+        "100 queries (quick: 40) that keep ranges of data whose mean wanders from 50 to 150 with a standard deviation of 5, 15 or 25 "
+        "(quick: 5), at utilisation 0.85; 100 intervals of 200 tuples (quick: 100).",
     ),
     Experiment(
         "sharaf",
         "sharaf-clusters",
         "What deciding costs under BSD",
         clusters,
-        f"{TESTBED.rpartition(' at ')[0]} at utilisation 0.95 (quick: 20 s). Each priority that is computed and compared costs what the "
+        f"{TESTBED.rpartition(' at ')[0]} at utilisation 0.95 (quick: 250 queries, 12 s). Each priority that is computed and compared costs what the "
         "cheapest operator costs.",
     ),
     Experiment(
@@ -456,6 +494,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "sharaf-joins",
         "Window joins",
         joins,
-        "Queries over two Poisson streams with windows of 1 to 10 s (preset sharaf-joins) at utilisation 0.9, 200 s (quick: 100 queries, 40 s).",
+        "Queries over two Poisson streams with windows of 1 to 10 s (preset sharaf-joins) at utilisation 0.9, 200 s (quick: 100 queries, 25 s).",
     ),
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sim.papers.dilos import NAMES, accounts, criteria_of
+from sim.papers.dilos.redistribution import accounts, criteria_of
+from sim.papers.dilos.runs import NAMES
 from sim.papers.freshening import polling
 from sim.papers.mavstream import compared
 from sim.promises import check_promises

@@ -148,13 +148,22 @@ def test_a_tuple_closes_a_window_exactly_if_it_is_the_first_of_another_slide(
 # -- drifting data ---------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_of_drifting_data_hangs_on_where_their_mean_is() -> None:
-    # What is kept is below 50; the mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
-    drift = Drift(std=5.0, seconds=100.0)
+@pytest.mark.parametrize(
+    ("place", "kept"),
+    [
+        (0.0, [pytest.approx(500, abs=60), pytest.approx(160, abs=50), 0]),
+        (0.5, [1000, 1000, pytest.approx(500, abs=60)]),
+        (1.0, [pytest.approx(500, abs=60), pytest.approx(840, abs=50), 1000]),
+    ],
+)
+def test_what_is_kept_of_drifting_data_hangs_on_where_their_mean_and_the_range_are(
+    place: float, kept: list[object]
+) -> None:
+    # Ranges are [0, 50], [25, 75] and [50, 100]; the mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
+    drift = Drift(std=5.0, seconds=100.0, place=place)
     model = Select(kind="select", selectivity=0.5, tuple_us=1)
     chosen = build_effect(Box("select", "query", 0, 0, model, drift=drift), random.Random(1), False)
-    kept = [len(chosen([at] * 1000)[0]) for at in (0.0, 5.0, 25.0)]
-    assert kept == [pytest.approx(500, abs=60), pytest.approx(160, abs=50), 0]
+    assert [len(chosen([at] * 1000)[0]) for at in (0.0, 5.0, 25.0)] == kept
 
 
 # -- joins -------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from sim.papers.page import FILE, page, write_page
 from tests.unit.test_report import NAMESPACES, Page
 
 HOLDS = Finding("§1", "Lending <helps> & more", "−50%", "−45%", True, rule="at least half of it")
+NOTED = Finding("§4", "It is quick", "1 ms", "2 ms", True, "on another machine")
 FAILS = Finding("§2", "It is free", "0", "3 | 4", False, "the machine [of 2004] is another one", "exactly 0")
 UNTOLD = Finding("§3", "It never sleeps", "never", "once", False)
 LINES = Chart("A line", "time, s", "ms", lines={"a": [(0, 1), (1, 2)], "b": [(0, 2), (1, 1)]}, log_y=True)
@@ -58,6 +59,21 @@ def test_a_page_has_every_claim_with_its_rule_and_every_figure() -> None:
     ):
         assert words in made.text
     assert PAPERS["sharaf"].title not in made.text
+
+
+def test_only_what_does_not_hold_has_a_reason_in_red() -> None:
+    source = page(((experiment("one"), Found((HOLDS, NOTED, FAILS))),), False)
+    assert re.findall(r'<small class="(why|note)">([^<]+)', source) == [
+        ("note", NOTED.why),
+        ("why", f"Why not: {FAILS.why}"),
+    ]
+
+
+def test_a_command_in_a_set_up_is_set_as_one() -> None:
+    told = Experiment("dilos", "one", "One", lambda quick: Found(()), "`bench <all>` measures it.")
+    assert '<p class="dim"><code>bench &lt;all&gt;</code> measures it.</p>' in page(
+        ((told, Found(())),), True
+    )
 
 
 def test_the_quick_form_says_so() -> None:

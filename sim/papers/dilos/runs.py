@@ -1,0 +1,114 @@
+"""Runs of the three classes under a manager: what became of them, on average over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from configs.scenario import Scenario
+from sim.results import results
+from sim.series import ClassSeries
+from sim.simulation import Simulation
+
+NAMES = ("class1", "class2", "class3")
+# As in the paper (§V): five runs an experiment.
+RUNS = 5
+# Three redistributions: what is lost before is lost because nothing has been lent yet.
+SETTLED_S = 5.0
+
+MACHINE = (
+    "One processor; an operator call costs 24 µs and 12–21 µs a tuple, handing the processor to the next class 40 µs. Three classes with "
+    "priorities 6 : 3 : 1 and delay targets of 300, 400, 500 ms, each with five window aggregates, two window joins and four selects. "
+    "Load cycle 150 ms, redistribution every ten."
+)
+
+OnCycle = Callable[[Simulation], None]
+
+
+@dataclass
+class Fared:
+    """What became of the three classes under one manager, on average over the runs; the first run whole."""
+
+    first: Simulation
+    answers: Sequence[Mapping[str, Any]]
+    shed_settled: Sequence[int]
+    """Of each class, over all runs, after `SETTLED_S`."""
+
+    def _mean(self, value: Callable[[Mapping[str, Any]], float]) -> list[float]:
+        return [
+            sum(value(answer["classes"][place]) for answer in self.answers) / len(self.answers)
+            for place in range(len(NAMES))
+        ]
+
+    @property
+    def loss_pct(self) -> list[float]:
+        return self._mean(lambda one: one["loss_pct"])
+
+    @property
+    def all_lost_pct(self) -> float:
+        """Of what was offered to all classes together."""
+        classes = [one for answer in self.answers for one in answer["classes"]]
+        lost: int = sum(one["shed"] for one in classes)
+        offered: int = sum(one["offered"] for one in classes)
+        return 100 * lost / offered
+
+    @property
+    def mean_ms(self) -> list[float]:
+        return self._mean(lambda one: one["response_ms"]["mean"])
+
+    @property
+    def p95_ms(self) -> list[float]:
+        return self._mean(lambda one: one["response_ms"]["p95"])
+
+    @property
+    def cost_us(self) -> list[float]:
+        """Processor time per delivered tuple, of the first run."""
+        return [1e6 * host.processed_s / host.ledger().delivered for host in self.first.hosts.values()]
+
+    @property
+    def series(self) -> Mapping[str, ClassSeries]:
+        return self.first.series.classes
+
+    def over(self, name: str, column: str, begin_s: float, end_s: float) -> float:
+        """Mean of a column of the first run over a time."""
+        series = self.series[name]
+        inside: list[float] = [
+            value
+            for at_s, value in zip(series.at_s, getattr(series, column), strict=True)
+            if begin_s <= at_s < end_s and value is not None
+        ]
+        return sum(inside) / len(inside)
+
+    def within_targets(self) -> bool:
+        targets = [one.delay_target_ms for one in self.first.scenario.classes]
+        return all(ms <= target for ms, target in zip(self.p95_ms, targets, strict=True))
+
+
+def fared(scenario: Scenario, manager: str, runs: int, watch: OnCycle | None = None) -> Fared:
+    """Runs with seeds from 1 on; `watch` sees the first."""
+    first, answers, shed_settled = None, [], [0] * len(NAMES)
+    for seed in range(1, runs + 1):
+        settled = Settled(watch if seed == 1 else None)
+        run = Simulation(scenario, manager, seed, settled).run()
+        first = first or run
+        answers.append(results(run, "hr"))
+        assert answers[-1]["ledger_closed"]
+        for place, (name, host) in enumerate(run.hosts.items()):
+            shed_settled[place] += host.ledger().shed - settled.shed.get(name, 0)
+    assert first is not None
+    return Fared(first, answers, shed_settled)
+
+
+@dataclass
+class Settled:
+    """How much each class had shed when lending had settled."""
+
+    watch: OnCycle | None
+    shed: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, run: Simulation) -> None:
+        if not self.shed and run.now >= SETTLED_S:
+            self.shed = {name: host.ledger().shed for name, host in run.hosts.items()}
+        if self.watch is not None:
+            self.watch(run)
