@@ -16,6 +16,7 @@ from configs.policies import Automatic
 from configs.utility import UtilityGraph
 from engine.explain import Line, explain
 from engine.hosted import HostedClass
+from engine.network import Node, slack_of
 from engine.quality import QueryQuality
 from engine.running import Running
 from loadshed.cycle import CycleEnded
@@ -44,10 +45,14 @@ class UnitNow:
     """Part of the time for which answers were behind what had arrived; None where queries have come or gone."""
     lost: float | None = None
     """Utility that an answer lost to its latency, on the mean."""
+    tardy_ms: float | None = None
+    """Time by which an answer missed its deadline, on the mean of those that have one."""
     graphs: tuple[UtilityGraph | None, ...] = ()
     """Of the lines, in their order: what their answers are worth."""
     weights: tuple[float, ...] = ()
     """Of the same: how much it counts that their answers are fresh."""
+    slacks: tuple[float | None, ...] = ()
+    """Of the lines: how many seconds their answers may take before they are tardy."""
     running: Running | None = None
     """What other plans are made from."""
     is_exchanging: bool = False
@@ -99,7 +104,7 @@ class Noticed:
         """None of a class that says its policy."""
         if hosted.seen is None:
             return None
-        stale, lost = self._worth(hosted)
+        stale, lost, tardy_ms = self._worth(hosted)
         operators = hosted.runner.believed().network.operators
         found = UnitNow(
             tuple(explain(hosted.runner)),
@@ -111,8 +116,10 @@ class Noticed:
             self._queued / self._cycles if self._cycles else 0.0,
             stale,
             lost,
+            tardy_ms,
             tuple([one.utility for one in operators]),
             tuple([one.weight for one in operators]),
+            tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
             hosted.running(),
             hosted.is_exchanging or self._exchanging,
             hosted.has_given_up,
@@ -134,15 +141,23 @@ class Noticed:
         self._queries = tuple(hosted.runner.quality.values())
         self._before = totals(self._at, self._queries)
 
-    def _worth(self, hosted: HostedClass) -> tuple[float | None, float | None]:
-        """Staleness and lost utility."""
+    def _worth(self, hosted: HostedClass) -> tuple[float | None, float | None, float | None]:
+        """Staleness, lost utility, and tardiness."""
         queries, before = tuple(hosted.runner.quality.values()), self._before
         same = len(queries) == len(self._queries) and all(map(is_, queries, self._queries))
         if before is None or not same or self._at <= before.at:
-            return None, None
+            return None, None, None
         after = totals(self._at, queries)
-        answers, stale = (
-            after.answers - before.answers,
-            (after.stale_s - before.stale_s) / (self._at - before.at),
+        answers, due = after.answers - before.answers, after.due - before.due
+        stale = (after.stale_s - before.stale_s) / (self._at - before.at)
+        return (
+            min(1.0, max(0.0, stale)),
+            1 - (after.utility - before.utility) / answers if answers else None,
+            1e3 * (after.tardy_s - before.tardy_s) / due if due else None,
         )
-        return min(1.0, max(0.0, stale)), 1 - (after.utility - before.utility) / answers if answers else None
+
+
+def slack_s_of(node: Node) -> float | None:
+    """None of one that gives no answers, or none with a deadline."""
+    slack = slack_of(node) if node.outputs else None
+    return None if slack is None else slack()

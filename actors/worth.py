@@ -47,6 +47,10 @@ class Totals:
     """Answers whose response times are known, with a graph or without."""
     slowdown: float = 0.0
     """Of all of these together."""
+    due: int = 0
+    """Answers that had a deadline."""
+    tardy_s: float = 0.0
+    """How long after it they came, all of them together."""
 
 
 @dataclass
@@ -97,6 +101,7 @@ class Worth:
 
 def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
     utilities = [one.utility for one in queries if one.utility is not None]
+    tardiness = [one.tardiness for one in queries if one.tardiness is not None]
     return Totals(
         now,
         sum([one.count for one in utilities]),
@@ -105,6 +110,8 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
         mean([one.stale_s for one in queries], [one.weight for one in queries]),
         sum([one.responses.count for one in queries]),
         sum([one.slowdown for one in queries]),
+        sum([one.answers for one in tardiness]),
+        sum([one.sum_s for one in tardiness]),
     )
 
 

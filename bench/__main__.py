@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import (
+    auto,
     control,
     decisions,
     engine,
@@ -52,6 +53,7 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "fanout": fanout.figures,
     "metrics": metrics.figures,
     "freshening": freshening.figures,
+    "auto": auto.figures,
 }
 
 

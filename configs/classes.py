@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from configs.base import Fraction, Name, Positive, Settings
 from configs.choices import Choice
-from configs.objectives import Objective, check_can_tune, policy_for
+from configs.objectives import Objective, policy_for
 from configs.policies import Automatic, ClassPolicy, PolicySettings
 from configs.utility import Utility, UtilityGraph
 
@@ -58,12 +58,6 @@ class PriorityClass(Settings):
     utility: Utility | None = None
     """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
     and nothing from twice of it on."""
-
-    @model_validator(mode="after")
-    def objective_is_forecast(self) -> Self:
-        if isinstance(self.policy, Automatic):
-            check_can_tune(self.objective)
-        return self
 
     @property
     def first_policy(self) -> PolicySettings:

@@ -24,7 +24,7 @@ from configs.base import Fraction, Name, Positive, Settings
 from configs.classes import MaxDrop, PriorityClass, TrainMax, Victim, Weight
 from configs.limits import ClassLimits, Count, ResultBytes
 from configs.live import LiveClass, Shards, Sql
-from configs.objectives import Objective, check_can_tune
+from configs.objectives import Objective
 from configs.plans import PlanSettings
 from configs.policies import Automatic, ClassPolicy
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
@@ -80,12 +80,6 @@ class Overrides(Settings):
     lossless: bool | None = None
     windows: WindowSettings | None = None
     plan: PlanSettings | None = None
-
-    @model_validator(mode="after")
-    def objective_is_forecast(self) -> Self:
-        if isinstance(self.policy, Automatic) and self.objective is not None:
-            check_can_tune(self.objective)
-        return self
 
 
 class LimitOverrides(Settings):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from configs.policies import POLICY, POLICY_KINDS, PolicySettings, policy_of
-from configs.problems import Contradiction
 
 Objective = Literal[
     "response",
@@ -39,8 +38,6 @@ class Way:
     unit: str
     kind: str
     clusters: int = 0
-    forecast: bool = True
-    """Whether a class can tune itself for it: it is measured live, and forecast."""
 
 
 WAYS: Mapping[Objective, Way] = {
@@ -53,7 +50,7 @@ WAYS: Mapping[Objective, Way] = {
     "memory": Way("tuples queued", "tuples", "chain"),
     "staleness": Way("time in which input that will be seen waits", "", "fas"),
     "utility": Way("utility lost to latency", "", "bucket"),
-    "tardiness": Way("time after deadlines", "ms", "edf-hr", forecast=False),
+    "tardiness": Way("time after deadlines", "ms", "edf-hr"),
 }
 
 
@@ -61,17 +58,6 @@ def policy_for(objective: Objective) -> PolicySettings:
     """The policy that serves it best."""
     way = WAYS[objective]
     return policy_of(way.kind, way.clusters)
-
-
-def check_can_tune(objective: Objective) -> None:
-    """Contradiction if nothing would be known to tune by."""
-    if not WAYS[objective].forecast:
-        raise Contradiction(
-            "no class tunes itself for it yet",
-            "objective",
-            objective,
-            f"say a policy, or choose one of {', '.join(one for one in OBJECTIVE_NAMES if WAYS[one].forecast)}",
-        )
 
 
 def candidates(objective: Objective) -> list[PolicySettings]:

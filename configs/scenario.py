@@ -268,6 +268,14 @@ class OperatorBox(Settings):
     """Of one that feeds nobody: how much the freshness of its output counts beside others'; of several queries with one output,
     all of it together."""
 
+    slack_ms: Positive | None = None
+    """Of one that feeds nobody: how long its answers may take before they are tardy; left out, they have no deadline."""
+
+    believed_us: NonNegative | None = None
+    believed_selectivity: NonNegative | None = None
+    """What policies believe of a tuple's cost and of the selectivity, where that is not as it is; together, and as long as the
+    scenario is not adaptive."""
+
 
 class OperatorNetwork(Settings):
     """Operators one by one, shared ones once: a network as it runs, each with its measured cost and selectivity."""

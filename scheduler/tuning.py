@@ -10,8 +10,9 @@ shell has asked the simulator, with the costs, selectivities and arrivals that w
 are such that less is better.
 
 Properties (`tests/property/test_tuning.py`):
-1. A policy is left for another only if that one is forecast to do better by `gain`, `steady` times in a row, and is the best
-   of those that are; or if it has turned out worse than the one before (2).
+1. A policy is left for another only if that one is forecast to do better by `gain`, `steady` times in a row and over the last
+   comparisons together, and is the best of those that are; or if it has turned out worse than the one before (2). Together,
+   comparisons count by what was at stake: who would do a little better while there is next to nothing to do is not worth it.
 2. After a switch the next `steady` measurements are held against what the policy before would come to: its forecast of that
    moment, times how its measurements compared with its forecasts. If each of them is worse by `gain`, the class goes back,
    and the policy that disappointed is no candidate for a time that doubles with each time it does.
@@ -39,6 +40,8 @@ PAUSE, PAUSE_MAX = 4, 64
 # Comparisons for which a policy that has disappointed once is no candidate; doubled each time.
 BARRED, BARRED_MAX = 16, 256
 EXPLANATIONS_KEPT = 100
+# Of what the last comparisons count together, this much is left at the next one: half of it after three.
+PAST_KEPT = 0.8
 # Of the last measurements under a policy, the median tells how they compare with forecasts. As many as `steady` may ask for.
 RATIOS_KEPT, RATIOS_TOLD = 50, 5
 
@@ -85,6 +88,8 @@ class Memory:
     policy: str
     streaks: Mapping[str, int] = field(default_factory=dict)
     """How many times in a row another would have done better by enough."""
+    past: Mapping[str, float] = field(default_factory=dict)
+    """What each has been forecast to come to, in the last comparisons together."""
     ratios: tuple[float, ...] = ()
     """Of what was measured to what was forecast, last."""
     trial: Trial | None = None
@@ -184,11 +189,16 @@ class TuningCore:
                 for name in open_to
                 if gain_of(event.forecasts, before.policy, name) >= self.gain
             },
+            past=with_past(before.past, event, before.policy),
             ratios=with_ratio(before.ratios, event, before.policy),
             wait=max(0, before.wait - 1),
             barred={name: left - 1 for name, left in before.barred.items() if left > 1},
         )
-        steady = {name: open_to[name] for name, times in counted.streaks.items() if times >= self.steady}
+        steady = {
+            name: open_to[name]
+            for name, times in counted.streaks.items()
+            if times >= self.steady and gain_of(counted.past, before.policy, name) >= self.gain
+        }
         best = best_of(steady or open_to, before.policy)
         branch, self.memory = self._decide(counted, event, best if steady else "")
         after = self.memory
@@ -274,6 +284,14 @@ def gain_of(forecasts: Mapping[str, float], policy: str, other: str) -> float:
     if forecasts.get(policy, 0.0) <= 0 or other not in forecasts:
         return 0.0
     return 1 - forecasts[other] / forecasts[policy]
+
+
+def with_past(past: Mapping[str, float], event: Compared, policy: str) -> Mapping[str, float]:
+    """With what is forecast now. Who was not known before is taken to have been as good as the policy in force."""
+    if policy not in event.forecasts:
+        return past
+    known = past.get(policy, 0.0)
+    return {name: PAST_KEPT * past.get(name, known) + value for name, value in event.forecasts.items()}
 
 
 def with_ratio(ratios: tuple[float, ...], event: Compared, policy: str) -> tuple[float, ...]:

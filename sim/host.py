@@ -23,6 +23,7 @@ from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from loadshed.staleness import Staleness
+from loadshed.tardiness import Tardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.network import Estimate, Network, NetworkEstimates
 from scheduler.operators import OperatorScheduler, QueryScheduler
@@ -88,6 +89,10 @@ class Worth:
     """Of all together."""
     stale_s: float
     """For how long outputs have been stale, on the mean by the weights of their queries."""
+    due: int
+    """Answers that had a deadline."""
+    tardy_s: float
+    """How long after it they came, all of them together."""
 
 
 class SimulatedHost:
@@ -101,6 +106,8 @@ class SimulatedHost:
         self.network = self.plan.network(settings.graph)
         self.rates = {name: one.arrivals.mean_rate() * scale for name, one in settings.streams.items()}
         initial = self.plan.estimates(min(scenario.train_max, 10), self.rates)
+        for number, believed in self.plan.beliefs.items():
+            initial[number] = believed
         sources_last = settings.sources == "last"
         self.scheduler = (
             QueryScheduler(self.network, settings.first_policy, initial, scenario.adaptive)
@@ -122,6 +129,7 @@ class SimulatedHost:
             for root in self.network.roots
         }
         self._utility = {root: self.utilities[self.plan.boxes[root].query] for root in self.network.roots}
+        self._tardiness = {root: (Tardiness(), slack_s) for root, slack_s in self.plan.slacks.items()}
         self.memory = QueueMemory()
         outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
         self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
@@ -413,7 +421,22 @@ class SimulatedHost:
             sum(one.count for one in self.utilities.values()),
             sum(one.sum for one in self.utilities.values()),
             sum(weight * one for weight, one in zip(weights, stale, strict=True)) / sum(weights),
+            sum(one.answers for one, _ in self._tardiness.values()),
+            sum(one.sum_s for one, _ in self._tardiness.values()),
         )
+
+    def tardiness(self) -> dict[str, float] | None:
+        """Of the answers that had a deadline; None if no query gives such."""
+        told = [one for one, _ in self._tardiness.values()]
+        if not told:
+            return None
+        due = sum(one.answers for one in told)
+        return {
+            "due": due,
+            "tardy": sum(one.tardy for one in told),
+            "mean_ms": 1e3 * sum(one.sum_s for one in told) / due if due else 0.0,
+            "max_ms": 1e3 * max(one.max_s for one in told),
+        }
 
     def ledger(self) -> TupleLedger:
         self._count_delivered()
@@ -533,6 +556,9 @@ class SimulatedHost:
             if self.seen is not None:
                 self.seen.add(times, ideal_s)
         self._utility[root].add(times)
+        if root in self._tardiness:
+            late, slack_s = self._tardiness[root]
+            late.add_array(np.array(times), slack_s)
         self._staleness[root].served(out, stamp)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:

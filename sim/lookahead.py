@@ -3,7 +3,7 @@
     forecasts(now, policies, …)     a short run for each, of the same arrivals, choices and costs
 
 The class is alone, on a processor as fast as what it can really spend. Arrivals are those of its last load cycles, spread
-within a cycle by chance or, if they came in batches, at as many moments. A simulated tuple is a bundle, where there would
+within a cycle by chance or, if they came in batches, at as many moments; if these are too many, those of the busiest stretch. A simulated tuple is a bundle, where there would
 be more than `STEPS_MAX` tuples at all operators together; costs of calls stay what they are. A run goes on until nothing is
 queued: a policy that lets some starve gains nothing by it. The same class gives the same forecasts.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Protocol
 
 from configs.arrivals import TraceArrivals
@@ -68,6 +68,21 @@ class TriedOperator:
     """What answers are worth, if it gives some."""
     weight: float = 1.0
     """How much it counts that they are fresh."""
+    slack_s: float | None = None
+    """How long answers may take before they are tardy, if they have a deadline."""
+    tells: float = 0.0
+    """Of its selectivity, how often it calls those that it feeds without a tuple."""
+    told: bool = False
+    """Whether it is called so; its cost and its selectivity are those of a call."""
+    believed: Estimate | None = None
+    """What the class's policy goes by; of who is told without a tuple it knows less than is simulated."""
+
+    def in_bundles(self, bundle: float) -> Cost:
+        """Where a tuple stands for so many. Calls without tuples are as many as they are: a window ends once."""
+        if self.told:
+            return replace(self.cost, selectivity=self.cost.selectivity / bundle)
+        selectivity = self.cost.selectivity + self.tells * (bundle - 1)
+        return Cost(self.cost.call_s, self.cost.tuple_s * bundle, selectivity)
 
 
 @dataclass(frozen=True)
@@ -98,6 +113,8 @@ class ClassNow:
         """Whether there is something to simulate."""
         streams = {one.stream for one in self.operators if one.stream}
         came = {name for name, slots in self.arrivals.items() if any(one.tuples for one in slots)}
+        if self.objective == "tardiness" and all(one.slack_s is None for one in self.operators):
+            return False
         return bool(streams & came)
 
 
@@ -112,6 +129,8 @@ class Seen:
     """Part of the time for which outputs were behind what had arrived for them."""
     lost: float | None = None
     """Utility that an answer lost to its latency, on the mean."""
+    tardy_ms: float | None = None
+    """Time by which an answer missed its deadline, on the mean of those that have one."""
 
 
 class Run(Protocol):
@@ -144,7 +163,8 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
         host = ended.hosts[ONE_CLASS]
         worth = host.worth()
         lost = 1 - worth.utility / worth.answers if worth.answers else None
-        whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost)
+        tardy_ms = 1e3 * worth.tardy_s / worth.due if worth.due else None
+        whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost, tardy_ms)
         value = objective_value(now.objective, whole)
         if value is not None:
             found[policy_text(policy)] = value
@@ -169,7 +189,7 @@ class Queues:
 
 
 def objective_value(objective: Objective, seen: Seen) -> float | None:
-    """In the unit of `configs.objectives`, less is better; None without answers, or where it cannot be measured yet.
+    """In the unit of `configs.objectives`, less is better; None without answers, or where nothing can be measured.
 
     ℓ2 norms are those of one answer (root mean squares), so that more answers are not worse ones.
     """
@@ -196,8 +216,8 @@ def objective_value(objective: Objective, seen: Seen) -> float | None:
             return seen.stale
         case "utility":
             return seen.lost
-        case _:
-            return None
+        case "tardiness":
+            return seen.tardy_ms
 
 
 # -- the run -----------------------------------------------------------------------------------------------------
@@ -205,30 +225,38 @@ def objective_value(objective: Objective, seen: Seen) -> float | None:
 
 def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     """The class alone, and how many tuples a simulated one stands for."""
-    # Of as many cycles as make the time that is simulated; if those are too many steps, of the last ones.
+    by_cycle = steps_by_cycle(now)
+    # As many cycles as make the time that is simulated; if those are too many steps, fewer.
     of_cycle = now.steps or steps_of_cycle(now)
     wanted = max(1, round(SECONDS / now.cycle_s))
     length = max(min(wanted, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
-    bundle = max(1.0, of_cycle * length / STEPS_MAX)
+    # By what came, so that it is the same for all plans.
+    start = busiest_stretch([sum(came.values()) for came in came_by_cycle(now)], length)
+    steps = sum(by_cycle[(start + place) % len(by_cycle)] for place in range(length))
+    bundle = max(1.0, steps / STEPS_MAX)
     speed = max(now.capacity, LEAST_CAPACITY)
+    costs = [one.in_bundles(bundle) for one in now.operators]
     boxes = tuple(
         OperatorBox(
             name=one.name,
             feeds=one.feeds,
             stream=stream_name(number_of(now, one.stream)) if one.stream else None,
             query=str(place),  # names are not told apart: there may be many selects
-            selectivity=one.cost.selectivity,
-            tuple_us=1e6 * one.cost.tuple_s * bundle / speed,
-            call_us=1e6 * one.cost.call_s / speed,
+            selectivity=cost.selectivity,
+            tuple_us=1e6 * cost.tuple_s / speed,
+            call_us=1e6 * cost.call_s / speed,
+            believed_us=None if one.believed is None else 1e6 * one.believed.cost_s * bundle / speed,
+            believed_selectivity=None if one.believed is None else one.believed.selectivity,
             partner=one.partner,
             utility=one.utility,
             weight=one.weight,
+            slack_ms=None if one.slack_s is None else 1e3 * one.slack_s,
         )
-        for place, one in enumerate(now.operators)
+        for place, (one, cost) in enumerate(zip(now.operators, costs, strict=True))
     )
     streams = {}
     for name in {one.stream for one in now.operators if one.stream}:
-        times = times_of(now, name, length, bundle)
+        times = times_of(now, name, start, length, bundle)
         streams[stream_name(number_of(now, name))] = StreamInput(
             arrivals=TraceArrivals(kind="trace", times_s=times)
         )
@@ -262,12 +290,33 @@ def stream_name(number: int) -> str:
     return f"s{number}"
 
 
-def steps_of_cycle(now: ClassNow) -> float:
-    """Tuples at all operators together, on the mean."""
-    cycles = max(len(slots) for slots in now.arrivals.values())
+def steps_by_cycle(now: ClassNow) -> list[float]:
+    """Tuples at all operators together, for what came in each load cycle."""
     steps = steps_a_tuple(now)
-    total = sum(steps[name] * sum(one.tuples for one in slots) for name, slots in now.arrivals.items())
-    return total / max(cycles, 1)
+    return [sum(steps[name] * count for name, count in came.items()) for came in came_by_cycle(now)]
+
+
+def steps_of_cycle(now: ClassNow) -> float:
+    """The same on the mean."""
+    by_cycle = steps_by_cycle(now)
+    return sum(by_cycle) / max(len(by_cycle), 1)
+
+
+def came_by_cycle(now: ClassNow) -> list[dict[str, int]]:
+    """Tuples by stream."""
+    cycles = max(len(slots) for slots in now.arrivals.values())
+    return [
+        {name: slots[place].tuples for name, slots in now.arrivals.items() if place < len(slots)}
+        for place in range(cycles)
+    ]
+
+
+def busiest_stretch(came: Sequence[float], length: int) -> int:
+    """Where so many cycles in a row begin in which most came, after the last one the first again. A burst is what policies differ
+    in, and it need not have come last. Of several that one which begins with most, so that what is left of a burst is seen."""
+    rest = length % len(came)
+    upto = [0.0, *accumulate((*came, *came))]
+    return max(range(len(came)), key=lambda one: (upto[one + rest] - upto[one], came[one], one))
 
 
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
@@ -282,13 +331,13 @@ def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     return found
 
 
-def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[float, ...]:
-    """When bundles come: what was seen last, from its beginning again where it is too short."""
+def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float) -> tuple[float, ...]:
+    """When bundles come: what was seen from that cycle on, from its beginning again where it is too short."""
     slots, chance = now.arrivals.get(stream, ()), generator(1, "lookahead", stream)
     times: list[float] = []
     owed = chance.random()
     for place in range(length if slots else 0):
-        slot = slots[(len(slots) - length + place) % len(slots)]
+        slot = slots[(start + place) % len(slots)]
         owed += slot.tuples / bundle
         count, owed = int(owed), owed % 1
         begin = place * now.cycle_s
@@ -302,20 +351,22 @@ def times_of(now: ClassNow, stream: str, length: int, bundle: float) -> tuple[fl
 
 
 def tried_operators(
-    lines: Sequence[Line], graphs: Sequence[UtilityGraph | None] = (), weights: Sequence[float] = ()
+    lines: Sequence[Line],
+    graphs: Sequence[UtilityGraph | None] = (),
+    weights: Sequence[float] = (),
+    slacks: Sequence[float | None] = (),
 ) -> tuple[TriedOperator, ...]:
-    """As they are measured, with graphs and weights of those that give answers, by their places. A window is told by its panes
-    that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
+    """As they are measured, with graphs, weights and slacks of those that give answers, by their places. A window is told by its
+    panes that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
     found: list[TriedOperator] = []
     partners = joined(lines)
     points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
-    weighs = dict(enumerate(weights))
+    weighs, slack_s = dict(enumerate(weights)), dict(enumerate(slacks))
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         told = [lines[below] for below in line.feeds if is_told(lines[below])]
-        if told and line.tuples:
-            calls = max(below.calls for below in told)
-            cost = replace(cost, selectivity=cost.selectivity + calls / line.tuples)
+        tells = max((below.calls for below in told), default=0) / line.tuples if line.tuples else 0.0
+        cost = replace(cost, selectivity=cost.selectivity + tells)
         if is_told(line):
             cost = Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         is_source = kind_of(line) == "source"
@@ -328,6 +379,10 @@ def tried_operators(
                 partners.get(line.number),
                 points.get(line.number),
                 weighs.get(line.number, 1.0),
+                slack_s.get(line.number),
+                tells,
+                is_told(line),
+                Estimate(1e-6 * line.cost_us, line.selectivity),
             )
         )
     return tuple(found)
@@ -347,11 +402,18 @@ def with_answers(
         if not queries or (len(queries) == 1 and not one.feeds):
             continue
         ends = range(len(found), len(found) + len(queries))
-        found[number] = replace(one, feeds=(*one.feeds, *ends), utility=None, weight=1.0)
+        found[number] = replace(one, feeds=(*one.feeds, *ends), utility=None, weight=1.0, slack_s=None)
         for query in queries:
             points = graph.points if (graph := graphs.get(query)) else None
             found.append(
-                TriedOperator("answers", (), ANSWERED, utility=points, weight=weights.get(query, 1.0))
+                TriedOperator(
+                    "answers",
+                    (),
+                    ANSWERED,
+                    utility=points,
+                    weight=weights.get(query, 1.0),
+                    slack_s=one.slack_s,
+                )
             )
     return tuple(found)
 

@@ -78,6 +78,10 @@ class Plan:
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
     utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
     weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
+    slacks: dict[int, float] = field(default_factory=dict)  # root → seconds until its answers are tardy
+    beliefs: dict[int, Estimate] = field(
+        default_factory=dict
+    )  # of operators that policies take for others than they are
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -177,6 +181,8 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
         if one.stream is not None:
             plan.entries.setdefault(one.stream, []).append(number)
             streams[number].add(one.stream)
+        if one.believed_us is not None and one.believed_selectivity is not None:
+            plan.beliefs[number] = Estimate(1e-6 * one.believed_us, one.believed_selectivity)
         for below in one.feeds:
             streams[below] |= streams[number]
         if not one.feeds:
@@ -184,6 +190,8 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
             if one.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=one.utility)
             plan.weights[number] = one.weight
+            if one.slack_ms is not None:
+                plan.slacks[number] = one.slack_ms / 1e3
     return plan
 
 
@@ -205,6 +213,10 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
             if query.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=query.utility)
             plan.weights[number] = query.weight
+            # A window's answer has to be there when the next one falls due (`loadshed.tardiness`).
+            for operator in query.operators:
+                if operator.kind == "aggregate":
+                    plan.slacks[number] = operator.slide_s
     return plan
 
 

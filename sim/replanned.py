@@ -26,7 +26,7 @@ from configs.choices import PLANS, Choice
 from configs.plans import PlanSettings
 from configs.policies import PolicySettings, policy_text
 from engine.explain import Line
-from engine.network import ClassNetwork, Node
+from engine.network import ClassNetwork, Node, slack_of
 from engine.operators.select import SelectOperator
 from engine.plan import Apart, Filter, Plan, Project, Scan
 from engine.runner import urgency
@@ -139,7 +139,24 @@ class Measured:
             graphs = [self._running.graphs[one] for one in node.outputs if one in self._running.graphs]
             points = min(graphs, key=urgency).points if graphs and not feeds else None
             weight = sum(sorted(self._running.weights.get(one, 1.0) for one in node.outputs)) or 1.0
-            found.append(TriedOperator(node.name, feeds, cost, node.stream, partner, points, weight))
+            slack = slack_of(node) if node.outputs else None
+            same = self.same(node, aligned)
+            known = None if same is None else self._operators[same]
+            found.append(
+                TriedOperator(
+                    node.name,
+                    feeds,
+                    cost,
+                    node.stream,
+                    partner,
+                    points,
+                    weight,
+                    None if slack is None else slack(),
+                    0.0 if known is None else known.tells,
+                    known is not None and known.told,
+                    known.believed if known is not None and known.cost == cost else None,
+                )
+            )
         outputs = [tuple(sorted(node.outputs)) for node in made.nodes]
         return with_answers(found, outputs, self._running.graphs, self._running.weights)
 

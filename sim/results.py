@@ -55,6 +55,7 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
         response_ms=host.responses.response_ms(),
         slowdown=host.responses.slowdown(),
         staleness=host.staleness(run.now),
+        tardiness=host.tardiness(),
         utility=host.utility(),
         memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
         queries={
@@ -76,6 +77,7 @@ def class_results(
     response_ms: Mapping[str, float],
     slowdown: Mapping[str, float] | None,
     staleness: Mapping[str, float] | None = None,
+    tardiness: Mapping[str, float] | None = None,
     share: Mapping[str, float],
     headroom: float | None,
     target_met_pct: float,
@@ -100,6 +102,7 @@ def class_results(
         "response_ms": dict(response_ms),
         "slowdown": None if slowdown is None else dict(slowdown),
         "staleness": None if staleness is None else dict(staleness),
+        "tardiness": None if tardiness is None else dict(tardiness),
         "share": dict(share),
         "headroom_last": headroom,
         "target_met_pct": target_met_pct,

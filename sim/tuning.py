@@ -37,7 +37,7 @@ class TunedClass:
     _arrivals: dict[str, deque[Arrived]] = field(init=False, default_factory=dict)
     _queued: list[int] = field(init=False, default_factory=list)
     _due: float = field(init=False)
-    _worth: Worth = field(init=False, default=Worth(0, 0.0, 0.0))
+    _worth: Worth = field(init=False, default=Worth(0, 0.0, 0.0, 0, 0.0))
     _compared_at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
@@ -69,8 +69,15 @@ class TunedClass:
         before, self._worth = self._worth, host.worth()
         answers, stale_s = self._worth.answers - before.answers, self._worth.stale_s - before.stale_s
         lost = 1 - (self._worth.utility - before.utility) / answers if answers else None
+        due, tardy_s = self._worth.due - before.due, self._worth.tardy_s - before.tardy_s
         seconds, self._compared_at = now - self._compared_at, now
-        return Seen(self.seen, queued, stale_s / seconds if seconds > 0 else None, lost)
+        return Seen(
+            self.seen,
+            queued,
+            stale_s / seconds if seconds > 0 else None,
+            lost,
+            1e3 * tardy_s / due if due else None,
+        )
 
     def class_now(self, host: SimulatedHost, capacity: float, cycle_s: float) -> ClassNow:
         return ClassNow(
@@ -112,6 +119,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
                 operator.partner,
                 None if operator.utility is None else operator.utility.points,
                 operator.weight,
+                host.plan.slacks.get(number),
             )
         )
     return tuple(found)

@@ -112,7 +112,8 @@ class Tuner:
             return
         now = replace(class_now(one.objective, found), before=self._ran_before(one.name, found))
         forecasts = self._forecast(now, policies)
-        measured = objective_value(one.objective, Seen(found.seen, found.queued, found.stale, found.lost))
+        seen = Seen(found.seen, found.queued, found.stale, found.lost, found.tardy_ms)
+        measured = objective_value(one.objective, seen)
         given_up: tuple[str, ...] = ()
         if found.has_given_up and found.running is not None:
             plan = found.running.choice.plan
@@ -142,7 +143,7 @@ def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
         objective,
         with_answers(
-            tried_operators(found.lines, found.graphs, found.weights),
+            tried_operators(found.lines, found.graphs, found.weights, found.slacks),
             [line.outputs for line in found.lines],
             {} if found.running is None else found.running.graphs,
             {} if found.running is None else found.running.weights,

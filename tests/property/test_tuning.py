@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadshed.records import KINDS
-from scheduler.tuning import BARRED, PAUSE, PAUSE_MAX, Compared, Explanation, SwitchPolicy, TuningCore
+from scheduler.tuning import (
+    BARRED,
+    PAST_KEPT,
+    PAUSE,
+    PAUSE_MAX,
+    Compared,
+    Explanation,
+    SwitchPolicy,
+    TuningCore,
+)
 
 POLICIES = ("hr", "fcfs", "bsd:clusters=12", "chain")
 values = st.one_of(st.sampled_from([0.0, 1.0, 1.05, 1.2, 2.0]), st.floats(0, 100))
@@ -51,6 +60,38 @@ def test_a_policy_is_left_only_for_one_that_was_better_by_enough_so_many_times_i
             assert before.forecasts[one.after] <= (1 - gain) * before.forecasts[one.policy] + 1e-9
     moves = ("switch", "go back", "give up")
     assert all((one.after == one.policy) == (one.branch not in moves) for one in told)
+
+
+@given(
+    st.lists(st.fixed_dictionaries({name: st.floats(0.5, 100) for name in POLICIES}), max_size=60),
+    st.integers(1, 4),
+)
+def test_a_policy_is_left_only_for_one_that_was_better_by_enough_over_the_last_comparisons_together(
+    given_forecasts: list[dict[str, float]], steady: int
+) -> None:
+    told = decided(core(steady=steady), [Compared(None, one) for one in given_forecasts])
+    for place, one in enumerate(told):
+        if one.branch != "switch":
+            continue
+        counts = [PAST_KEPT ** (place - earlier) for earlier in range(place + 1)]
+        whole = {
+            name: sum(count * each[name] for count, each in zip(counts, given_forecasts, strict=False))
+            for name in (one.policy, one.after)
+        }
+        assert whole[one.after] <= 0.9 * whole[one.policy] * (1 + 1e-9)
+
+
+def test_a_quiet_time_in_which_another_would_do_a_little_better_is_no_reason_to_leave() -> None:
+    busy, quiet = {"hr": 30.0, "chain": 36.0}, {"hr": 1.5, "chain": 1.0}
+    one = core()
+    told = decided(one, ([Compared(None, busy)] * 5 + [Compared(None, quiet)] * 5) * 5)
+    assert {each.after for each in told} == {"hr"}
+    # If it stays so, it is.
+    decided(one, [Compared(None, quiet)] * 10)
+    assert one.policy == "chain"
+    # Where there is more to do again, that counts at once.
+    decided(one, [Compared(None, busy)] * 7)
+    assert one.policy == "hr"
 
 
 @settings(max_examples=200)

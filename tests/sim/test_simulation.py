@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -529,6 +530,7 @@ CLASS_KEYS = {
     "response_ms": {"mean": float, "p50": float, "p95": float, "p99": float, "max": float, "l2": float},
     "slowdown": {"mean": float, "max": float, "l2": float},
     "staleness": {"mean": float, "max": float},
+    "tardiness": NoneType,
     "share": {"original": float, "mean": float, "last": float},
     "headroom_last": float,
     "target_met_pct": float,

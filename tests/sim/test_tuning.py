@@ -12,7 +12,7 @@ import pytest
 from configs.objectives import Objective, candidates
 from configs.policies import Automatic, ClassPolicy, policy_text
 from configs.reading import parse_model
-from configs.scenario import Scenario
+from configs.scenario import Aggregate, QueryModel, QueryNetwork, Scenario
 from loadshed.responses import ResponseStatistics
 from sim.lookahead import Queues, Seen, objective_value
 from sim.simulation import Simulation
@@ -87,7 +87,7 @@ def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tu
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "call_us", "objective"),
-    [(0, 300.0, "response"), (2, 300.0, "slowdown"), (1, 0.0, "response")],
+    [(0, 300.0, "response"), (2, 300.0, "slowdown"), (1, 0.0, "response"), (2, 300.0, "memory")],
 )
 def test_a_class_that_tunes_itself_ends_within_a_tenth_of_the_best_policy(
     seed: int, call_us: float, objective: Objective
@@ -109,6 +109,26 @@ def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
     assert told[-1].policy == "hr"
     assert told[-1].after in ("brt:clusters=12", "bsd:clusters=12", "lsf:clusters=12")
     assert run.hosts["c"].closes()
+
+
+def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answered() -> None:
+    scenario = workload(0, 300.0, seconds=1.5)
+    network = scenario.networks["n"]
+    assert isinstance(network, QueryNetwork)
+    window = Aggregate(kind="aggregate", range_s=0.1, slide_s=0.05, tuple_us=50)
+    of_windows = QueryModel(name="window", reads=("a",), operators=(window,))
+    changed = network.model_copy(update={"queries": (*network.queries, of_windows)})
+    declared = scenario.classes[0].model_copy(
+        update={"policy": Automatic(every_s=1.0), "objective": "tardiness"}
+    )
+    both = {"classes": (declared,), "networks": {"n": changed}}
+    run = Simulation(scenario.model_copy(update=both), "none").run()
+    (told,) = run.tunings["c"].core.explanations
+    late = run.hosts["c"].tardiness()
+    assert late is not None
+    assert told.measured is not None
+    assert 0 < told.measured <= late["max_ms"]
+    assert set(told.forecasts) == {policy_text(one) for one in candidates("tardiness")}
 
 
 @pytest.mark.parametrize("objective", ["staleness", "utility"])

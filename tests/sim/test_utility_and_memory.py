@@ -1,4 +1,4 @@
-"""What a run says its answers were worth, how many came late, and how much memory its queues took."""
+"""What a run says its answers were worth, how many came late and by how much, and how much memory its queues took."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from sim.results import results
 from sim.simulation import Simulation
-from tests.sim.scenarios import Data, at, project, queries, ran, scenario, tenant
+from tests.sim.scenarios import Data, aggregate, at, project, queries, ran, scenario, tenant
 
 FALLS = [{"latency_ms": 150, "utility": 1.0}, {"latency_ms": 350, "utility": 0.0}]
 LATER = [{"latency_ms": 250, "utility": 1.0}, {"latency_ms": 260, "utility": 0.0}]
@@ -45,6 +45,17 @@ def test_a_query_may_have_a_graph_of_its_own() -> None:
         "other": {"results": 2, "utility": 0.5, "missed": 1},
     }
     assert found["utility"]["of_queries"] == 0.5625
+
+
+def test_answers_of_a_window_are_tardy_a_slide_after_they_fell_due() -> None:
+    # The windows that end at 0.1 and 0.2 s are closed by the second and third tuple, answered after 200 and 250 ms.
+    network = queries(window=[aggregate(0.1, groups=2, ms=150)], plain=[project(0)])
+    _, found = answered(network, 0.05, 0.15, 0.25)
+    assert found["tardiness"] == pytest.approx(
+        {"due": 4, "tardy": 4, "mean_ms": 125, "max_ms": 150}, rel=1e-3
+    )
+    _, found = answered(queries(plain=[project(100)]), 0.05)
+    assert found["tardiness"] is None
 
 
 def test_a_tuple_takes_memory_from_its_arrival_to_its_answer() -> None:

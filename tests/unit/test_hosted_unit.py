@@ -239,6 +239,41 @@ def test_a_unit_of_a_class_that_tunes_itself_notices_how_fresh_and_how_good_its_
     assert (second.lost, second.stale) == (None, 0.0)
 
 
+def test_a_unit_of_a_class_that_tunes_itself_notices_which_answers_have_deadlines_and_how_late_they_were(
+    dirs: RunDirs,
+) -> None:
+    queries = {
+        "plain": "SELECT ts, temp FROM readings WHERE sensor = 1",
+        "window": "SELECT COUNT(*) AS n FROM readings [RANGE 2 SECONDS SLIDE 1 SECOND]",
+    }
+    declared = DECLARED.model_copy(
+        update={"objective": "tardiness", "policy": Automatic(), "queries": queries}
+    )
+    with made(dirs, declared=declared) as unit:
+        cycle(unit)
+        arrive(unit, 0, 20_000)
+        while unit.hosted.has_input() or unit.inbox.arrived:
+            unit.run(1.0)
+        due = unit.hosted.runner.quality["window"].tardiness
+        cycle(unit)
+        first = unit.noticed()
+        cycle(unit)
+        second = unit.noticed()
+    assert first is not None
+    assert second is not None
+    assert due is not None
+    assert due.answers > 0
+    assert first.tardy_ms == pytest.approx(1e3 * due.mean_s)
+    # A pane of a second; what the plain query answers has no deadline.
+    roots = {
+        line.queries: slack for line, slack in zip(first.lines, first.slacks, strict=True) if not line.feeds
+    }
+    assert roots == {("plain",): None, ("window",): 1.0}
+    assert [slack for slack in first.slacks if slack is not None] == [1.0]
+    # Since then nothing has come.
+    assert second.tardy_ms is None
+
+
 def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(dirs: RunDirs) -> None:
     with made(dirs) as unit:
         arrive(unit, 0, 20_000)

@@ -73,11 +73,10 @@ def test_an_unknown_objective_is_refused_with_what_was_meant() -> None:
         declared(objective="respons")
 
 
-@pytest.mark.parametrize("objective", [one for one in OBJECTIVE_NAMES if not WAYS[one].forecast])
-def test_no_class_tunes_itself_for_what_is_not_forecast(objective: Objective) -> None:
-    assert declared(objective=objective).first_policy == policy_for(objective)
-    with pytest.raises(InvalidInput, match=r"objective: no class tunes itself for it yet"):
-        declared(objective=objective, policy={"kind": "auto"})
+@pytest.mark.parametrize("objective", OBJECTIVE_NAMES)
+def test_a_class_may_tune_itself_for_whatever_it_is_for(objective: Objective) -> None:
+    found = declared(objective=objective, policy={"kind": "auto"})
+    assert (found.policy_name, found.first_policy) == ("auto", policy_for(objective))
 
 
 def test_the_page_says_which_policy_serves_which_objective() -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.noticed import UnitNow
 from configs.choices import Choice
@@ -17,10 +19,11 @@ from configs.utility import UtilityGraph
 from engine.explain import Line
 from engine.running import Running
 from loadshed.responses import ResponseStatistics
+from scheduler.network import Estimate
 from services.tuning.tuner import Tuner, class_now
 from services.watch.watch import Watch
 from services.watch.words import in_words
-from sim.lookahead import ClassNow, forecasts
+from sim.lookahead import Arrived, ClassNow, busiest_stretch, forecasts, scenario_of
 from sim.simulation import alone
 from tests.unit.test_plan_running import Clock
 from tests.watched import NODE, InProcess, declared
@@ -237,13 +240,111 @@ def test_fresh_answers_and_what_they_are_worth_are_forecast(objective: Objective
     assert 0 < found[best] < 0.9 * found["fcfs"] < 1
 
 
-@pytest.mark.parametrize(("objective", "value"), [("staleness", 0.25), ("utility", 0.5)])
-def test_a_class_is_compared_by_how_fresh_and_how_good_its_answers_have_been(
+def test_a_burst_is_forecast_wherever_it_came_among_cycles_that_are_too_many_to_simulate() -> None:
+    chosen = [policy_of("hr")]
+    now = class_now("response", unit_now())
+    # 400,000 tuples in one load cycle of 20 are more than can be simulated of them all.
+    quiet, burst = ((0, 0),), ((400_000, 1),)
+    told = [
+        forecasts(
+            replace(
+                now,
+                arrivals={"readings": tuple(Arrived(*one) for one in (*before, *burst, *after))},
+                settles=False,
+            ),
+            chosen,
+            alone,
+        )
+        for before, after in ((quiet * 19, ()), (quiet * 10, quiet * 9), ((), quiet * 19))
+    ]
+    assert told[0]["hr"] > 100.0
+    assert told[0] == told[1] == told[2]
+
+
+def test_windows_end_as_often_however_many_tuples_a_simulated_one_stands_for() -> None:
+    lines = (
+        Line(0, "source:Readings", (1,), ("w",), 10_000_000, 0.01, 1.0, 1.0, 0, 1000),
+        Line(1, "panes", (2,), ("w",), 10_000_000, 0.01, 0.0, 1.0, 0, 1000),
+        # Fifty ends, of each twenty answers.
+        Line(2, "window", (3,), ("w",), 0, 100.0, 20.0, 1.0, 0, 50),
+        Line(3, "project", (), ("w",), 1000, 1.0, 1.0, 1.0, 0, 50),
+    )
+    arrivals = {"readings": ((1_000_000, 1),) * 20}
+    noticed = replace(unit_now(), lines=lines, arrivals=arrivals, slacks=(None, None, None, 1e-9))
+    now = class_now("tardiness", noticed)
+    scenario, bundle = scenario_of(now)
+    assert bundle > 10
+    ended = alone(scenario, None).hosts["class"]
+    ends = scenario.seconds / 0.15 * 1_000_000 * 50 / 10_000_000
+    assert ended.responses.count * bundle == pytest.approx(20 * ends, rel=0.5)
+    assert forecasts(now, [policy_of("hr")], alone)["hr"] > 0
+
+
+def test_a_forecast_goes_by_what_the_class_believes() -> None:
+    # Of the dear query it has not seen any answer so far, and takes it to give more than the cheap one.
+    now = replace(class_now("response", unit_now()), settles=False)
+    chosen = [policy_of("hr"), policy_of("fcfs")]
+    right = forecasts(now, chosen, alone)
+    operators = [
+        replace(now.operators[1], believed=Estimate(1e-6, 1.0)) if place == 1 else one
+        for place, one in enumerate(now.operators)
+    ]
+    wrong = forecasts(replace(now, operators=tuple(operators)), chosen, alone)
+    assert wrong["hr"] > right["hr"]
+    assert wrong["fcfs"] == right["fcfs"]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 30))
+def test_the_stretch_that_is_simulated_is_the_busiest_one(by_cycle: list[int], length: int) -> None:
+    start = busiest_stretch(by_cycle, length)
+    endless = by_cycle * 40
+    each = [sum(endless[one : one + length]) for one in range(len(by_cycle))]
+    assert each[start] == max(each)
+    assert by_cycle[start] == max(
+        first for first, one in zip(by_cycle, each, strict=True) if one == each[start]
+    )
+
+
+def test_only_what_comes_after_its_deadline_is_forecast_as_tardy() -> None:
+    chosen = [policy_of(kind) for kind in ("hr", "fcfs", "edf-hr")]
+
+    def tardy_ms(*slacks: float | None) -> Mapping[str, float]:
+        noticed = replace(unit_now(), slacks=slacks)
+        return forecasts(replace(class_now("tardiness", noticed), settles=False), chosen, alone)
+
+    # At once due, answers are late by all that they take; those with time enough are not, and of others nothing is told.
+    response = forecasts(replace(class_now("response", unit_now()), settles=False), chosen, alone)
+    at_once = tardy_ms(None, 1e-9, 1e-9)
+    assert at_once == pytest.approx(response)
+    assert tardy_ms(None, 3600.0, 3600.0) == dict.fromkeys(at_once, 0.0)
+    cheap = tardy_ms(None, None, 1e-9)
+    assert cheap["hr"] < response["hr"]
+    assert cheap["hr"] < 0.5 * cheap["fcfs"]
+    # Nobody's answer has a deadline.
+    assert tardy_ms(None, None, None) == tardy_ms() == {}
+
+
+def test_a_class_without_deadlines_stays_because_nothing_could_be_forecast(
+    system: InProcess, clock: Clock
+) -> None:
+    gold = declared("gold", policy={"kind": "auto", "every_s": 10}, objective="tardiness")
+    system.world.plane.apply([gold], 0.0)
+
+    def forecast(now: ClassNow, policies: Sequence[PolicySettings]) -> Mapping[str, float]:
+        return forecasts(now, policies, alone)
+
+    looked(system, clock, forecast, times=4)
+    (told,) = system.decisions("gold", 10).tuned
+    assert told.words() == "time after deadlines not measured under edf-hr → stay: nothing could be forecast"
+
+
+@pytest.mark.parametrize(("objective", "value"), [("staleness", 0.25), ("utility", 0.5), ("tardiness", 12.5)])
+def test_a_class_is_compared_by_how_fresh_how_good_and_how_late_its_answers_have_been(
     clock: Clock, objective: Objective, value: float
 ) -> None:
     gold = declared("gold", policy={"kind": "auto", "every_s": 10}, objective=objective)
     system = InProcess().declare(gold)
-    system.units_now["gold"] = replace(unit_now(), stale=0.25, lost=0.5)
+    system.units_now["gold"] = replace(unit_now(), stale=0.25, lost=0.5, tardy_ms=12.5)
     system.cycle("gold", 0.2)
     looked(system, clock, Forecasts(clock, fas=1.0), times=4)
     assert [one.measured for one in system.decisions("gold", 10).tuned] == [value]

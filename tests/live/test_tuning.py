@@ -1,0 +1,114 @@
+"""A class that tunes itself, on Ray: it begins by a policy that is bad for it as its queries are, is told so by the simulator, and
+goes on by a better one; of its answers none is missing and none comes twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from actors.gateway_messages import Accepted
+from actors.producer import Producer
+from actors.system import start
+from configs.live import LiveClass, LiveSettings
+from configs.load import LoadSettings
+from configs.objectives import candidates
+from configs.policies import policy_text
+from scheduler.tuning import Explanation
+from services.plan.aside import Aside
+from services.tuning.tuner import Tuner
+from services.watch.source import RunningSystem
+from services.watch.watch import Watch
+from tests.live import runs
+from tests.live.waiting import DEADLINE_S, eventually
+from tests.unit.test_plan_running import Clock
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+# What there is to do in a burst takes longer than a load cycle.
+ROWS, WINDOW, LEAST, CYCLE_MS = 300_000, 50, 0.99, 40
+# By how fast a queue gets shorter at once, `chain` takes in what is sifted before what is plain. But sources run when nothing else
+# has input, so a tuple comes in with all that follows from it, and that is dear.
+COSTLY = " + ".join(f"SQRT(x + {one}) * LN(x + {one}) / (x + {one})" for one in range(1, 61))
+QUERIES = {
+    "sift": f"SELECT ts, x FROM sifted WHERE x >= {LEAST}",
+    "dear": f"SELECT MEDIAN(x) AS y FROM sift [ROWS {WINDOW} SLIDE 1]",
+    "dearer": f"SELECT MEDIAN(x + 1) AS y FROM sift [ROWS {WINDOW} SLIDE 1]",
+    "worked": f"SELECT ts, {COSTLY} AS y FROM plain",
+}
+DECLARED = LiveClass(
+    name="auto",
+    priority=1,
+    delay_target_ms=10_000,
+    lossless=True,
+    objective="memory",
+    policy={"kind": "auto", "every_s": 1, "steady": 1},
+    streams=[
+        f"CREATE STREAM {name} (ts int64, x float64, WATERMARK FOR ts AS ts)" for name in ("sifted", "plain")
+    ],
+    queries=QUERIES,
+)
+
+
+def column(bursts: int) -> np.ndarray:
+    """The values of each stream in so many bursts."""
+    return np.tile(np.arange(ROWS) % 1000 / 1000, bursts)
+
+
+def test_a_class_leaves_the_policy_that_is_forecast_to_do_worse_and_loses_no_answer() -> None:
+    clock, bursts = Clock(), 0
+    settings = LiveSettings(train_max=5000, idle_after_s=None, load=LoadSettings(cycle_ms=CYCLE_MS))
+    with start(settings, [DECLARED], pinned=False) as system:
+        source, node = RunningSystem(system), runs.node_of(system)
+        eventually(lambda: runs.all_read(system, {"auto": {"sifted", "plain"}}), "readers of the streams")
+
+        def publish() -> None:
+            nonlocal bursts
+            ts = np.arange(bursts * ROWS, (bursts + 1) * ROWS)
+            batch = pa.RecordBatch.from_pydict({"ts": ts, "x": column(1)})
+            bursts += 1
+            with Producer(system.door(node)) as producer:
+                for name in ("sifted", "plain"):
+                    assert isinstance(producer.publish(name, batch), Accepted)
+
+        def switches(watch: Watch, tuner: Tuner) -> Sequence[Explanation]:
+            """After a comparison of what came of the burst before: who sleeps is not asked."""
+            publish()
+            eventually(lambda: not runs.status_of(system, "auto").asleep, "the class to wake up")
+            watch.look()
+            tuner.look()
+            clock.now += 1.0
+            return [one for one in source.decisions("auto", 100).tuned if one.branch == "switch"]
+
+        with Aside() as aside, Watch(source, lambda: (), clock=clock) as watch:
+            tuner, until = Tuner(source, watch, aside.forecasts, clock), time.monotonic() + DEADLINE_S
+            while not (found := switches(watch, tuner)):
+                clock.now += 1e6
+                assert time.monotonic() < until, source.decisions("auto", 100).tuned
+            publish()
+            watch.look()
+            view = watch.view(max_age_s=0.0).classes["auto"]
+        runs.worked_off(system, {"auto": 2 * bursts * ROWS})
+        answers = runs.answers(system, [DECLARED])
+    (switch,) = found
+    assert (switch.policy, view.policy) == ("chain", switch.after)
+    assert switch.forecasts.keys() == {policy_text(one) for one in candidates("memory")}
+    assert switch.forecasts[switch.after] <= 0.9 * switch.forecasts["chain"]
+    words = switch.words()
+    assert words.startswith("tuples queued ")
+    assert (
+        f"under chain (forecast {switch.forecasts['chain']:.3g} tuples), {switch.after} would come to"
+        in words
+    )
+    assert words.endswith(f"better 1 times in a row: switch to {switch.after}")
+    # Whole and once, before the switch, at it and after it.
+    x = column(bursts)
+    kept = np.flatnonzero(x >= LEAST)
+    assert answers["auto.sift"].equals(pa.table({"ts": kept, "x": x[kept]}))
+    assert answers["auto.worked"]["ts"].equals(pa.chunked_array([np.arange(bursts * ROWS)]))
+    medians = [np.median(x[kept][max(0, last - WINDOW + 1) : last + 1]) for last in range(len(kept))]
+    assert answers["auto.dear"]["y"].to_numpy() == pytest.approx(np.sort(medians))
+    assert answers["auto.dearer"]["y"].to_numpy() == pytest.approx(np.sort(medians) + 1)
