@@ -129,7 +129,10 @@ class SimulatedHost:
             for root in self.network.roots
         }
         self._utility = {root: self.utilities[self.plan.boxes[root].query] for root in self.network.roots}
-        self._tardiness = {root: (Tardiness(), slack_s) for root, slack_s in self.plan.slacks.items()}
+        slacks = {root: self.network.operators[root].slack_s for root in self.network.roots}
+        self._tardiness = {
+            root: (Tardiness(), slack_s) for root, slack_s in slacks.items() if slack_s is not None
+        }
         self.memory = QueueMemory()
         outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
         self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}

@@ -103,6 +103,7 @@ class Plan:
                     box.size_out,
                     box.partner,
                     utility=None if below else self.utilities.get(number, graph),
+                    slack_s=None if below else self.slacks.get(number),
                     weight=self.weights.get(number, 1.0),
                 )
                 for number, (box, below) in enumerate(zip(self.boxes, self.downstream, strict=True))

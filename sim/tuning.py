@@ -119,7 +119,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
                 operator.partner,
                 None if operator.utility is None else operator.utility.points,
                 operator.weight,
-                host.plan.slacks.get(number),
+                operator.slack_s,
             )
         )
     return tuple(found)
