@@ -34,6 +34,9 @@ EXPLANATIONS_KEPT = 1000
 # headroom and share.
 OVERLOAD_QUEUE_CYCLES = 0.25
 OVERLOAD_MARGIN = 1.05
+# So many tell what a class can have: turns of one cycle may be few, as those of another class take longer or the machine is not
+# ours alone, and in one without any there was no capacity of 0.
+FULL_CYCLES = 4
 # What a class might have dropped and did not counts for its queue so long.
 FORGET_S = 10.0
 
@@ -150,7 +153,9 @@ class LoadManager:
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
     _reclaiming: bool = field(init=False, default=False)
-    _full: tuple[float, float] | None = field(init=False, default=None)  # the last cycle, if a queue stood
+    _full: deque[tuple[float, float]] = field(
+        init=False, default_factory=lambda: deque(maxlen=FULL_CYCLES)
+    )  # the last cycles with a queue since it ran dry
     _served: float | None = field(init=False, default=None)  # what the class had while a queue stood
     _may_drop_s: float | None = field(init=False, default=None)  # of queued work, within the highest drop
 
@@ -227,17 +232,19 @@ class LoadManager:
         """A class that had something to do all the time has had all that it could get."""
         if cycle.ran_dry:
             # Of input that comes in bursts there may be some at the end of every cycle, and none in between.
-            self._served = self._full = None
+            self._served = None
+            self._full.clear()
             return
         if cycle.worked_s is None or cycle.cycle_s <= LEAST_CYCLE_S:
             return
-        last, self._full = self._full, (cycle.worked_s, cycle.cycle_s) if self._is_full(cycle) else None
         if self._served is not None:
             # As long as it has not run dry, a queue that shedding has made short is no news of more capacity.
             self._served += RATE_ALPHA * (cycle.worked_s / cycle.cycle_s - self._served)
-        elif last and self._full and (worked_s := last[0] + cycle.worked_s) > 0:
-            # Of two cycles: one in which no turn came is no capacity of 0.
-            self._served = worked_s / (last[1] + cycle.cycle_s)
+        elif self._is_full(cycle):
+            self._full.append((cycle.worked_s, cycle.cycle_s))
+            worked_s, seconds = map(sum, zip(*self._full, strict=True))
+            if len(self._full) == FULL_CYCLES and worked_s > 0:
+                self._served = worked_s / seconds
 
     def _is_full(self, cycle: CycleEnded) -> bool:
         return cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
