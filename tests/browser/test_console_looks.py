@@ -35,8 +35,8 @@ TENANTS = {"acme": "gold", "globex": "silver", "initech": "bronze"}
 # Tuples a second; the lane is a small part of a processor, so that little is too much.
 RATES: dict[str, list[tuple[float, float]]] = {
     "acme": [(0, 500), (15, 6000), (20, 600)],
-    "globex": [(0, 6000), (10, 16_000)],
-    "initech": [(0, 5000), (5, 12_000)],
+    "globex": [(0, 6000), (10, 40_000)],
+    "initech": [(0, 5000), (5, 100_000)],
 }
 SETTINGS = LiveSettings(lane_part=0.05, train_max=1000)
 # One a second.
