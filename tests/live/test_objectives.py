@@ -4,7 +4,7 @@ goes from one to the other without being started anew; one that tunes itself is 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,8 @@ QUERIES = {"quiet": "SELECT ts FROM noise WHERE x < 0"} | {
 ROWS = {"noise": 4_000_000, "wanted": 500_000}
 # Enough trains for what is believed of an operator to be what was measured.
 WARM_UP = {"noise": 60_000, "wanted": 60_000}
+# By each of the policies, by turns.
+TIMES = 3
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +100,11 @@ def phase(system: System, rows: Mapping[str, int]) -> Phase:
     )
 
 
+def least(phases: Sequence[Phase], figure: str, name: str) -> float:
+    """When the machine had the least else to do."""
+    return min(getattr(one, figure)[name] for one in phases)
+
+
 def mean_since(before: UnitReport, after: UnitReport) -> float:
     figures, earlier = after.figures, before.figures
     sums = [one.response_ms.get("mean", 0.0) * one.results for one in (figures, earlier)]
@@ -113,17 +120,20 @@ def test_each_does_better_by_what_serves_its_objective_and_changes_over_without_
     both = {"quick", "small"}
     eventually(lambda: system.readers(node) == {"noise": both, "wanted": both}, "readers of the streams")
     phase(system, WARM_UP)
-    own = phase(system, ROWS)
-    system.apply(
-        [
-            declared("quick", objective="response", policy={"kind": "chain"}),
-            declared("small", objective="memory", policy={"kind": "hr"}),
-        ]
-    )
-    other = phase(system, ROWS)
-    assert own.response_ms["quick"] < 0.9 * other.response_ms["quick"]
-    assert own.queued["small"] < 0.9 * other.queued["small"]
-    assert own.lives == other.lives
+    own, other = list[Phase](), list[Phase]()
+    for _ in range(TIMES):
+        system.apply([declared("quick", objective="response"), declared("small", objective="memory")])
+        own.append(phase(system, ROWS))
+        system.apply(
+            [
+                declared("quick", objective="response", policy={"kind": "chain"}),
+                declared("small", objective="memory", policy={"kind": "hr"}),
+            ]
+        )
+        other.append(phase(system, ROWS))
+    assert least(own, "response_ms", "quick") < 0.9 * least(other, "response_ms", "quick")
+    assert least(own, "queued", "small") < 0.9 * least(other, "queued", "small")
+    assert all(one.lives == own[0].lives for one in [*own, *other])
     for name in both:
         system.remove_class(name)
 
@@ -138,7 +148,9 @@ def test_a_class_that_tunes_itself_is_compared_while_it_runs(system: System) -> 
         def told() -> bool:
             publish(system, {"noise": 10_000, "wanted": 5_000})
             watch.view(max_age_s=0.0)
-            return any(one.forecasts and one.measured for one in source.decisions("auto", 10).tuned)
+            return any(
+                one.forecasts and one.measured is not None for one in source.decisions("auto", 10).tuned
+            )
 
         eventually(told, "a comparison")
         found = source.decisions("auto", 10).tuned
