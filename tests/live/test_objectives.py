@@ -100,9 +100,13 @@ def phase(system: System, rows: Mapping[str, int]) -> Phase:
     )
 
 
-def least(phases: Sequence[Phase], figure: str, name: str) -> float:
+def least_response_ms(phases: Sequence[Phase], name: str) -> float:
     """When the machine had the least else to do."""
-    return min(getattr(one, figure)[name] for one in phases)
+    return min(one.response_ms[name] for one in phases)
+
+
+def least_queued(phases: Sequence[Phase], name: str) -> float:
+    return min(one.queued[name] for one in phases)
 
 
 def mean_since(before: UnitReport, after: UnitReport) -> float:
@@ -131,8 +135,8 @@ def test_each_does_better_by_what_serves_its_objective_and_changes_over_without_
             ]
         )
         other.append(phase(system, ROWS))
-    assert least(own, "response_ms", "quick") < 0.9 * least(other, "response_ms", "quick")
-    assert least(own, "queued", "small") < 0.9 * least(other, "queued", "small")
+    assert least_response_ms(own, "quick") < 0.9 * least_response_ms(other, "quick")
+    assert least_queued(own, "small") < 0.9 * least_queued(other, "small")
     assert all(one.lives == own[0].lives for one in [*own, *other])
     for name in both:
         system.remove_class(name)
