@@ -1,18 +1,18 @@
-"""A class that tunes itself beside one that is given every policy in turn, on three workloads with different objectives.
+"""A class that tunes itself on Ray, beside what every policy would have come to, on three workloads with different objectives.
 
-Both are classes as a host runs them, with the same queries: slices, load cycles, and what a unit notices of itself. They get the
-same bursts by turns. The first begins with its objective's policy and is compared after each burst, until it has no reason to
-think of another one. The other runs by each candidate, some times over; the best of them then run against the first by turns, and
-only these bursts count: whoever is the best of many tries has been lucky, too. What is compared is what a class that tunes itself is
-held against. The clock is this thread's processor time, as if the class had its lane to itself: with real hosts on Ray, on a machine
-whose processors others use as well, one burst by the same policy takes up to twice as long as another.
+A system with one class, whose host has a core of its own. It gets the same burst again and again, each once the one before is
+worked off. After each burst the class is compared, as the service does it: what is noticed in its host goes to the simulator in a
+process of its own, and the coordinator's core decides; until there is no reason to think of another policy. Then its host is given
+each candidate in turn, some times over; the best of them then run against the one at which the class has ended, by turns, and only
+these bursts count: whoever is the best of many tries has been lucky, too. What is compared is what a class that tunes itself is held
+against. Medians, since a machine whose processors others use as well makes single bursts longer.
 
 What makes policies differ live is which stream goes first:
 
     response     noise leads to nothing; what is wanted is answered eight times
     memory       a filter drops nearly all of what is sifted, and what is left is dear: a tuple that is taken in costs more than
                  a plain one, although its queue seems to shrink faster
-    tardiness    what has an hour's time comes before what is due every ten milliseconds, and is passed on as well
+    tardiness    what has an hour's time comes before what is due every ten milliseconds
 """
 
 from __future__ import annotations
@@ -20,35 +20,45 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
+import ray
 
-from actors.noticed import Noticed
-from bench.measure import Figure
-from configs.live import LiveClass
+from actors.gateway_messages import Accepted
+from actors.hosting import HostStatus
+from actors.producer import Producer
+from actors.system import System, start
+from actors.unit import UnitStatus
+from actors.units import Unit
+from bench.measure import Figure, wait
+from configs.choices import Choice, choice_of
+from configs.live import LiveClass, LiveSettings
+from configs.load import LoadSettings
 from configs.objectives import WAYS, Objective, candidates
-from configs.policies import Automatic, policy_of, policy_text
-from engine.door import Piece
-from engine.hosted import HostedClass
-from engine.train import train_from_arrow
-from scheduler.tuning import Compared, Explanation, tuning_core
-from services.tuning.tuner import class_now
-from sim.lookahead import Seen, forecasts, objective_value
-from sim.simulation import alone
+from configs.policies import Automatic
+from scheduler.tuning import Explanation
+from services.plan.aside import Aside
+from services.tuning.tuner import Tuner
+from services.watch.source import RunningSystem
+from services.watch.watch import Watch
+from sim.lookahead import Seen, objective_value
 
-# Bursts by each policy, and of those that run against each other.
-TRIES, FINAL_TRIES, FINALISTS = 2, 4, 3
+# Bursts by each policy, and of those that run against the one at which the class has ended.
+TRIES, FINAL_TRIES, FINALISTS = 2, 5, 3
 WARM_UPS = 2
 # Comparisons within which a class is to have found what serves it.
 COMPARED_MOST = 20
-TRAIN_MAX, SLICE_S, CYCLE_S = 5000, 0.01, 0.04
-# From one burst to the next, longer if it takes longer; and of event time.
-PERIOD_S, PERIOD_MS = 1.0, 1000
-AFTER_S = 1e-4
+CYCLE_MS = 40.0
+SETTINGS = LiveSettings(train_max=5000, idle_after_s=None, load=LoadSettings(cycle_ms=CYCLE_MS))
+# Of event time.
+PERIOD_MS = 1000
 KEYS = 50
+WAIT_S = 60.0
+# After which a comparison is due, whatever the last one took.
+LONG_S = 1e6
 
 
 def costly(number: int, terms: int) -> str:
@@ -65,17 +75,16 @@ class Workload:
     rows: Mapping[str, int]
     queries: Mapping[str, str]
 
-    def declared(self, policy: str) -> LiveClass:
-        """The class by a policy, or by `auto`."""
+    @property
+    def declared(self) -> LiveClass:
         columns = "(ts int64, k int64, x float64, WATERMARK FOR ts AS ts)"
-        chosen = Automatic() if policy == "auto" else policy_of(policy)
         return LiveClass(
             name=self.objective,
             priority=1,
             delay_target_ms=10_000,
             lossless=True,
             objective=self.objective,
-            policy=chosen,
+            policy=Automatic(),
             streams=tuple(f"CREATE STREAM {one} {columns}" for one in self.rows),
             queries=self.queries,
         )
@@ -106,9 +115,7 @@ WORKLOADS = (
             f"often{one}": f"SELECT k, STDDEV(x + {one}) AS y"
             " FROM fast [RANGE 20 MILLISECONDS SLIDE 10 MILLISECONDS] GROUP BY k"
             for one in range(4)
-        }
-        # Of windows alone policies know nothing: panes pass no tuples on.
-        | {"passed": "SELECT ts, k, x FROM fast WHERE x >= 0.5"},
+        },
     ),
 )
 
@@ -118,131 +125,144 @@ def figures() -> list[Figure]:
 
 
 def compared(workload: Workload) -> list[Figure]:
-    tuned, given = Running(workload, "auto"), Running(workload, "fcfs")
-    told = settled(tuned)
-    tried(given, ["fcfs"], WARM_UPS)
-    every = tried(given, [policy_text(one) for one in candidates(workload.objective)], TRIES)
-    best = sorted(every, key=lambda policy: min(every[policy]))[:FINALISTS]
-    own, others = list[float](), {policy: list[float]() for policy in best}
-    for _ in range(FINAL_TRIES):
-        # Each comes after the other: what a burst finds in caches is the same.
-        for policy in best:
-            others[policy] += tried(given, [policy], 1)[policy]
-            own.append(tuned.burst())
-    rival = min(others, key=lambda policy: median(others[policy]))
-    best_value, worst_value = median(others[rival]), max(median(values) for values in every.values())
+    with running(workload) as one:
+        told = one.settled()
+        own = choice_of(told[-1].after)
+        every = [Choice(policy, own.plan) for policy in candidates(workload.objective)]
+        tries = {str(choice): one.tried(choice, TRIES) for choice in every}
+        best = sorted((choice for choice in every if choice != own), key=lambda it: min(tries[str(it)]))
+        own_values, others = list[float](), {str(choice): list[float]() for choice in best[:FINALISTS]}
+        for _ in range(FINAL_TRIES):
+            for choice in best[:FINALISTS]:
+                others[str(choice)] += one.tried(choice, 1)
+                own_values += one.tried(own, 1)
+    rival = min(others, key=lambda name: median(others[name]))
+    best_value = min(median(others[rival]), median(own_values))
+    worst_value = max(median(values) for values in tries.values())
     name, unit = f"auto, {workload.objective}", WAYS[workload.objective].unit
     return [
-        Figure(f"{name}: over the best policy, {rival}", median(own) / best_value, "×", limit=1.1),
-        Figure(f"{name}: {told[0].policy}, then {told[-1].after}", median(own), unit),
+        Figure(
+            f"{name}: over the best of the others, {rival}",
+            median(own_values) / median(others[rival]),
+            "×",
+            1.1,
+        ),
+        Figure(f"{name}: {told[0].policy}, then {own}", median(own_values), unit),
         Figure(f"{name}: comparisons until it stays", len(told), ""),
-        Figure(f"{name}: its first policy over the best", median(every[told[0].policy]) / best_value, "×"),
+        Figure(f"{name}: its first policy over the best", median(tries[told[0].policy]) / best_value, "×"),
         Figure(f"{name}: the worst policy over the best", worst_value / best_value, "×"),
     ]
 
 
-def settled(tuned: Running) -> Sequence[Explanation]:
-    """What it was told until it stays."""
-    for _ in range(WARM_UPS):
-        tuned.burst()
-    while tuned.compare().branch != "stay" and len(tuned.told) < COMPARED_MOST:
-        tuned.burst()
-    return [*tuned.told]
-
-
-def tried(given: Running, policies: Sequence[str], times: int) -> dict[str, list[float]]:
-    """What the objective came to, by turns."""
-    found: dict[str, list[float]] = {policy: [] for policy in policies}
-    for _ in range(times):
-        for policy in policies:
-            given.hosted.switch(policy_of(policy))
-            found[policy].append(given.burst())
-    return found
-
-
-class ProcessorClock:
-    """Stands while others have the processor, and when it is told to."""
-
-    def __init__(self) -> None:
-        self._ahead_s = 0.0
-
-    def __call__(self) -> float:
-        return time.thread_time() + self._ahead_s
-
-    def until(self, moment: float) -> None:
-        self._ahead_s += max(0.0, moment - self())
-
-    @contextmanager
-    def standing(self) -> Iterator[None]:
-        at = self()
-        yield
-        self._ahead_s += at - self()
-
-
+@dataclass
 class Running:
-    """A class of the workload as its host runs it."""
+    """The class of a workload on its host."""
 
-    def __init__(self, workload: Workload, policy: str) -> None:
-        declared = workload.declared(policy)
-        self.hosted = HostedClass(declared, TRAIN_MAX)
-        self._workload, self._core, self._clock = workload, tuning_core(declared), ProcessorClock()
-        self._noticed = Noticed(CYCLE_S, TRAIN_MAX)
-        # Both are looked at, whoever tunes himself.
-        self._noticed.follow(Automatic(), self.hosted)
-        self._bursts = 0
-        self.hosted.wake(self._clock())
+    workload: Workload
+    system: System
+    source: RunningSystem
+    watch: Watch
+    tuner: Tuner
+    _clock: Ahead
+    _bursts: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        (self._node,) = self.system.status().system.nodes
+        (unit,) = self.system.status().system.units.values()
+        self._host = self.system.host(unit.host)
+        wait(lambda: self.system.readers(self._node).keys() >= self.workload.rows.keys(), "readers", WAIT_S)
+
+    def settled(self) -> Sequence[Explanation]:
+        """What it is told until it stays."""
+        for _ in range(WARM_UPS):
+            self.burst()
+        # From the first look on it is known when the class is due.
+        self._compare()
+        for _ in range(COMPARED_MOST):
+            self._compare()
+            if self.told and self.told[-1].branch == "stay":
+                break
+        return self.told
+
+    def tried(self, choice: Choice, times: int) -> list[float]:
+        """What the objective came to."""
+        declared = self.workload.declared
+        unit = Unit(declared, original=1.0, share=1.0, choice=choice)
+        ray.get(self._host.set_units.remote([unit]))
+        return [self.burst() for _ in range(times)]
 
     @property
     def told(self) -> Sequence[Explanation]:
-        return () if self._core is None else self._core.explanations
+        return self.source.decisions(self.workload.objective, COMPARED_MOST).tuned
 
     def burst(self) -> float:
-        """Everything at once, until it is answered, and quiet up to the end of the period; what the objective came to."""
-        clock, hosted = self._clock, self.hosted
-        began, used_s = clock(), 0.0
-        next_cycle = began + CYCLE_S
-        for place, (stream, count) in enumerate(self._workload.rows.items()):
-            # One comes after the other.
-            clock.until(began + place * AFTER_S)
-            now = clock()
-            with clock.standing():
-                piece = self._piece(stream, count, now)
-            hosted.take(piece)
-        self._bursts += 1
-        while hosted.has_input() or clock() < began + PERIOD_S:
-            if hosted.has_input():
-                used_s += hosted.run(SLICE_S, clock, clock)
-                hosted.committed()
-            else:
-                clock.until(next_cycle)
-            if clock() >= next_cycle:
-                self._noticed.cycle_ended(hosted.end_cycle(clock(), used_s), 1.0, hosted, clock())
-                used_s, next_cycle = 0.0, clock() + CYCLE_S
-        with clock.standing():
-            found = self._noticed.now(hosted, 1.0)
-            assert found is not None
-            self._found = found
+        """Everything at once, until it is answered; what the objective came to."""
+        ray.get(self._host.noticed.remote(self.workload.objective))
+        self._publish()
+        self._done()
+        found = ray.get(self._host.noticed.remote(self.workload.objective))
         value = objective_value(
-            self._workload.objective,
+            self.workload.objective,
             Seen(found.seen, found.queued, found.stale, found.lost, found.tardy_ms),
         )
         assert value is not None
-        self._value = value
         return value
 
-    def compare(self) -> Explanation:
-        """What came of the last burst with what would come of it by each policy; it may go on by another one."""
-        objective = self._workload.objective
-        assert self._core is not None
-        with self._clock.standing():
-            forecast = forecasts(class_now(objective, self._found), candidates(objective), alone)
-            for command in self._core.handle(Compared(self._value, forecast), self._clock()):
-                self.hosted.switch(policy_of(command.policy))
-        return self._core.explanations[-1]
+    def _compare(self) -> None:
+        """A burst, and what has come of the class since it was asked last: who sleeps is not asked."""
+        self._publish()
+        wait(self._is_seen_awake, "end of its sleep", WAIT_S)
+        self._clock.ahead_s += LONG_S
+        self.tuner.look()
+        self._done()
 
-    def _piece(self, stream: str, count: int, now: float) -> Piece:
-        number, begin = np.arange(count), self._bursts * PERIOD_MS
-        columns = {"ts": begin + number * PERIOD_MS // count, "k": number % KEYS, "x": number % 1000 / 1000}
-        schema = self.hosted.schemas[stream].schema
-        train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema, now)
-        return Piece(stream, self._bursts, count, 0, 0, train, None)
+    def _is_seen_awake(self) -> bool:
+        self.watch.look()
+        seen = self.watch.view(max_age_s=LONG_S).classes
+        return not seen[self.workload.objective].asleep
+
+    def _publish(self) -> None:
+        begin = self._bursts * PERIOD_MS
+        self._bursts += 1
+        with Producer(self.system.door(self._node)) as producer:
+            for stream, count in self.workload.rows.items():
+                number = np.arange(count)
+                columns = {
+                    "ts": begin + number * PERIOD_MS // count,
+                    "k": number % KEYS,
+                    "x": number % 1000 / 1000,
+                }
+                assert isinstance(producer.publish(stream, pa.RecordBatch.from_pydict(columns)), Accepted)
+
+    def _done(self) -> None:
+        total = self._bursts * sum(self.workload.rows.values())
+
+        def is_done() -> bool:
+            status = self._status()
+            return status.asleep and status.figures.delivered == total
+
+        wait(is_done, "rest", WAIT_S)
+
+    def _status(self) -> UnitStatus:
+        found: HostStatus = ray.get(self._host.status.remote())
+        return found.units[self.workload.objective]
+
+
+class Ahead:
+    """A clock that is ahead: comparisons follow each other, however long forecasts take."""
+
+    ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+@contextmanager
+def running(workload: Workload) -> Iterator[Running]:
+    clock = Ahead()
+    with start(SETTINGS, [workload.declared]) as system:
+        source = RunningSystem(system)
+        with Aside() as aside, Watch(source, lambda: (), clock=clock) as watch:
+            yield Running(
+                workload, system, source, watch, Tuner(source, watch, aside.forecasts, clock), clock
+            )

@@ -10,7 +10,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from actors.names import COORDINATOR, dispatcher_name, find, host_name
 from actors.segments import Reader
 from actors.system import System, start
 from bench import w11 as workload
-from bench.measure import Figure
+from bench.measure import POLL_S, Figure, wait
 from configs import w11
 from configs.arrivals import StepArrivals
 from configs.live import LiveClass, LiveSettings
@@ -34,7 +34,6 @@ PRIORITIES = {"gold": 6.0, "silver": 3.0, "bronze": 1.0}
 SETTINGS = LiveSettings(train_max=500)
 MUCH = 2e6
 TRIES = 5
-POLL_S = 0.02
 LOAN_S = 15.0
 RECLAIM_S = 2.0
 BACK_S = 60.0
@@ -109,14 +108,6 @@ def offer(feeder: Feeder, **rates: float) -> float:
         for name in PRIORITIES
     }
     return feeder.offer(plan).at
-
-
-def wait(look: Callable[[], bool], what: str, most_s: float) -> None:
-    until = time.monotonic() + most_s
-    while not look():
-        if time.monotonic() > until:
-            raise TimeoutError(f"no {what} within {most_s:g} s")
-        time.sleep(POLL_S)
 
 
 # -- reclaim -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TRIES = 5
+POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,11 @@ def peak_rss_mb() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
     return int(lines["VmHWM"].split()[0]) / 1024
+
+
+def wait(look: Callable[[], bool], what: str, most_s: float) -> None:
+    until = time.monotonic() + most_s
+    while not look():
+        if time.monotonic() > until:
+            raise TimeoutError(f"no {what} within {most_s:g} s")
+        time.sleep(POLL_S)
