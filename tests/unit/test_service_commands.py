@@ -23,6 +23,7 @@ from actors.segments import Reader
 from actors.streams import Streams
 from configs.declarations import documents_of
 from loadshed.ledger import TupleLedger
+from services.cli import completion
 from services.cli.class_views import class_views, view_told
 from services.cli.main import main
 from services.ingest.flight import FlightSettings
@@ -375,6 +376,8 @@ def completed(*words: str, **environ: str) -> list[str]:
 
 
 def test_names_are_completed_here_and_at_a_service(weir: Terminal, running: Running) -> None:
+    # Who presses the key waits for a second at most; who tests, as long as a busy machine takes.
+    weir.monkeypatch.setattr(completion, "ANSWER_S", 60.0)
     assert completed("weir", "get", "tenants", "g") == ["gold"]
     assert completed("weir", "results", "si") == ["silver/q"]
     weir.monkeypatch.delenv("WEIR_ENDPOINT")
