@@ -38,7 +38,7 @@ Entered = Callable[[str, int], None]
 # What is believed of an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
 # The same of panes: or each tuple would seem to cost half a call of all the windows behind.
-FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-6)
+FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-9)
 TRAIN_MAX = 10_000
 # The scheduler has not looked at the network yet.
 NEVER = -1

@@ -5,6 +5,10 @@ gathered until a window of input tuples is full, then averaged in with weight α
 
     s ← (1−α)·s + α·N_out/N_in        c ← (1−α)·c + α·cost/N_in
 
+Of who gives something less than once in a window, the windows of s are so long that one output is expected. With short ones, what is
+believed of it would vanish from one output to the next, and be far too much after it: of a filter for what is rare, and of panes,
+which give something when a window ends. Where something came three times and next to nothing was expected, that is believed at once.
+
 Of an operator that takes no tuples, but is told of event time, each call counts as one, and as a window: a hundred of them
 would take a window's result a hundred slides.
 
@@ -22,6 +26,10 @@ from scheduler.network import Estimate
 
 ALPHA = 0.175
 WINDOW_TUPLES = 100
+# Outputs that are to be expected of a window by what is believed; at selectivities of 0.01 and more any window has as many.
+EXPECTED_LEAST = 1.0
+# So often something has to come where less than that was expected: by chance once in some 200,000 times.
+SURPRISES, SURPRISED_BELOW = 3, 0.03
 OUTLIER_SIGMAS = 1.5
 OUTLIERS_BELIEVED_AFTER = 3
 # Below this relative spread a sample is never an outlier: with a nearly constant cost, σ is so small that
@@ -35,9 +43,12 @@ class OperatorStatistics:
     def __init__(self, initial: Sequence[Estimate], adaptive: bool = True) -> None:
         self.adaptive = adaptive
         self._estimates: list[Estimate] = []
-        self._tuples_in: list[int] = []
-        self._tuples_out: list[float] = []
+        self._tuples: list[int] = []
         self._cost_s: list[float] = []
+        # The same and what was given, in how many calls, since what is given was averaged in.
+        self._taken: list[int] = []
+        self._given: list[float] = []
+        self._giving: list[int] = []
         self._variance: list[float] = []
         self._outliers: list[int] = []
         self._is_called: list[bool] = []  # told of event time at least once
@@ -48,9 +59,11 @@ class OperatorStatistics:
         """More operators, numbered on."""
         size = len(initial)
         self._estimates += initial
-        self._tuples_in += [0] * size
-        self._tuples_out += [0] * size
+        self._tuples += [0] * size
         self._cost_s += [0.0] * size
+        self._taken += [0] * size
+        self._given += [0.0] * size
+        self._giving += [0] * size
         self._variance += [0.0] * size
         self._outliers += [0] * size
         self._is_called += [False] * size
@@ -63,10 +76,12 @@ class OperatorStatistics:
         """One step of one operator, as measured around it."""
         if not self.adaptive:
             return
-        count = self._tuples_in[operator] = self._tuples_in[operator] + tuples_in
-        self._tuples_out[operator] += tuples_out
+        self._tuples[operator] += tuples_in
         self._cost_s[operator] += cost_s
-        if count >= WINDOW_TUPLES:
+        self._taken[operator] += tuples_in
+        self._given[operator] += tuples_out
+        self._giving[operator] += tuples_out > 0
+        if self._tuples[operator] >= WINDOW_TUPLES:
             self._fold(operator)
 
     def observe_call(self, operator: int, answers: float, cost_s: float) -> None:
@@ -79,20 +94,35 @@ class OperatorStatistics:
             before = self._estimates[operator].selectivity
             self._estimates[operator] = Estimate(cost_s, before + ALPHA * (answers - before))
             return
-        self._tuples_in[operator], self._tuples_out[operator] = 1, answers
-        self._cost_s[operator] = cost_s
-        self._fold(operator)
+        old = self._estimates[operator]
+        cost = old.cost_s + ALPHA * self._believed(operator, cost_s - old.cost_s, old.cost_s)
+        self._believe(operator, Estimate(cost, old.selectivity + ALPHA * (answers - old.selectivity)))
 
     def _fold(self, operator: int) -> None:
-        count = self._tuples_in[operator]
-        selectivity, cost = self._tuples_out[operator] / count, self._cost_s[operator] / count
-        self._tuples_in[operator] = self._tuples_out[operator] = 0
-        self._cost_s[operator] = 0.0
-        old = self._estimates[operator]
+        """A window of costs is full."""
+        count, old = self._tuples[operator], self._estimates[operator]
+        cost = self._cost_s[operator] / count
+        self._tuples[operator], self._cost_s[operator] = 0, 0.0
         new_cost = old.cost_s + ALPHA * self._believed(operator, cost - old.cost_s, old.cost_s)
-        new_selectivity = old.selectivity + ALPHA * (selectivity - old.selectivity)
-        if new_cost != old.cost_s or new_selectivity != old.selectivity:
-            self._estimates[operator] = Estimate(new_cost, new_selectivity)
+        self._believe(operator, Estimate(new_cost, self._selectivity(operator, old.selectivity)))
+
+    def _selectivity(self, operator: int, old: float) -> float:
+        """With what was given, if that is a window."""
+        count = self._taken[operator]
+        expected = old * count
+        if expected >= EXPECTED_LEAST:
+            found = old + ALPHA * (self._given[operator] / count - old)
+        elif expected < SURPRISED_BELOW and self._giving[operator] >= SURPRISES:
+            found = self._given[operator] / count
+        else:
+            return old
+        self._taken[operator] = self._giving[operator] = 0
+        self._given[operator] = 0.0
+        return found
+
+    def _believe(self, operator: int, found: Estimate) -> None:
+        if found != self._estimates[operator]:
+            self._estimates[operator] = found
             self.changed = True
 
     def _believed(self, operator: int, deviation: float, average: float) -> float:

@@ -104,6 +104,27 @@ def test_ten_thousand_queries_are_registered_and_share_what_they_can() -> None:
     assert [names.count(one) for one in ("source:t", "filter", "panes", "window")] == [1, 20, 20, 100]
 
 
+# -- what is believed of it ---------------------------------------------------------------------------------
+
+
+def test_what_a_stream_of_windows_leads_to_is_believed_from_one_end_to_the_next() -> None:
+    run, groups, a_train, a_second = (
+        class_of("SELECT k, sum(x) AS s FROM t [RANGE 10 SECONDS] GROUP BY k"),
+        5,
+        20,
+        5,
+    )
+    (source,) = run.runner.believed().network.sources
+    leads_to = []
+    for train in range(100 * a_second):
+        run.offer("t", [row((train + one / a_train) / a_second, k=one % groups) for one in range(a_train)])
+        run.step(10**6)
+        leads_to.append(run.runner.believed().segments[source].selectivity)
+    a_tuple = groups / (10 * a_second * a_train)
+    known = leads_to[40 * a_second :]
+    assert a_tuple / 4 < min(known) <= max(known) < 4 * a_tuple
+
+
 # -- coming and going ---------------------------------------------------------------------------------------
 
 

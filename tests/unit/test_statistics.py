@@ -128,3 +128,31 @@ def test_calls_change_nothing_where_costs_are_not_learned() -> None:
     statistics = starting_at(1.0, 0.5, adaptive=False)
     statistics.observe_call(0, 40, 2.0)
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
+
+
+def test_what_is_given_rarely_is_not_forgotten_from_one_time_to_the_next() -> None:
+    statistics = starting_at(1e-6, 0.5)
+    believed = []
+    for train in range(3000):
+        statistics.observe(0, 1000, train % 50 == 49, 1e-3)
+        believed.append(statistics.estimates[0].selectivity)
+    assert max(believed[1000:]) / min(believed[1000:]) < 2
+    assert believed[-1] == pytest.approx(1 / 50_000, rel=0.5)
+
+
+def test_what_comes_three_times_where_next_to_nothing_was_expected_is_believed_at_once() -> None:
+    statistics = starting_at(1.0, 1e-9)
+    for given in (0, 0.5, 0, 1, 0, 0.5):
+        assert statistics.estimates[0].selectivity == 1e-9
+        statistics.observe(0, 1000, given, 1000.0)
+    assert_believed(statistics, (1.0, 2 / 6000))
+    assert statistics.changed
+
+
+def test_a_window_in_which_something_was_expected_is_averaged_in_however_much_came() -> None:
+    statistics = starting_at(1.0, 1e-3)
+    for given in (1, 1, 1, 0, 0, 0, 0, 0, 0):
+        statistics.observe(0, 100, given, 100.0)
+    assert_believed(statistics, (1.0, 1e-3))
+    statistics.observe(0, 100, 0, 100.0)
+    assert_believed(statistics, (1.0, averaged(1e-3, 3 / 1000)))
