@@ -17,10 +17,10 @@ the sums Σ S/T and Σ S/T² over the roots, which for a plain chain are the the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from configs.utility import UtilityGraph
 from scheduler.sharing import NO_TREE, Tree, tree_above
@@ -60,6 +60,7 @@ class Segment:
     answers_per_ideal_sq: float  # Σ S/T²
 
 
+Found = TypeVar("Found")
 # What an answer is counted as, by the name of its sum over a segment.
 Gain = Literal["selectivity", "answers_per_ideal", "answers_per_ideal_sq"]
 
@@ -189,10 +190,18 @@ class NetworkEstimates:
     estimates: tuple[Estimate, ...]
     known: tuple[Segment, ...] | None = field(default=None, compare=False, repr=False)
     _trees: dict[Gain, list[Tree]] = field(default_factory=dict, compare=False, repr=False)
+    _worked_out: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         return self.network.segments(self.estimates) if self.known is None else self.known
+
+    def once(self, what: Hashable, work_out: Callable[[NetworkEstimates], Found]) -> Found:
+        """What follows from it by this name, for all who ask: the policies inside and of sources, and plans."""
+        if what not in self._worked_out:
+            self._worked_out[what] = work_out(self)
+        found: Found = self._worked_out[what]
+        return found
 
     def trees(self, gain: Gain) -> list[Tree]:
         """The priority-defining tree of every operator, by what an answer is counted."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 from scheduler.network import NetworkEstimates
@@ -44,12 +45,20 @@ def fastest_release(gamma: float | None = None) -> Priorities:
 
 def best_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
     """Of every operator the path of the highest processing capacity that it is on."""
-    paths = believed.network.depth_first_paths()
-    return best_of((ratio(1.0, service_s(believed, path)), path) for path in paths)
+    return believed.once("paths", found_paths)
 
 
 def best_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
     """Of every operator the segment of the highest memory release capacity that it is in."""
+    return believed.once(("segments", gamma), partial(found_segments, gamma=gamma))
+
+
+def found_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
+    paths = believed.network.depth_first_paths()
+    return best_of((ratio(1.0, service_s(believed, path)), path) for path in paths)
+
+
+def found_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
     segments = {
         segment
         for path in believed.network.depth_first_paths()
