@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 import orjson
 
@@ -24,6 +23,7 @@ from services.catalog.catalog import Catalog
 from services.catalog.hidden import shown_document
 from services.catalog.keys import Holder
 from services.catalog.state import Stored
+from services.following import Following
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
@@ -71,14 +71,13 @@ class Seen:
         return Ref("Tenant", name) in self.entries
 
 
-class Snapshot:
+class Snapshot(Following):
     """`now` is what is known; from `start` to `stop` it follows the catalog."""
 
     def __init__(self, catalog: Catalog, look_s: float = LOOK_S) -> None:
+        super().__init__("snapshot")
         self._catalog, self._look_s = catalog, look_s
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="snapshot", daemon=True)
         self._used: dict[str, float] = {}
         self._noted_at = time.monotonic()
         self._is_away = False
@@ -135,24 +134,7 @@ class Snapshot:
         by_id = {one.id: one for one in holders.values()}
         return Seen(known.revision, entries, dict(of_kind), dict(queries), holders, by_id)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def __enter__(self) -> Snapshot:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _follow(self) -> None:
+    def _run(self) -> None:
         while not self._stopping.wait(self._look_s):
             self._look()
         self._look(is_last=True)

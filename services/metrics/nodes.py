@@ -5,18 +5,17 @@ waits for anybody.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol
 
 from actors.dispatcher import DispatcherStatus
 from engine.explain import Line
 from scheduler.capacity import ShareMove
+from services.following import Following
 from services.metrics.families import MOVES
 from services.metrics.operators import Operators
 from services.watch.source import Away, Inflow
@@ -50,37 +49,18 @@ class NodesSeen:
     """By kind, since the first look."""
 
 
-class Nodes:
+class Nodes(Following):
     """From `start` to `stop` a thread looks; `seen` is what it has seen."""
 
     def __init__(
         self, source: NodeSource, watch: Watch, every_s: float = EVERY_S, with_operators: bool = False
     ) -> None:
+        super().__init__("metrics")
         self.operators = Operators(source) if with_operators else None
         self._source, self._watch, self._every_s = source, watch, every_s
         self._moves: Counter[str] = Counter(dict.fromkeys(MOVES, 0))
         self._moved_at: float | None = None
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
         self.seen = NodesSeen()
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Idempotent."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def __enter__(self) -> Nodes:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -9,18 +9,17 @@ Guarantees:
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 
 from actors.control import SystemStatus
 from actors.looks import Number
 from configs.live import LiveSettings
 from configs.problems import WeirError
 from engine.explain import Line
+from services.following import Following
 from services.plan.measurement import ClassMeasured, Measured, Rate, Sample, rates_over
 from services.watch.source import Away, Counted
 from services.watch.watch import Clock, Watch
@@ -31,34 +30,15 @@ EVERY_S, OVER_S, LEAST_S = 1.0, 6.0, 1.0
 CLASSES_ASKED = 50
 
 
-class RunningMeasured:
+class RunningMeasured(Following):
     """A `Measuring`, which counts from `start` to `stop`; its methods may be called by several threads."""
 
     def __init__(self, watch: Watch, settings: LiveSettings, clock: Clock = time.monotonic) -> None:
+        super().__init__("plan")
         self._watch, self._settings, self._clock = watch, settings, clock
         self._samples: deque[Sample] = deque(maxlen=int(OVER_S / EVERY_S))
         self._counted: Number | None = None
         """Of the look after which was counted last."""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="plan", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Idempotent."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def __enter__(self) -> RunningMeasured:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def measured(self, wanted: frozenset[str]) -> Measured:
         system = self._watch.view().system

@@ -8,18 +8,17 @@ Guarantees:
 3. Who sleeps is not asked; while nobody tunes himself there is no process, and nobody is asked anything.
 4. Who does not answer is asked again later; nothing else follows from it.
 5. While queries of a class run by two plans at a time, it is not compared: what is measured and forecast is of one plan.
+6. `stop` waits for a forecast that is under way; who makes it may be ended before.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Protocol
 
 from actors.noticed import UnitNow
@@ -29,6 +28,7 @@ from configs.objectives import Objective, candidates
 from configs.policies import Automatic, PolicySettings
 from configs.problems import WeirError
 from scheduler.tuning import Compared
+from services.following import Following
 from services.watch.watch import Clock, Watch
 from sim.lookahead import Arrived, ClassNow, Seen, objective_value, tried_operators, with_answers
 
@@ -51,37 +51,18 @@ class Comparing(Protocol):
 Forecast = Callable[[ClassNow, Sequence[PolicySettings]], Mapping[str, float]]
 
 
-class Tuner:
+class Tuner(Following):
     """Looks at classes from `start` to `stop`."""
 
     def __init__(
         self, source: Comparing, watch: Watch, forecast: Forecast, clock: Clock = time.monotonic
     ) -> None:
+        super().__init__("tuner")
         self._source, self._watch, self._forecast, self._clock = source, watch, forecast, clock
         self._due: dict[tuple[str, Objective], float] = {}
         """By class and what it is tuned for."""
         self._ran_by: dict[str, tuple[Choice | None, Choice | None]] = {}
         """By class, before and now."""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tuner", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Idempotent. A forecast that is under way is waited for; who makes it may be ended before."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def __enter__(self) -> Tuner:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def look(self) -> None:
         """Compare the classes that are due; by the thread."""
