@@ -1,6 +1,8 @@
-"""How Hypothesis runs here: no deadlines, a blob to replay a failure, the same examples every time under CI."""
+"""How Hypothesis runs here: no deadlines, a blob to replay a failure, the same examples every time under CI. And what Ctrl-C means to
+processes that tests start."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -12,3 +14,7 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("default")
+
+# Whoever starts tests in the background may have it ignored, and so would all that they start: what is to end by Ctrl-C would not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
