@@ -241,7 +241,19 @@ def test_a_policy_is_named_with_its_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("fas:beta=2", "--policy fas:beta: input should be less than or equal to 1 .*got '2'.*"),
+        (
+            "fas:beta=2",
+            "--policy fas:beta: must be at most 1 .got '2'.\n  hint: give a number from 0 to 1; 1 if left out",
+        ),
+        ("fixed:push_through=maybe", "--policy fixed:push_through: must be true or false .got 'maybe'."),
+        (
+            "superbox:traversal=min-costs",
+            "--policy superbox:traversal: no such choice .*\n  hint: did you mean min-cost?",
+        ),
+        (
+            "bsd:clustering=uniform",
+            "--policy bsd:clustering: there are no clusters .got 'uniform'.\n  hint: add clusters: 12",
+        ),
         ("fas:alpha=1", "fas has the settings beta"),
         ("hr:beta", "write fas:beta=0.25"),
     ],

@@ -59,6 +59,17 @@ A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most
 
 # Where the scenario is changed, to what, and what is said after "scenario.yaml: ".
 MISTAKES: list[tuple[str, object, str]] = [
+    # policies by their names
+    (
+        "claims",
+        [{"metric": "staleness.mean", "policy": "fas:beta=3", "below": "hr", "by_pct": 20}],
+        "claims[0].policy: fas:beta: must be at most 1 (got '3')\n  hint: give a number from 0 to 1; 1 if left out",
+    ),
+    (
+        "claims",
+        [{"metric": "staleness.mean", "policy": "hr", "below": "hnrr", "by_pct": 20}],
+        "claims[0].below: no such policy (got 'hnrr')\n  hint: did you mean hnr?",
+    ),
     # numbers
     (
         f"{STREAMS}.readings.arrivals.rate",
