@@ -16,7 +16,8 @@ from configs.scenario import SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.tuning import Compared, TuningCore, tuning_core
-from sim.host import SimulatedHost, Worth
+from sim.answers import Worth
+from sim.host import SimulatedHost
 from sim.lookahead import Arrived, ClassNow, Seen, Simulate, TriedOperator, forecasts, objective_value
 from sim.operator_costs import Cost
 
@@ -66,7 +67,7 @@ class TunedClass:
         return Compared(measured, found)
 
     def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
-        before, self._worth = self._worth, host.worth()
+        before, self._worth = self._worth, host.answers.worth()
         answers, stale_s = self._worth.answers - before.answers, self._worth.stale_s - before.stale_s
         lost = 1 - (self._worth.utility - before.utility) / answers if answers else None
         due, tardy_s = self._worth.due - before.due, self._worth.tardy_s - before.tardy_s

@@ -21,7 +21,14 @@ from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario, load_scenario, preset_names
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
-from services.cli.tables import claim_table, compare_table, policy_tables, promise_table, result_table
+from services.cli.tables import (
+    answers_table,
+    claim_table,
+    compare_table,
+    policy_tables,
+    promise_table,
+    result_table,
+)
 from sim.promises import check_promises
 from sim.report import write_report
 from sim.results import outcome_of, results
@@ -131,6 +138,7 @@ def sim(
         typer.echo(json.dumps(outcome.result, indent=2))
     else:
         out.print(result_table(outcome.result))
+        out.print(answers_table(outcome.result))
         out.print(promise_table(promises))
     if explain is not None:
         for line in explanations(run, explain):

@@ -61,6 +61,48 @@ def result_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
+# Of a class, in the table of a run; the JSON has all.
+QUERIES_TOLD = 5
+
+
+def answers_table(result: Mapping[str, Any]) -> Table:
+    """How good the answers of one run were: a line a class, and below it the queries that lost most by being late."""
+    heads = ["class", "answers", "mean ms", "slow", "worth", "missed", "stale"]
+    windows = any(one["tardiness"] for one in result["classes"])
+    table = plain_table("answers", [*heads, "tardy"] if windows else heads, wrapped=0)
+    more = 0
+    for one in result["classes"]:
+        utility, slowdown, staleness = one["utility"], one["slowdown"], one["staleness"]
+        table.add_row(
+            escape(one["name"]),
+            compact(one["results"]),
+            milliseconds(one["response_ms"]["mean"]),
+            times(slowdown["mean"]) if slowdown else "–",
+            worth(utility["mean"]) if utility else "–",
+            missed_of(utility["missed"], one["results"]) if utility else "–",
+            parts(staleness["mean"]) if staleness else "–",
+            *([tardy(one["tardiness"])] if windows else []),
+        )
+        late = {name: told for name, told in (one["queries"] or {}).items() if is_late(told)}
+        worst = sorted(late, key=lambda name: (late[name]["utility"], -late[name]["missed"]))
+        more += len(worst[QUERIES_TOLD:])
+        for name in worst[:QUERIES_TOLD]:
+            told = late[name]
+            table.add_row(
+                f"[dim]  {escape(name)}[/]",
+                compact(told["results"]),
+                against(told["mean_ms"], told["deadline_ms"]),
+                times(told["slowdown"]),
+                worth(told["utility"]),
+                missed_of(told["missed"], told["results"]),
+                parts(told["staleness"]),
+                *([tardy(told["tardiness"])] if windows else []),
+            )
+    if more:
+        table.caption, table.caption_justify = f"{more} more queries answered late: --json", "left"
+    return table
+
+
 def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     """Several runs of one scenario, a block a manager and a line a class."""
     table = plain_table(
@@ -274,7 +316,7 @@ def quality_table(told: Mapping[str, Any]) -> Table:
             f"{against(one['mean_ms'], one['deadline_ms'])}/{one['deadline_ms']:.5g}",
             times(one["slowdown"]),
             worth(one["utility"]["mean"]) if answers else "–",
-            compact(missed) + (f" ({parts(missed / answers)})" if missed else ""),
+            missed_of(missed, answers),
             parts(one["staleness"]),
             *([tardy(one["tardiness"])] if windows else []),
         )
@@ -285,7 +327,18 @@ def quality_table(told: Mapping[str, Any]) -> Table:
 
 def tardy(told: Mapping[str, Any] | None) -> str:
     """The part of a window's answers that came late."""
-    return parts(told["tardy"] / told["answers"]) if told else "–"
+    due = told.get("answers", told.get("due", 0)) if told else 0
+    return parts(told["tardy"] / due) if told and due else "–"
+
+
+def is_late(query: Mapping[str, Any]) -> bool:
+    """Whether any answer of it came after a deadline, by its graph or of its window."""
+    return bool(query["missed"] or (query["tardiness"] and query["tardiness"]["tardy"]))
+
+
+def missed_of(missed: float, answers: int) -> str:
+    """Answers after their deadlines, and which part that is."""
+    return compact(missed) + (f" ({parts(missed / answers)})" if missed and answers else "")
 
 
 def worth(utility: float) -> str:

@@ -124,7 +124,7 @@ def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answ
     both = {"classes": (declared,), "networks": {"n": changed}}
     run = Simulation(scenario.model_copy(update=both), "none").run()
     (told,) = run.tunings["c"].core.explanations
-    late = run.hosts["c"].tardiness()
+    late = run.hosts["c"].answers.tardiness()
     assert late is not None
     assert told.measured is not None
     assert 0 < told.measured <= late["max_ms"]

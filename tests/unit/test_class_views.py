@@ -9,9 +9,11 @@ from rich.table import Table
 from actors.control import SystemStatus, UnitStatus
 from actors.units import Figures, UnitReport
 from configs.live import LiveClass
+from configs.utility import UtilityGraph
 from services.cli.class_views import ClassView, Lending, as_json, class_views
-from services.cli.live_run import mean_between
+from services.cli.live_run import mean_between, query_results, tardiness_of
 from services.cli.tables import class_quality_table, class_view_table, compact, quality_table
+from services.watch.quality import QueryWorth
 
 BUSY = Figures(
     headroom=0.5873,
@@ -209,6 +211,26 @@ def test_the_mean_between_two_looks_comes_from_the_means_up_to_each() -> None:
     assert mean_between(at(100, 10.0), at(150, 20.0)) == pytest.approx((150 * 20 - 100 * 10) / 50)
     assert mean_between(at(100, 10.0), at(100, 10.0)) is None
     assert mean_between(None, at(10, 5.0)) == 5.0
+
+
+def test_a_live_query_is_told_of_as_a_simulated_one_is() -> None:
+    graph = UtilityGraph.step(300.0)
+    plain = QueryWorth("plain", graph, 1.0, 10, 5.0, 0.75, 3, 0.25, slowdown=99.0)
+    window = QueryWorth("window", graph, 1.0, 8, 5.0, 1.0, 0, 0.5, due=8, tardy=2, tardiness_ms=20.0)
+    other = replace(window, due=24, tardy=0, tardiness_ms=0.0)
+    assert query_results(plain) == {
+        "results": 10,
+        "mean_ms": 5.0,
+        "deadline_ms": 300.0,
+        "slowdown": 99.0,
+        "utility": 0.75,
+        "missed": 3,
+        "staleness": 0.25,
+        "tardiness": None,
+    }
+    assert query_results(window)["tardiness"] == {"due": 8, "tardy": 2, "mean_ms": 20.0}
+    assert tardiness_of([plain, window, other]) == {"due": 32, "tardy": 2, "mean_ms": 5.0}
+    assert tardiness_of([plain]) is None
 
 
 def test_what_a_class_is_for_and_runs_by_is_told_below_the_table() -> None:
