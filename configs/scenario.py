@@ -401,6 +401,7 @@ PolicyMetric = Literal[
     "memory.mean",
     "memory.max",
     "staleness.mean",
+    "tardiness.mean_ms",
 ]
 """By which level-2 policies are compared; of all of them less is better."""
 
