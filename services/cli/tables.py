@@ -294,18 +294,10 @@ def policy_of(one: ClassView) -> str:
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
     """How good the answers of classes are: of the last seconds, and all missed deadlines from the beginning."""
-    heads = (
-        "class",
-        "worth",
-        "missed",
-        "in all",
-        "stale",
-        "mean/target",
-        "slow",
-        "queue",
-        "bytes",
-        "res/s",
-    )
+    # In the place of bytes, for both of which there is no room.
+    windows = any(one.figures.tardiness for one in views)
+    heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
+    heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
     table = plain_table(title, heads, wrapped=0)
     for one in views:
         figures, target = one.figures, one.settings.delay_target_ms
@@ -318,10 +310,11 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
             parts(figures.missed_now),
             compact(figures.utility.get("missed", 0)),
             parts(figures.staleness_now),
+            *([parts(figures.tardy_now) if figures.tardiness else "–"] if windows else []),
             f"{against(figures.mean_ms, target)}/{target:g}",
             times(figures.slowdown_now),
             compact(figures.queued),
-            compact(figures.queue_bytes),
+            *([] if windows else [compact(figures.queue_bytes)]),
             compact(figures.results_per_s),
         )
     return table

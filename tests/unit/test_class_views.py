@@ -10,7 +10,7 @@ from actors.control import SystemStatus, UnitStatus
 from actors.units import Figures, UnitReport
 from configs.live import LiveClass
 from configs.utility import UtilityGraph
-from services.cli.class_views import ClassView, Lending, as_json, class_views
+from services.cli.class_views import ClassView, Lending, as_json, class_views, together
 from services.cli.live_run import mean_between, query_results, tardiness_of
 from services.cli.tables import class_quality_table, class_view_table, compact, quality_table
 from services.watch.quality import QueryWorth
@@ -93,6 +93,8 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
         slowdown_now=0.4,
         staleness={"mean": 0.25, "max": 1.0},
         utility_now=0.434,
+        tardiness={"due": 30, "tardy": 3, "mean_ms": 2.0, "max_ms": 70.0},
+        tardy_now=0.5,
     )
     (view,) = views_of(
         ("gold#0", seated("gold#0", BUSY)),
@@ -112,6 +114,9 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
     assert found.staleness == {"mean": 0.5, "max": 1.0}
     assert found.slowdown == pytest.approx({"mean": 1000, "of_queries": 400})
     assert (found.slowdown_now, found.utility_now) == pytest.approx((6173, 0.634))
+    assert (found.tardiness, found.tardy_now) == (slow.tardiness, 0.25)
+    both = together([slow, replace(slow, tardiness={"due": 10, "tardy": 0, "mean_ms": 0.0, "max_ms": 0.0})])
+    assert both.tardiness == {"due": 40, "tardy": 3, "mean_ms": 1.5, "max_ms": 70.0}
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -140,6 +145,12 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
         "class2 1.00 0% 0 0% 0.00/400 – 0 0 0",
         "class3 – – – – – – – – –",
     ]
+    assert max(map(len, (head, *rows))) <= 80
+    late = replace(BUSY, tardiness={"due": 99, "tardy": 9, "mean_ms": 1.0, "max_ms": 5.0}, tardy_now=0.256)
+    views = views_of(("class1", seated("class1", late)), ("class2", seated("class2", BUSY)))
+    _, head, _, *rows = printed(class_quality_table("system 1234", views), 80)
+    assert " ".join(head.split()) == "class worth missed in all stale tardy mean/target slow queue res/s"
+    assert [row.split()[5] for row in rows] == ["26%", "–"]
     assert max(map(len, (head, *rows))) <= 80
 
 

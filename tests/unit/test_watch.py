@@ -190,8 +190,9 @@ def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess)
     system.cycle("gold", 0.2, (TupleLedger(100, 90), 10), results=50, used_s=1.0)
     noted(system, history, 1.0)
     system.cycle(
-        "gold", 0.3, (TupleLedger(300, 190, 60, 10), 40), results=90, used_s=1.5, mean_ms=5.0, p50_ms=4.0
-    )
+        "gold", 0.3, (TupleLedger(300, 190, 60, 10), 40), results=90, used_s=1.5, mean_ms=5.0, p50_ms=4.0,
+        utility_now=0.75, missed_now=0.5, staleness_now=0.25, slowdown_now=8.0,
+    )  # fmt: skip
     noted(system, history, 3.0)
     past = history.past(60, ["gold", "bronze"])
     assert past.at == [1.0, 3.0]
@@ -204,6 +205,14 @@ def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess)
     assert gold["results_per_s"] == [None, 20.0]
     assert gold["used"] == [None, 0.25]
     assert gold["mean_ms"] == [None, 5.0]
+    told = {figure: gold[figure] for figure in ("utility", "missed", "staleness", "slowdown", "tardy")}
+    assert told == {
+        "utility": [None, 0.75],
+        "missed": [None, 0.5],
+        "staleness": [None, 0.25],
+        "slowdown": [None, 8.0],
+        "tardy": [None, None],
+    }
     assert gold["queued"] == [10.0, 40.0]
     assert past.classes["bronze"]["p99_ms"] == [None, None]
 
