@@ -295,7 +295,7 @@ def policy_of(one: ClassView) -> str:
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
     """How good the answers of classes are: of the last seconds, and all missed deadlines from the beginning."""
     # In the place of bytes, for both of which there is no room.
-    windows = any(one.figures.tardiness for one in views)
+    windows = any(one.figures.tardiness.get("due") for one in views)
     heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
     heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
     table = plain_table(title, heads, wrapped=0)
@@ -310,7 +310,7 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
             parts(figures.missed_now),
             compact(figures.utility.get("missed", 0)),
             parts(figures.staleness_now),
-            *([parts(figures.tardy_now) if figures.tardiness else "–"] if windows else []),
+            *([parts(figures.tardy_now) if figures.tardiness.get("due") else "–"] if windows else []),
             f"{against(figures.mean_ms, target)}/{target:g}",
             times(figures.slowdown_now),
             compact(figures.queued),

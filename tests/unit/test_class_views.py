@@ -147,7 +147,11 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
     ]
     assert max(map(len, (head, *rows))) <= 80
     late = replace(BUSY, tardiness={"due": 99, "tardy": 9, "mean_ms": 1.0, "max_ms": 5.0}, tardy_now=0.256)
-    views = views_of(("class1", seated("class1", late)), ("class2", seated("class2", BUSY)))
+    # The service tells of classes without windows that nothing was due.
+    plain = replace(BUSY, tardiness={"due": 0, "tardy": 0, "mean_ms": 0.0, "max_ms": 0.0})
+    alone = printed(class_quality_table("system 1234", views_of(("class2", seated("class2", plain)))), 80)
+    assert "tardy" not in alone[1]
+    views = views_of(("class1", seated("class1", late)), ("class2", seated("class2", plain)))
     _, head, _, *rows = printed(class_quality_table("system 1234", views), 80)
     assert " ".join(head.split()) == "class worth missed in all stale tardy mean/target slow queue res/s"
     assert [row.split()[5] for row in rows] == ["26%", "–"]
