@@ -179,6 +179,12 @@ class FreshnessAware(Settings):
     beta: Fraction = 1.0
 
 
+class EarliestDeadline(Settings):
+    """Earliest deadline first (Golab §4.1): nobody is tardy as long as anybody's order has nobody tardy."""
+
+    kind: Literal["edf"] = "edf"
+
+
 class DeadlineOrRate(Settings):
     """EDF among those that can still make their deadlines, HR among those that cannot: least tardiness (Sharaf §3.5.2)."""
 
@@ -203,6 +209,7 @@ PolicySettings = Annotated[
     | BalanceResponse
     | BalanceSlowdown
     | FreshnessAware
+    | EarliestDeadline
     | DeadlineOrRate,
     Field(discriminator="kind"),
 ]
@@ -247,6 +254,7 @@ PolicyKind = Literal[
     "brt",
     "bsd",
     "fas",
+    "edf",
     "edf-hr",
 ]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)

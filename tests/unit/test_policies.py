@@ -170,7 +170,7 @@ def test_first_come_first_served_follows_the_heads() -> None:
 
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in WAITING_KINDS]
 # By what comes first, or by when an answer is due.
-BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket")
+BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket", "edf")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 MIXED = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
 

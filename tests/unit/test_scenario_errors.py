@@ -249,7 +249,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "classes[1].policy",
         "fast",
         "classes[1].policy: must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
-        "needs; one of auto, brt, bsd, bucket, chain, edf-hr, fas, fcfs, fixed, hnr, hr, lsf, path, rr, segment, "
+        "needs; one of auto, brt, bsd, bucket, chain, edf, edf-hr, fas, fcfs, fixed, hnr, hr, lsf, path, rr, segment, "
         "simplified-segment, slope-slack, srpt, superbox",
     ),
     (
