@@ -359,6 +359,11 @@ def test_a_class_is_described_in_words(system: InProcess) -> None:
     )
     system.cycle("gold", 0.2, p95_ms=140.0, utility_now=0.75, missed_now=0.5)
     assert "target of 100 ms; they are worth 75% of what they could be, 50% came after" in told("gold")
+    late = {"due": 8, "tardy": 2, "mean_ms": 25.0, "max_ms": 90.0}
+    system.cycle("gold", 0.2, p95_ms=40.0, tardiness=late, tardy_now=0.4)
+    assert "of 100 ms; 40% of its windows' answers are tardy, by 25 ms on average so far; it has" in told(
+        "gold"
+    )
     for _ in range(20):
         system.cycle("bronze", 0.9, response=3.0, p95_ms=300.0)
     assert "300 ms, above its target of 100 ms" in told("bronze")
