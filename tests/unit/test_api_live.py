@@ -206,8 +206,8 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
         }
     ]
     status = running.get("/v1/tenants/gold/status")
-    told = ("utility", "staleness", "slowdown", "tardiness")
-    assert [status[name] for name in told] == [utility, staleness, slowdown, tardiness]
+    wholes = ("utility", "staleness", "slowdown", "tardiness")
+    assert [status[name] for name in wholes] == [utility, staleness, slowdown, tardiness]
     names = ("utility_now", "missed_now", "staleness_now", "slowdown_now", "tardy_now", "queue_bytes")
     assert [status[name] for name in names] == [0.5, 0, 0, 8, 0.25, 99]
     assert running.get("/v1/tenants/silver/quality")["items"] == []
