@@ -67,6 +67,18 @@ def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
     }
 
 
+def test_operators_that_name_no_query_are_each_valued_by_their_own_graph() -> None:
+    boxes = [
+        {"name": name, "stream": "s", "tuple_us": 100_000, "utility": graph}
+        for name, graph in (("one", FALLS), ("other", LATER), ("other", FALLS))
+    ]
+    _, found = answered({"kind": "operators", "operators": boxes}, 0, policy={"kind": "rr"})
+    assert [*found["queries"]] == ["one", "other", "other#2"]
+    # After 100, 200 and 300 ms: by FALLS 1 and 1/4; by LATER 1.
+    told = [(one["mean_ms"], one["utility"]) for one in found["queries"].values()]
+    assert told == [pytest.approx(one) for one in ((100, 1), (200, 1), (300, 0.25))]
+
+
 def test_tardiness_is_told_by_query_where_there_are_windows() -> None:
     network = queries(window=[aggregate(0.1, groups=2, ms=150)], plain=[project(0)])
     _, found = answered(network, 0.05, 0.15, 0.25)

@@ -59,6 +59,21 @@ A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most
 
 # Where the scenario is changed, to what, and what is said after "scenario.yaml: ".
 MISTAKES: list[tuple[str, object, str]] = [
+    # operators one by one
+    (
+        "networks",
+        {
+            "alarms": {
+                "kind": "operators",
+                "operators": [
+                    {"name": "a", "stream": "readings", "query": "q", "tuple_us": 1},
+                    {"name": "b", "stream": "alerts", "query": "q", "tuple_us": 1, "weight": 2},
+                ],
+            }
+        },
+        "networks.alarms.operators[1].weight: the answers of query q come of several operators, with another weight "
+        "of each (got 2)\n  hint: give all of them the same weight, or names of different queries",
+    ),
     # policies by their names
     (
         "claims",
