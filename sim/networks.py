@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import erf, sqrt
+from math import erf, gcd, sqrt
 
 from configs.scenario import (
     Aggregate,
@@ -228,11 +228,16 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
             if query.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=query.utility)
             plan.weights[number] = query.weight
-            # A window's answer has to be there when the next one falls due (`loadshed.tardiness`).
+            # A window's answer has to be there when event time reaches the next pane (`loadshed.tardiness`).
             for operator in query.operators:
                 if operator.kind == "aggregate":
-                    plan.slacks[number] = operator.slide_s
+                    plan.slacks[number] = pane_s(operator)
     return plan
+
+
+def pane_s(window: Aggregate) -> float:
+    """The longest panes that the window and its slides are made of, as live."""
+    return gcd(round(window.range_s * 1e6), round(window.slide_s * 1e6)) / 1e6 or window.slide_s
 
 
 def add_join(

@@ -87,6 +87,14 @@ def test_tardiness_is_told_by_query_where_there_are_windows() -> None:
     assert found["queries"]["plain"]["tardiness"] is None
 
 
+def test_a_window_that_its_slide_does_not_divide_is_tardy_a_pane_after_it_fell_due_as_live() -> None:
+    # Of 0.25 and 0.1 s the panes are of 0.05 s.
+    window = aggregate(0.1, groups=1, ms=75) | {"range_s": 0.25}
+    _, found = answered(queries(window=[window]), 0.05, 0.15)
+    late = {"due": 1, "tardy": 1, "mean_ms": 25, "max_ms": 25}
+    assert found["tardiness"] == pytest.approx(late, rel=1e-3)
+
+
 def test_answers_of_a_window_are_tardy_a_slide_after_they_fell_due() -> None:
     # The windows that end at 0.1 and 0.2 s are closed by the second and third tuple, answered after 200 and 250 ms.
     network = queries(window=[aggregate(0.1, groups=2, ms=150)], plain=[project(0)])
