@@ -121,6 +121,8 @@ class SimulatedHost:
         self._heads = [0] * size
         self._taken = [0] * size
         self._calls = [0] * size
+        self._given = [0] * size
+        self._spent_s = [0.0] * size
         self._call_s = [box.call_s for box in self.plan.boxes]
         self._tuple_s = [box.tuple_s for box in self.plan.boxes]
         self._size_in = [1.0] * size  # of a tuple in the operator's queue
@@ -192,7 +194,9 @@ class SimulatedHost:
         tuples = len(train)
         self._taken[operator] += tuples
         self._calls[operator] += 1
+        self._given[operator] += len(out)
         cost_s = self._call_s[operator] + tuples * self._tuple_s[operator] + extra_s
+        self._spent_s[operator] += cost_s
         return Call(operator, train, out, cost_s)
 
     def finish(self, now: float) -> None:
@@ -362,6 +366,11 @@ class SimulatedHost:
     def mean_train(self, operator: int) -> float:
         """Tuples that it takes in a call; 1 before there was one."""
         return max(1.0, self._taken[operator] / max(self._calls[operator], 1))
+
+    def mean_estimate(self, operator: int) -> Estimate | None:
+        """Cost and selectivity over all that it has taken; None before it has taken anything."""
+        taken = self._taken[operator]
+        return Estimate(self._spent_s[operator] / taken, self._given[operator] / taken) if taken else None
 
     def queued_tuples(self) -> int:
         return sum(self._pending(number) for number in range(len(self._queues)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from configs.objectives import candidates
 from configs.policies import Automatic, PolicySettings
-from configs.scenario import SimulatedClass
+from configs.scenario import Aggregate, SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.tuning import Compared, TuningCore, tuning_core
@@ -109,6 +109,9 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
         zip(host.network.operators, host.scheduler.statistics.estimates, strict=True)
     ):
         call_s, train = host.plan.boxes[number].call_s, host.mean_train(number)
+        if isinstance(host.plan.boxes[number].model, Aggregate):
+            # Results of many thousand tuples at once: a running average has forgotten the last ones before the next come.
+            estimate = host.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)
         found.append(
