@@ -656,9 +656,11 @@ class HostedUnit:
             utility=worth.utility,
             slowdown=worth.slowdown,
             staleness=worth.staleness,
+            tardiness=worth.tardiness,
             slowdown_now=0.0 if self.asleep else worth.slowdown_now,
             utility_now=1.0 if self.asleep else worth.utility_now,
             missed_now=0.0 if self.asleep else worth.missed_now,
             staleness_now=0.0 if self.asleep else worth.staleness_now,
+            tardy_now=0.0 if self.asleep else worth.tardy_now,
             queue_bytes=account.queued,
         )

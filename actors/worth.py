@@ -3,7 +3,7 @@ beginning, and in the last seconds.
 
 It is looked at once a second, and at the first answers at once. What is told of a unit as a whole has the names that it has in
 the simulator's results: utility and slowdown over all of its answers and, `of_queries`, as the mean over its queries;
-staleness over the queries, of which each has an output, by their weights.
+staleness over the queries, of which each has an output, by their weights; tardiness over the answers of windows.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ class WorthFigures:
     utility: dict[str, float] = field(default_factory=dict)
     slowdown: dict[str, float] = field(default_factory=dict)
     staleness: dict[str, float] = field(default_factory=dict)
+    tardiness: dict[str, float] = field(default_factory=dict)  # empty until a window has answered
     slowdown_now: float = 0.0
     utility_now: float = 1.0
     missed_now: float = 0.0  # as a part of the answers
     staleness_now: float = 0.0
+    tardy_now: float = 0.0  # as a part of the answers of windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,10 @@ class Totals:
     """Of all of these together."""
     due: int = 0
     """Answers that had a deadline."""
+    tardy: int = 0
+    """Of these, the ones that came after it."""
     tardy_s: float = 0.0
-    """How long after it they came, all of them together."""
+    """How long after, all of them together."""
 
 
 @dataclass
@@ -85,15 +89,17 @@ class Worth:
             self._totals.popleft()
         first = self._totals[0]
         answers, seconds = latest.answers - first.answers, now - first.at
-        responded = latest.responded - first.responded
+        responded, due = latest.responded - first.responded, latest.due - first.due
         self.figures = WorthFigures(
             utility_of(latest, every),
             slowdown_of(latest, every),
             staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
+            tardiness_of(latest, every),
             (latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
             (latest.utility - first.utility) / answers if answers > 0 else 1.0,
             (latest.missed - first.missed) / answers if answers > 0 else 0.0,
             min(1.0, max(0.0, (latest.stale_s - first.stale_s) / seconds)) if seconds > 0 else 0.0,
+            (latest.tardy - first.tardy) / due if due > 0 else 0.0,
         )
         self.queries = qualities(queries, now)
         self._totals.append(latest)
@@ -111,6 +117,7 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
         sum([one.responses.count for one in queries]),
         sum([one.slowdown for one in queries]),
         sum([one.answers for one in tardiness]),
+        sum([one.tardy for one in tardiness]),
         sum([one.sum_s for one in tardiness]),
     )
 
@@ -138,6 +145,15 @@ def slowdown_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, fl
 
 def staleness_of(shares: Sequence[float], weights: Sequence[float]) -> dict[str, float]:
     return {"mean": mean(shares, weights), "max": max(shares, default=0.0)}
+
+
+def tardiness_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
+    """Of the answers that had deadlines."""
+    if not latest.due:
+        return {}
+    longest_s = max([one.tardiness.max_s for one in queries if one.tardiness is not None], default=0.0)
+    mean_s = latest.tardy_s / latest.due
+    return {"due": latest.due, "tardy": latest.tardy, "mean_ms": 1e3 * mean_s, "max_ms": 1e3 * longest_s}
 
 
 def mean(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 
 from configs.base import Fraction, Settings
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
+from configs.reading import problem_of
 
 Sharing = Literal["pdt", "sum", "max"]
 """What makes the priority of an operator that several queries share: its priority-defining tree (Sharaf §3.6.2), all
@@ -178,6 +179,12 @@ class FreshnessAware(Settings):
     beta: Fraction = 1.0
 
 
+class EarliestDeadline(Settings):
+    """Earliest deadline first (Golab §4.1): nobody is tardy as long as anybody's order has nobody tardy."""
+
+    kind: Literal["edf"] = "edf"
+
+
 class DeadlineOrRate(Settings):
     """EDF among those that can still make their deadlines, HR among those that cannot: least tardiness (Sharaf §3.5.2)."""
 
@@ -202,6 +209,7 @@ PolicySettings = Annotated[
     | BalanceResponse
     | BalanceSlowdown
     | FreshnessAware
+    | EarliestDeadline
     | DeadlineOrRate,
     Field(discriminator="kind"),
 ]
@@ -246,6 +254,7 @@ PolicyKind = Literal[
     "brt",
     "bsd",
     "fas",
+    "edf",
     "edf-hr",
 ]
 POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
@@ -267,27 +276,32 @@ def policy_of(name: str, clusters: int = 0) -> PolicySettings:
         if not equals:
             raise InvalidInput("no setting of a policy", "--policy", part, "write fas:beta=0.25")
         given[key] = value
+    model = model_of(kind)
     try:
-        return POLICY.validate_python(given)
-    except Contradiction as problem:
-        raise InvalidInput(
-            problem.title, f"--policy {kind}:{problem.field}", problem.value, problem.hint
-        ) from None
+        return POLICY.validate_python(model.model_validate(given))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(one) for one in first["loc"][1:])
-        hint = f"{kind} has the settings {known_settings(kind)}"
-        why = first["msg"][0].lower() + first["msg"][1:]
-        raise InvalidInput(why, f"--policy {kind}:{field}", given.get(field), hint) from None
+        problem = problem_of(error, model, "")
+        if problem.field in given.keys() - model.model_fields:
+            problem.hint = f"{kind} has the settings {known_settings(model)}"
+        problem.field = f"--policy {kind}:{problem.field}"
+        raise problem from None
 
 
-def known_settings(kind: str) -> str:
-    fields = type(POLICY.validate_python({"kind": kind})).model_fields
-    return ", ".join(name for name in fields if name != "kind") or "none"
+def model_of(kind: str) -> type[Settings]:
+    return type(POLICY.validate_python({"kind": kind}))
+
+
+def known_settings(model: type[Settings]) -> str:
+    return ", ".join(name for name in model.model_fields if name != "kind") or "none"
 
 
 def checked_policy_name(name: str) -> str:
-    policy_of(name)
+    try:
+        policy_of(name)
+    except InvalidInput as problem:  # which stands in a file, and not on a command line
+        told = problem.field.removeprefix("--policy").strip()
+        title = f"{told}: {problem.title}" if told else problem.title
+        raise Contradiction(title, value=problem.value, hint=problem.hint) from None
     return name
 
 

@@ -255,6 +255,7 @@ class OperatorBox(Settings):
     """Whose tuples it takes in; it has a queue of its own of them."""
 
     query: str = ""
+    """Of one that feeds nobody: left out, it is a query of its own, called as the operator is."""
     selectivity: NonNegative = 1.0
     tuple_us: NonNegative
     call_us: NonNegative | None = None
@@ -303,6 +304,17 @@ class OperatorNetwork(Settings):
                     one.partner,
                     "give each the place of the other",
                 )
+        first: dict[str, OperatorBox] = {}
+        for place, one in enumerate(self.operators):
+            known = first.setdefault(one.query, one) if one.query and not one.feeds else one
+            for key in ("utility", "weight", "slack_ms"):
+                if getattr(known, key) != getattr(one, key):
+                    raise Contradiction(
+                        f"the answers of query {one.query} come of several operators, with another {key} of each",
+                        f"operators[{place}].{key}",
+                        getattr(one, key),
+                        f"give all of them the same {key}, or names of different queries",
+                    )
         fed = {below for one in self.operators for below in one.feeds}
         for place, one in enumerate(self.operators):
             if (one.stream is None) != (place in fed):
@@ -401,6 +413,7 @@ PolicyMetric = Literal[
     "memory.mean",
     "memory.max",
     "staleness.mean",
+    "tardiness.mean_ms",
 ]
 """By which level-2 policies are compared; of all of them less is better."""
 

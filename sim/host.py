@@ -22,12 +22,10 @@ from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
-from loadshed.staleness import Staleness
-from loadshed.tardiness import Tardiness
-from loadshed.utility import UtilityStatistics
 from scheduler.network import Estimate, Network, NetworkEstimates
 from scheduler.operators import OperatorScheduler, QueryScheduler
 from scheduler.policies import NONE
+from sim.answers import Answers
 from sim.arrivals import arrival_chunks
 from sim.boxes import Effect, build_effect, join_sides, since
 from sim.chance import array_generator, generator
@@ -80,21 +78,6 @@ class Call:
     runs: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """Of all answers so far."""
-
-    answers: int
-    utility: float
-    """Of all together."""
-    stale_s: float
-    """For how long outputs have been stale, on the mean by the weights of their queries."""
-    due: int
-    """Answers that had a deadline."""
-    tardy_s: float
-    """How long after it they came, all of them together."""
-
-
 class SimulatedHost:
     """One class of the scenario."""
 
@@ -122,20 +105,9 @@ class SimulatedHost:
         ]
         self.responses = ResponseStatistics(self.target_s)
         self.seen: ResponseStatistics | None = None  # the same, for an owner who begins it anew now and then
-        self.utilities = {
-            self.plan.boxes[root].query: UtilityStatistics(
-                self.network.operators[root].utility or settings.graph
-            )
-            for root in self.network.roots
-        }
-        self._utility = {root: self.utilities[self.plan.boxes[root].query] for root in self.network.roots}
-        slacks = {root: self.network.operators[root].slack_s for root in self.network.roots}
-        self._tardiness = {
-            root: (Tardiness(), slack_s) for root, slack_s in slacks.items() if slack_s is not None
-        }
+        queries = {root: self.plan.boxes[root].query for root in self.network.roots}
+        self.answers = Answers(self.network, queries, settings.graph)
         self.memory = QueueMemory()
-        outputs = {self.plan.boxes[root].query: Staleness(0.0) for root in self.network.roots}
-        self._staleness = {root: outputs[self.plan.boxes[root].query] for root in self.network.roots}
         self.clock_offset = 0.0
         self.down = False
         self.decided = True  # whether the call that has begun was chosen, and not part of a plan
@@ -149,6 +121,8 @@ class SimulatedHost:
         self._heads = [0] * size
         self._taken = [0] * size
         self._calls = [0] * size
+        self._given = [0] * size
+        self._spent_s = [0.0] * size
         self._call_s = [box.call_s for box in self.plan.boxes]
         self._tuple_s = [box.tuple_s for box in self.plan.boxes]
         self._size_in = [1.0] * size  # of a tuple in the operator's queue
@@ -220,7 +194,9 @@ class SimulatedHost:
         tuples = len(train)
         self._taken[operator] += tuples
         self._calls[operator] += 1
+        self._given[operator] += len(out)
         cost_s = self._call_s[operator] + tuples * self._tuple_s[operator] + extra_s
+        self._spent_s[operator] += cost_s
         return Call(operator, train, out, cost_s)
 
     def finish(self, now: float) -> None:
@@ -391,55 +367,13 @@ class SimulatedHost:
         """Tuples that it takes in a call; 1 before there was one."""
         return max(1.0, self._taken[operator] / max(self._calls[operator], 1))
 
+    def mean_estimate(self, operator: int) -> Estimate | None:
+        """Cost and selectivity over all that it has taken; None before it has taken anything."""
+        taken = self._taken[operator]
+        return Estimate(self._spent_s[operator] / taken, self._given[operator] / taken) if taken else None
+
     def queued_tuples(self) -> int:
         return sum(self._pending(number) for number in range(len(self._queues)))
-
-    def utility(self) -> dict[str, float]:
-        """Of all answers, and as the mean over queries, as Aurora tells it."""
-        whole = UtilityStatistics(self.settings.graph)
-        for one in self.utilities.values():
-            whole.include(one)
-        queries = [one.mean for one in self.utilities.values()]
-        return {
-            "mean": whole.mean,
-            "lost": 1.0 - whole.mean,
-            "of_queries": sum(queries) / len(queries),
-            "missed": whole.missed,
-            "missed_pct": whole.missed_pct,
-        }
-
-    def staleness(self, now: float) -> dict[str, float]:
-        """Of the outputs so far; the mean by the weights of their queries."""
-        roots = {self.plan.boxes[root].query: root for root in self.network.roots}.values()
-        weights = [self.network.operators[root].weight for root in roots]
-        shares = [self._staleness[root].share(now + self.clock_offset) for root in roots]
-        weighted = sum(weight * share for weight, share in zip(weights, shares, strict=True))
-        return {"mean": weighted / sum(weights), "max": max(shares)}
-
-    def worth(self) -> Worth:
-        roots = {self.plan.boxes[root].query: root for root in self.network.roots}.values()
-        weights = [self.network.operators[root].weight for root in roots]
-        stale = [self._staleness[root].stale_s for root in roots]
-        return Worth(
-            sum(one.count for one in self.utilities.values()),
-            sum(one.sum for one in self.utilities.values()),
-            sum(weight * one for weight, one in zip(weights, stale, strict=True)) / sum(weights),
-            sum(one.answers for one, _ in self._tardiness.values()),
-            sum(one.sum_s for one, _ in self._tardiness.values()),
-        )
-
-    def tardiness(self) -> dict[str, float] | None:
-        """Of the answers that had a deadline; None if no query gives such."""
-        told = [one for one, _ in self._tardiness.values()]
-        if not told:
-            return None
-        due = sum(one.answers for one in told)
-        return {
-            "due": due,
-            "tardy": sum(one.tardy for one in told),
-            "mean_ms": 1e3 * sum(one.sum_s for one in told) / due if due else 0.0,
-            "max_ms": 1e3 * max(one.max_s for one in told),
-        }
 
     def ledger(self) -> TupleLedger:
         self._count_delivered()
@@ -551,18 +485,16 @@ class SimulatedHost:
         ideal_s = self._ideal_s[root]
         if root in self._of_pairs and ideal_s > 0:
             slowdowns = [(stamp - since(arrival)) / ideal_s for arrival in out]
+            slowed = sum(slowdowns)
             self.responses.add_slowed(times, slowdowns)
             if self.seen is not None:
                 self.seen.add_slowed(times, slowdowns)
         else:
+            slowed = sum(times) / ideal_s if ideal_s > 0 else 0.0
             self.responses.add(times, ideal_s)
             if self.seen is not None:
                 self.seen.add(times, ideal_s)
-        self._utility[root].add(times)
-        if root in self._tardiness:
-            late, slack_s = self._tardiness[root]
-            late.add_array(np.array(times), slack_s)
-        self._staleness[root].served(out, stamp)
+        self.answers.add(root, out, times, slowed, stamp)
 
     def _output(self, root: int, waiting_s: float) -> OutputCycle:
         results = self._cycle_results[root]

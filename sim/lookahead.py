@@ -161,7 +161,7 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
         look = seen.look if now.objective == "memory" else None
         ended = simulate(scenario.model_copy(update={"classes": (one,)}), look)
         host = ended.hosts[ONE_CLASS]
-        worth = host.worth()
+        worth = host.answers.worth()
         lost = 1 - worth.utility / worth.answers if worth.answers else None
         tardy_ms = 1e3 * worth.tardy_s / worth.due if worth.due else None
         whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost, tardy_ms)

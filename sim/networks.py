@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import erf, sqrt
+from math import erf, gcd, sqrt
 
 from configs.scenario import (
     Aggregate,
@@ -173,11 +173,12 @@ def build_plan(
 def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
     plan = Plan()
     streams: list[set[str]] = [set() for _ in model.operators]
+    queries = queries_of(model)
     for number, one in enumerate(model.operators):
         lookup = Lookup(
             kind="lookup", selectivity=one.selectivity, tuple_us=one.tuple_us, call_us=one.call_us
         )
-        plan.add(replace(box_of(one.name, one.query, lookup, costs), partner=one.partner))
+        plan.add(replace(box_of(one.name, queries[number], lookup, costs), partner=one.partner))
         plan.downstream[number] = list(one.feeds)
         if one.stream is not None:
             plan.entries.setdefault(one.stream, []).append(number)
@@ -194,6 +195,19 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
             if one.slack_ms is not None:
                 plan.slacks[number] = one.slack_ms / 1e3
     return plan
+
+
+def queries_of(model: OperatorNetwork) -> list[str]:
+    """Of each operator; what answers and names none is a query of its own, called as it is."""
+    taken = {one.query for one in model.operators}
+    found = []
+    for number, one in enumerate(model.operators):
+        query = one.query
+        if not query and not one.feeds:
+            query = one.name if one.name not in taken else f"{one.name}#{number}"
+            taken.add(query)
+        found.append(query)
+    return found
 
 
 def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
@@ -214,11 +228,16 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
             if query.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=query.utility)
             plan.weights[number] = query.weight
-            # A window's answer has to be there when the next one falls due (`loadshed.tardiness`).
+            # A window's answer has to be there when event time reaches the next pane (`loadshed.tardiness`).
             for operator in query.operators:
                 if operator.kind == "aggregate":
-                    plan.slacks[number] = operator.slide_s
+                    plan.slacks[number] = pane_s(operator)
     return plan
+
+
+def pane_s(window: Aggregate) -> float:
+    """The longest panes that the window and its slides are made of, as live."""
+    return gcd(round(window.range_s * 1e6), round(window.slide_s * 1e6)) / 1e6 or window.slide_s
 
 
 def add_join(

@@ -21,6 +21,7 @@ from sim.series import ClassSeries
 # Okabe–Ito: told apart by colour-blind readers, in the order of classes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
 CLASSES_PLOTTED = 7
+QUERIES_SHOWN = 50  # of each class
 MOVES_SHOWN = 40
 # A class's first estimates may be far off, and would press all others flat: so many times the lanes are drawn.
 LOAD_SHOWN = 2.5
@@ -62,6 +63,8 @@ def page(run: Outcome, promises: Sequence[Promise], more: Sequence[str] = ()) ->
         promise_list(promises),
         "<h2>Classes</h2>",
         class_table(result),
+        "<h2>Answers</h2>",
+        answers_table(result),
         "<h2>Over time</h2>",
         *plots(run),
     ]
@@ -113,6 +116,53 @@ def class_table(result: Mapping[str, Any]) -> str:
         for one in result["classes"]
     )
     return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def answers_table(result: Mapping[str, Any]) -> str:
+    """How good answers were, of each class and of its queries."""
+    names = (
+        "",
+        "answers",
+        "mean ms",
+        "slowdown",
+        "worth",
+        "missed deadlines",
+        "stale",
+        "tardy",
+        "mean tardiness",
+    )
+    rows = []
+    for one in result["classes"]:
+        means = {name: (one[name] or {}).get("mean") for name in ("slowdown", "utility", "staleness")}
+        told = one | means | {"missed": (one["utility"] or {}).get("missed")}
+        rows.append(answers_row(f"<b>{html.escape(one['name'])}</b>", told, one["response_ms"]["mean"]))
+        queries = list((one["queries"] or {}).items())
+        rows += [
+            answers_row(f"&emsp;{html.escape(name)}", query, query["mean_ms"])
+            for name, query in queries[:QUERIES_SHOWN]
+        ]
+        if queries[QUERIES_SHOWN:]:
+            more = f"&emsp;and {len(queries) - QUERIES_SHOWN:,} more queries"
+            rows.append(f'<tr><td colspan="{len(names)}">{more}</td></tr>')
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def answers_row(name: str, told: Mapping[str, Any], mean_ms: float) -> str:
+    """Of a class or a query; what was not measured is a dash."""
+    count, missed, late = told["results"], told["missed"], told["tardiness"] or {"due": 0}
+    shown = (
+        name,
+        f"{count:,}",
+        f"{mean_ms:.2f}",
+        "–" if told["slowdown"] is None else f"{told['slowdown']:,.4g}",
+        "–" if told["utility"] is None else f"{told['utility']:.3f}",
+        "–" if missed is None else f"{missed:,}" + (f" ({missed / count:.1%})" if missed and count else ""),
+        "–" if told["staleness"] is None else f"{told['staleness']:.1%}",
+        f"{late['tardy'] / late['due']:.1%}" if late["due"] else "–",
+        f"{late['mean_ms']:.1f} ms" if late["due"] else "–",
+    )
+    return f"<tr>{''.join(f'<td>{one}</td>' for one in shown)}</tr>"
 
 
 def lending_table(lending: Mapping[str, Mapping[str, float]]) -> str:

@@ -41,7 +41,7 @@ def results(run: Simulation, policy: str) -> dict[str, Any]:
 
 def class_of(run: Simulation, name: str) -> dict[str, Any]:
     host, manager = run.hosts[name], run.ring.manager_of(name)
-    cycles = run.ring.cycles
+    cycles, now = run.ring.cycles, run.now + host.clock_offset
     mean_share = (
         run.share_integral[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
         if cycles
@@ -54,14 +54,11 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
         results=host.responses.count,
         response_ms=host.responses.response_ms(),
         slowdown=host.responses.slowdown(),
-        staleness=host.staleness(run.now),
-        tardiness=host.tardiness(),
-        utility=host.utility(),
+        staleness=host.answers.staleness(now),
+        tardiness=host.answers.tardiness(),
+        utility=host.answers.utility(),
         memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
-        queries={
-            query: {"results": one.count, "utility": one.mean, "missed": one.missed}
-            for query, one in host.utilities.items()
-        },
+        queries=host.answers.by_query(now),
         share={"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
         headroom=manager.control.headroom if manager else None,
         target_met_pct=host.responses.target_met_pct(),
@@ -83,7 +80,7 @@ def class_results(
     target_met_pct: float,
     utility: Mapping[str, float] | None = None,
     memory: Mapping[str, float] | None = None,
-    queries: Mapping[str, Mapping[str, float]] | None = None,
+    queries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """What is told of a class, simulated or live."""
     return {

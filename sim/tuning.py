@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 from configs.objectives import candidates
 from configs.policies import Automatic, PolicySettings
-from configs.scenario import SimulatedClass
+from configs.scenario import Aggregate, SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.tuning import Compared, TuningCore, tuning_core
-from sim.host import SimulatedHost, Worth
+from sim.answers import Worth
+from sim.host import SimulatedHost
 from sim.lookahead import Arrived, ClassNow, Seen, Simulate, TriedOperator, forecasts, objective_value
 from sim.operator_costs import Cost
 
@@ -66,7 +67,7 @@ class TunedClass:
         return Compared(measured, found)
 
     def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
-        before, self._worth = self._worth, host.worth()
+        before, self._worth = self._worth, host.answers.worth()
         answers, stale_s = self._worth.answers - before.answers, self._worth.stale_s - before.stale_s
         lost = 1 - (self._worth.utility - before.utility) / answers if answers else None
         due, tardy_s = self._worth.due - before.due, self._worth.tardy_s - before.tardy_s
@@ -108,6 +109,9 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
         zip(host.network.operators, host.scheduler.statistics.estimates, strict=True)
     ):
         call_s, train = host.plan.boxes[number].call_s, host.mean_train(number)
+        if isinstance(host.plan.boxes[number].model, Aggregate):
+            # Results of many thousand tuples at once: a running average has forgotten the last ones before the next come.
+            estimate = host.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)
         found.append(

@@ -1,4 +1,4 @@
-"""Which of the due tasks runs next: window results in the simulator, and operators under the policy `edf-hr` (`policies/deadlines.py`).
+"""Which of the due tasks runs next: window results in the simulator, and operators under the policies `edf` and `edf-hr` (`policies/deadlines.py`).
 
     EDF     the earliest deadline (Golab §4.1)
     HR      the most answers for its cost: least tardiness once everybody is late (Sharaf §3.5.1)
@@ -77,6 +77,9 @@ class TaskOrder(Protocol[AnyTask]):
     def put(self, task: AnyTask) -> None:
         """It is due, or has changed since."""
 
+    def fill(self, tasks: Sequence[AnyTask]) -> None:
+        """They are all due."""
+
     def head(self, now: float) -> AnyTask | None:
         """Which one runs next; it leaves when its `place` is NOWHERE."""
 
@@ -93,6 +96,12 @@ class KeyOrder(Generic[AnyTask]):
         self._places += 1
         task.place = self._places
         self._tasks.push(self._key(task), task)
+
+    def fill(self, tasks: Sequence[AnyTask]) -> None:
+        for task in tasks:
+            self._places += 1
+            task.place = self._places
+        self._tasks.fill(tasks, self._key)
 
     def head(self, now: float) -> AnyTask | None:
         return self._tasks.head()
@@ -114,7 +123,6 @@ class DeadlineOrRate(Generic[AnyTask]):
         self._by_latest_start.push(latest_start(task), task)
 
     def fill(self, tasks: Sequence[AnyTask]) -> None:
-        """They are all due."""
         for task in tasks:
             self._places += 1
             task.place = self._places

@@ -10,7 +10,7 @@ from scheduler.network import Gain, NetworkEstimates
 from scheduler.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.policies.bucket import BucketPolicy
 from scheduler.policies.chain import steepest_release
-from scheduler.policies.deadlines import DeadlineOrRatePolicy
+from scheduler.policies.deadlines import DeadlinePolicy
 from scheduler.policies.freshness import FreshnessPolicy
 from scheduler.policies.outlook import least_slack
 from scheduler.policies.paths import fastest_release, highest_path_capacity
@@ -70,8 +70,8 @@ def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy
             return waiting(phi, settings, believed)
         case "fas":
             return FreshnessPolicy(settings.beta, believed)
-        case "edf-hr":
-            return DeadlineOrRatePolicy(believed)
+        case "edf" | "edf-hr":
+            return DeadlinePolicy(settings.kind, believed)
     raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
 
 

@@ -1,9 +1,10 @@
-"""EDF/HR: deadlines while they can be met, rates when they cannot (Sharaf §3.5.2), over the operators of a class.
+"""EDF, and EDF/HR: deadlines while they can be met, rates when they cannot (Sharaf §3.5.2), over the operators of a class.
 
     D = head + deadline      C = Σ c_k, k from the operator down to the root      (`outlook.py`)
 
 Results of windows have deadlines of their own, a pane after they fell due (`Operator.slack_s`); other answers that of their QoS
-graph. An operator with input is a task of `scheduler.periodic.order`: ListEDF has those that can still make it, t + C ≤ D, ListHR
+graph. An operator with input is a task of `scheduler.periodic.order`. EDF runs the one of the earliest deadline (Golab §4.1), late
+or not. EDF/HR has two lists: ListEDF has those that can still make it, t + C ≤ D, ListHR
 those that cannot. ListHR's head, the one of the highest rate S/C̄, runs if ListEDF's, the one of the earliest deadline, can wait
 for it: t + C_HR < D_EDF. Else that one runs. Earliest deadlines first is best as long as all can be met; once they cannot, it works on what
 is late already, and highest rates get the most out before more are.
@@ -17,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import nan
+from typing import Literal
 
 from scheduler.network import NetworkEstimates, Operator
-from scheduler.periodic.order import NOWHERE, DeadlineOrRate
+from scheduler.periodic.order import NOWHERE, TaskOrder, build_order
 from scheduler.policies.outlook import by_graph, outlooks
 from scheduler.policies.protocol import NONE
 from scheduler.policies.static import ratio
@@ -40,14 +42,17 @@ class Work:
     is_ready: bool = False
 
 
-class DeadlineOrRatePolicy:
-    def __init__(self, believed: NetworkEstimates) -> None:
+class DeadlinePolicy:
+    """By one of the orders of tasks that go by deadlines."""
+
+    def __init__(self, order: Literal["edf", "edf-hr"], believed: NetworkEstimates) -> None:
+        self._by = order
         self._works = [Work(number) for number in range(len(believed.estimates))]
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
         self._believe(believed)
-        self._order = DeadlineOrRate[Work]()
+        self._order: TaskOrder[Work] = build_order(self._by)
         ready = [work for work in self._works if work.is_ready]
         for work in ready:
             work.deadline_s = work.head + work.within_s

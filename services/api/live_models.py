@@ -75,6 +75,15 @@ class Staleness(BaseModel):
     max: float = Field(0.0, ge=0, le=1, description="The stalest one's.")
 
 
+class ClassTardiness(BaseModel):
+    """Of the answers of windows; all 0 until one has answered."""
+
+    due: int = Field(0, ge=0, description="Answers that had a deadline of a window.")
+    tardy: int = Field(0, ge=0, description="Of these, the ones after it.")
+    mean_ms: Milliseconds = Field(0.0, description="How long after, those in time counted as 0.")
+    max_ms: Milliseconds = 0.0
+
+
 Ratio = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -123,12 +132,14 @@ class ClassStatus(Seen):
     utility: ClassWorth
     slowdown: Slowdown
     staleness: Staleness
+    tardiness: ClassTardiness
     slowdown_now: float = Field(
         ge=0, description="Mean slowdown of the last seconds' answers; 0 without any."
     )
     utility_now: Ratio = Field(description="Mean utility of the last seconds' answers.")
     missed_now: Ratio = Field(description="Part of the last seconds' answers that came after their deadline.")
     staleness_now: Ratio = Field(description="Staleness of the last seconds.")
+    tardy_now: Ratio = Field(description="Part of the last seconds' answers of windows that were tardy.")
     queue_bytes: int = Field(description="Of tuples queued between operators.")
     problems: list[str] = Field(description="Why parts of it do not run as they should.")
 

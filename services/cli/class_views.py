@@ -14,7 +14,7 @@ from configs.policies import Automatic, policy_text
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
 WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms")
-MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now")
+MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ def together(parts: Sequence[Figures]) -> Figures:
             found[one.name] = utilities_together(parts)
         elif one.name == "slowdown":
             found[one.name] = slowdowns_together(parts)
+        elif one.name == "tardiness":
+            found[one.name] = tardiness_together(parts)
         elif isinstance(values[0], dict):
             found[one.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
         elif one.name == "within_target_pct":
@@ -136,6 +138,20 @@ def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
     return {
         name: sum(one[name] * count for one, count in told) / results if results else 0.0
         for name in ("mean", "of_queries")
+    }
+
+
+def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """Of units of which a window has answered; empty without any."""
+    told = [part.tardiness for part in parts if part.tardiness]
+    if not told:
+        return {}
+    due = sum(one["due"] for one in told)
+    return {
+        "due": due,
+        "tardy": sum(one["tardy"] for one in told),
+        "mean_ms": sum(one["mean_ms"] * one["due"] for one in told) / due,
+        "max_ms": max(one["max_ms"] for one in told),
     }
 
 

@@ -25,7 +25,7 @@ from services.cli.demo_plan import SCENARIOS, DemoScenario, demo_scenario, live_
 from services.cli.ingest import ended_by_signal
 from services.cli.live_run import LiveRun, Watched, calibrated
 from services.cli.sim import DEFAULT_MANAGER, make_folder
-from services.cli.tables import class_view_table, promise_table, result_table
+from services.cli.tables import answers_table, class_view_table, promise_table, result_table
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess
@@ -163,6 +163,7 @@ def demo(
             running.close()
     promises = promises_of(chosen, outcome)
     console.print(result_table(outcome.result))
+    console.print(answers_table(outcome.result))
     console.print(promise_table(promises))
     typer.echo(f"report: {write_report(outcome, promises, report, () if seen is None else (seen.html(),))}")
     if json_path is not None:

@@ -21,7 +21,7 @@ from configs.managers import sheds
 from loadshed.ledger import TupleLedger
 from services.cli.class_views import ClassView, class_views
 from services.cli.demo_feed import PERIOD_S, Feeds, Offered, fed, planned
-from services.watch.quality import worth_of
+from services.watch.quality import QueryWorth, worth_of
 from sim.outcome import Outcome
 from sim.results import class_results, rounded
 from sim.series import ClassSeries, Series
@@ -304,20 +304,18 @@ class LiveRun:
 
     def _class(self, settings: LiveClass) -> dict[str, Any]:
         view, during = self.last.classes[settings.name], self._ended.classes[settings.name].figures
-        figures = view.figures
+        figures, queries = view.figures, worth_of(self._ended.system, settings)
         return class_results(
             settings,
             self._ledger(settings.name),
             queued=figures.queued,
             results=figures.results,
             response_ms=during.response_ms,
-            slowdown=None,
+            slowdown=during.slowdown or None,
             staleness=during.staleness or None,
             utility=during.utility or None,
-            queries={
-                one.query: {"results": one.answers, "utility": one.utility, "missed": one.missed}
-                for one in worth_of(self._ended.system, settings)
-            },
+            tardiness=tardiness_of(queries),
+            queries={one.query: query_results(one) for one in queries},
             share={
                 "original": view.original,
                 "mean": self._shares[settings.name] / self._ended_after(),
@@ -338,6 +336,29 @@ class LiveRun:
         """Also with what the gateway has accepted."""
         ledger, queued = self._ledger(name), self.last.classes[name].figures.queued
         return ledger.closes(queued) and ledger.offered == self.offered.accepted[name]
+
+
+def query_results(one: QueryWorth) -> dict[str, Any]:
+    """Of a query, as the simulator's results have it."""
+    return {
+        "results": one.answers,
+        "mean_ms": one.mean_ms,
+        "deadline_ms": 1e3 * one.graph.deadline_s,
+        "slowdown": one.slowdown,
+        "utility": one.utility,
+        "missed": one.missed,
+        "staleness": one.staleness,
+        "tardiness": tardiness_of([one]),
+    }
+
+
+def tardiness_of(queries: Sequence[QueryWorth]) -> dict[str, float] | None:
+    """Of the answers of windows; None without any."""
+    due = sum(one.due for one in queries)
+    if not due:
+        return None
+    together_ms = sum(one.tardiness_ms * one.due for one in queries)
+    return {"due": due, "tardy": sum(one.tardy for one in queries), "mean_ms": together_ms / due}
 
 
 def mean_between(before: ClassView | None, after: ClassView) -> float | None:

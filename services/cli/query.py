@@ -100,7 +100,7 @@ def quality(
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show how good answers have been: slowdown, what they were worth by their latency, missed deadlines, and staleness."""
+    """Show how good answers have been: slowdown, worth by their latency, missed deadlines, staleness, tardiness of windows."""
     with service() as weir:
         told = weir.quality(tenant)
     show(output, told, lambda: quality_table(told))

@@ -21,7 +21,14 @@ from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario, load_scenario, preset_names
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
-from services.cli.tables import claim_table, compare_table, policy_tables, promise_table, result_table
+from services.cli.tables import (
+    answers_table,
+    claim_table,
+    compare_table,
+    policy_tables,
+    promise_table,
+    result_table,
+)
 from sim.promises import check_promises
 from sim.report import write_report
 from sim.results import outcome_of, results
@@ -52,7 +59,7 @@ def sim(
             "--manager",
             "-m",
             help=f"Who sheds and lends: {', '.join(MANAGERS)}.",
-            show_default=DEFAULT_MANAGER,
+            show_default=f"{DEFAULT_MANAGER}; none with --policies",
         ),
     ] = None,
     policy: Annotated[
@@ -69,7 +76,7 @@ def sim(
         bool, typer.Option("--compare", help="Run every manager; one table side by side.")
     ] = False,
     policies: Annotated[
-        bool, typer.Option("--policies", help="Run every level-2 policy; one table side by side.")
+        bool, typer.Option("--policies", help="Run every level-2 policy; tables side by side.")
     ] = False,
     explain: Annotated[
         str | None, typer.Option(help="Print the last decisions of this class in words.", show_default=False)
@@ -97,13 +104,19 @@ def sim(
         return
     if scenario is None:
         raise typer.BadParameter("name a scenario, or a log to --replay")
-    manager = manager or DEFAULT_MANAGER
     if compare and policies:
         raise InvalidInput("--compare and --policies exclude each other", hint="run the command twice")
+    if manager is not None:
+        known_manager(manager)
+    if compare and manager is not None:
+        raise InvalidInput("--compare runs every manager", "--manager", manager, "leave out one of the two")
+    if policies and policy is not None:
+        raise InvalidInput("--policies runs every policy", "--policy", policy, "leave out one of the two")
     for option, given in (("--report", report), ("--explain", explain), ("--record", record)):
         if given is not None and (compare or policies):
             raise InvalidInput(f"{option} is about one run", hint="leave out --compare and --policies")
-    known_manager(manager)
+    # Level 2 alone: with shedding a policy would be compared on different tuples.
+    manager = manager or ("none" if policies else DEFAULT_MANAGER)
     chosen = configured(scenario, policy, seconds)
     if explain is not None and explain not in (names := [one.name for one in chosen.classes]):
         raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
@@ -118,7 +131,8 @@ def sim(
         if as_json:
             typer.echo(json.dumps(list(rows.values()), indent=2))
         elif policies:
-            out.print(policy_tables(f"{chosen.name}, every level-2 policy", rows))
+            title = f"{chosen.name}, manager {manager}, {chosen.seconds:g} s, seed {seed}"
+            out.print(policy_tables(title, rows))
             if chosen.claims:
                 out.print(claim_table(chosen.claims, rows))
         else:
@@ -131,6 +145,7 @@ def sim(
         typer.echo(json.dumps(outcome.result, indent=2))
     else:
         out.print(result_table(outcome.result))
+        out.print(answers_table(outcome.result))
         out.print(promise_table(promises))
     if explain is not None:
         for line in explanations(run, explain):
@@ -179,8 +194,6 @@ def policy_name(scenario: Scenario) -> str:
 
 def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int) -> list[Job]:
     if policies:
-        # Level 2 alone: with shedding a policy would be compared on different tuples.
-        chosen = "none" if manager == DEFAULT_MANAGER else manager
         return [
             Job(
                 name,
@@ -191,7 +204,7 @@ def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: 
                         )
                     }
                 ),
-                chosen,
+                manager,
                 name,
                 seed,
             )

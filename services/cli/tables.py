@@ -61,6 +61,48 @@ def result_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
+# Of a class, in the table of a run; the JSON has all.
+QUERIES_TOLD = 5
+
+
+def answers_table(result: Mapping[str, Any]) -> Table:
+    """How good the answers of one run were: a line a class, and below it the queries that lost most by being late."""
+    heads = ["class", "answers", "mean ms", "slow", "worth", "missed", "stale"]
+    windows = any(one["tardiness"] for one in result["classes"])
+    table = plain_table("answers", [*heads, "tardy"] if windows else heads, wrapped=0)
+    more = 0
+    for one in result["classes"]:
+        utility, slowdown, staleness = one["utility"], one["slowdown"], one["staleness"]
+        table.add_row(
+            escape(one["name"]),
+            compact(one["results"]),
+            milliseconds(one["response_ms"]["mean"]),
+            times(slowdown["mean"]) if slowdown else "–",
+            worth(utility["mean"]) if utility else "–",
+            missed_of(utility["missed"], one["results"]) if utility else "–",
+            parts(staleness["mean"]) if staleness else "–",
+            *([tardy(one["tardiness"])] if windows else []),
+        )
+        late = {name: told for name, told in (one["queries"] or {}).items() if is_late(told)}
+        worst = sorted(late, key=lambda name: (late[name]["utility"], -late[name]["missed"]))
+        more += len(worst[QUERIES_TOLD:])
+        for name in worst[:QUERIES_TOLD]:
+            told = late[name]
+            table.add_row(
+                f"[dim]  {escape(name)}[/]",
+                compact(told["results"]),
+                against(told["mean_ms"], told["deadline_ms"]),
+                times(told["slowdown"]),
+                worth(told["utility"]),
+                missed_of(told["missed"], told["results"]),
+                parts(told["staleness"]),
+                *([tardy(told["tardiness"])] if windows else []),
+            )
+    if more:
+        table.caption, table.caption_justify = f"{more} more queries answered late: --json", "left"
+    return table
+
+
 def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     """Several runs of one scenario, a block a manager and a line a class."""
     table = plain_table(
@@ -100,37 +142,54 @@ OTHERS = {
     "utility.missed_pct": "late %",
     "memory.mean": "memory",
     "memory.max": "max",
+    "tardiness.mean_ms": "tardy ms",
 }
 
 
 def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Group:
-    """Several level-2 policies side by side, the best of each column marked."""
-    return Group(*(metric_table(title, rows, heads) for heads in (TIMES, OTHERS)))
-
-
-def metric_table(title: str, rows: Mapping[str, Mapping[str, Any]], heads: Mapping[str, str]) -> Table:
-    values = {name: [metric_of(result, metric) for metric in heads] for name, result in rows.items()}
-    best = [min(column) for column in zip(*values.values(), strict=True)]
-    table = plain_table(title, ("policy", *heads.values()))
-    for name, row in values.items():
-        table.add_row(
-            name,
-            *(
-                f"[bold green]{one:,.4g}[/]" if one == least else f"{one:,.4g}"
-                for one, least in zip(row, best, strict=True)
-            ),
+    """Several level-2 policies side by side, of each class, the best of each column marked."""
+    names = [one["name"] for one in next(iter(rows.values()))["classes"]]
+    return Group(
+        *(
+            metric_table(f"{title}; class {escape(name)}" if len(names) > 1 else title, rows, heads, place)
+            for place, name in enumerate(names)
+            for heads in (TIMES, OTHERS)
         )
+    )
+
+
+def metric_table(
+    title: str, rows: Mapping[str, Mapping[str, Any]], heads: Mapping[str, str], place: int
+) -> Table:
+    """Of the class at this place; what a class has nothing of has no column."""
+    columns = {
+        head: [metric_of(result, metric, place) for result in rows.values()] for metric, head in heads.items()
+    }
+    had = {head: [one for one in column if one is not None] for head, column in columns.items()}
+    shown = {head: marked(column) for head, column in had.items() if len(column) == len(rows)}
+    table = plain_table(title, ("policy", *shown))
+    for row, name in enumerate(rows):
+        table.add_row(name, *(column[row] for column in shown.values()))
     return table
 
 
+def marked(values: Sequence[float]) -> list[str]:
+    """The least of them stand out."""
+    least = min(values)
+    texts = [four_figures(one) for one in values]
+    return [
+        f"[bold green]{text}[/]" if one == least else text for one, text in zip(values, texts, strict=True)
+    ]
+
+
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    """What a paper found beside what this run gives; the claim holds if the order does."""
+    """What a paper found beside what this run gives its first class; the claim holds if the order does."""
     table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"))
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:
             continue
-        got = metric_of(rows[claim.policy], claim.metric)
-        other = metric_of(rows[claim.below], claim.metric)
+        # Without windows nothing is tardy, under any policy.
+        got, other = (metric_of(rows[one], claim.metric) or 0.0 for one in (claim.policy, claim.below))
         table.add_row(
             f"{claim.metric}: {claim.policy} below {claim.below}",
             f"−{claim.by_pct:g}%",
@@ -155,10 +214,18 @@ def finding_table(title: str, findings: Sequence[Finding]) -> Table:
     return table
 
 
-def metric_of(result: Mapping[str, Any], metric: str) -> float:
-    """A metric of the scenario's first class, by its path."""
+def four_figures(value: float) -> str:
+    """Without exponents, which are wide and hard to compare; three of them where thousands are told apart."""
+    if value >= 99_999.5:
+        return compact(value)
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float | None:
+    """A metric of a class, by its path; None if the class has nothing of the kind, such as tardiness without windows."""
     group, name = metric.split(".")
-    value: float = result["classes"][0][group][name]
+    told = result["classes"][place][group]
+    value: float | None = None if told is None else told[name]
     return value
 
 
@@ -227,18 +294,10 @@ def policy_of(one: ClassView) -> str:
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
     """How good the answers of classes are: of the last seconds, and all missed deadlines from the beginning."""
-    heads = (
-        "class",
-        "worth",
-        "missed",
-        "in all",
-        "stale",
-        "mean/target",
-        "slow",
-        "queue",
-        "bytes",
-        "res/s",
-    )
+    # In the place of bytes, for both of which there is no room.
+    windows = any(one.figures.tardiness.get("due") for one in views)
+    heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
+    heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
     table = plain_table(title, heads, wrapped=0)
     for one in views:
         figures, target = one.figures, one.settings.delay_target_ms
@@ -251,10 +310,11 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Table:
             parts(figures.missed_now),
             compact(figures.utility.get("missed", 0)),
             parts(figures.staleness_now),
+            *([parts(figures.tardy_now) if figures.tardiness.get("due") else "–"] if windows else []),
             f"{against(figures.mean_ms, target)}/{target:g}",
             times(figures.slowdown_now),
             compact(figures.queued),
-            compact(figures.queue_bytes),
+            *([] if windows else [compact(figures.queue_bytes)]),
             compact(figures.results_per_s),
         )
     return table
@@ -274,7 +334,7 @@ def quality_table(told: Mapping[str, Any]) -> Table:
             f"{against(one['mean_ms'], one['deadline_ms'])}/{one['deadline_ms']:.5g}",
             times(one["slowdown"]),
             worth(one["utility"]["mean"]) if answers else "–",
-            compact(missed) + (f" ({parts(missed / answers)})" if missed else ""),
+            missed_of(missed, answers),
             parts(one["staleness"]),
             *([tardy(one["tardiness"])] if windows else []),
         )
@@ -285,7 +345,18 @@ def quality_table(told: Mapping[str, Any]) -> Table:
 
 def tardy(told: Mapping[str, Any] | None) -> str:
     """The part of a window's answers that came late."""
-    return parts(told["tardy"] / told["answers"]) if told else "–"
+    due = told.get("answers", told.get("due", 0)) if told else 0
+    return parts(told["tardy"] / due) if told and due else "–"
+
+
+def is_late(query: Mapping[str, Any]) -> bool:
+    """Whether any answer of it came after a deadline, by its graph or of its window."""
+    return bool(query["missed"] or (query["tardiness"] and query["tardiness"]["tardy"]))
+
+
+def missed_of(missed: float, answers: int) -> str:
+    """Answers after their deadlines, and which part that is."""
+    return compact(missed) + (f" ({parts(missed / answers)})" if missed and answers else "")
 
 
 def worth(utility: float) -> str:

@@ -36,7 +36,8 @@ def top(
     quality: Annotated[
         bool,
         typer.Option(
-            "--quality", help="What answers are worth, missed deadlines, staleness, slowdown, queues."
+            "--quality",
+            help="What answers are worth, missed deadlines, staleness, tardiness, slowdown, queues.",
         ),
     ] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two looks.")] = 1.0,

@@ -45,6 +45,11 @@ FIGURES = (
     "delivered_per_s",
     "lost_per_s",
     "results_per_s",
+    "utility",
+    "missed",
+    "staleness",
+    "slowdown",
+    "tardy",
     "lent",
     "borrowed",
 )
@@ -154,8 +159,10 @@ def row_of(view: ClassView, lanes: int, rates: Sequence[float]) -> list[float]:
     load = 0.0 if view.asleep else figures.load
     # What the last answers took says nothing of a class that has had none since.
     response_ms = [figures.mean_ms, figures.p50_ms, figures.p95_ms, figures.p99_ms]
+    quality = [figures.utility_now, figures.missed_now, figures.staleness_now, figures.slowdown_now]
+    quality.append(figures.tardy_now if figures.tardiness else math.nan)
     if view.asleep or not figures.p50_ms:
-        response_ms = [math.nan] * 4
+        response_ms, quality = [math.nan] * 4, [math.nan] * 5
     moved = (view.share - view.original) * lanes
     return [
         view.share,
@@ -171,6 +178,7 @@ def row_of(view: ClassView, lanes: int, rates: Sequence[float]) -> list[float]:
         delivered,
         lost,
         results,
+        *quality,
         max(0.0, -moved),
         max(0.0, moved),
     ]

@@ -14,7 +14,7 @@ def in_words(view: ClassView) -> str:
         return "It is being started and has not reported yet."
     if view.asleep:
         return f"It has no input and sleeps; {shares(view)}."
-    told = (response(view), worth(view), shares(view), loss(view), *policy(view))
+    told = (response(view), worth(view), tardy(view), shares(view), loss(view), *policy(view))
     return "; ".join(filter(None, told)) + "."
 
 
@@ -32,6 +32,15 @@ def worth(view: ClassView) -> str:
     if figures.utility_now > 1 - LEAST:
         return ""
     return f"they are worth {figures.utility_now:.0%} of what they could be, {figures.missed_now:.0%} came after their deadline"
+
+
+def tardy(view: ClassView) -> str:
+    """Nothing where windows are in time."""
+    figures = view.figures
+    if figures.tardy_now < LEAST:
+        return ""
+    mean_ms = figures.tardiness.get("mean_ms", 0.0)
+    return f"{figures.tardy_now:.0%} of its windows' answers are tardy, by {mean_ms:.3g} ms on average so far"
 
 
 def shares(view: ClassView) -> str:

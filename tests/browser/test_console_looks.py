@@ -109,7 +109,7 @@ def test_what_runs_is_to_be_seen(
     page = console.page
     expect(page.locator("#classes tbody th")).to_have_text(list(TENANTS))
     expect(page.locator("#classes .badge", has_text="sheds").first).to_be_visible()
-    expect(page.locator("#plots canvas")).to_have_count(6)
+    expect(page.locator("#plots canvas")).to_have_count(7)
     expect(page.locator("#lending .band").first).to_be_attached()
     console.picture(pictures, f"overview-{width}-{theme}")
 

@@ -31,7 +31,7 @@ SUPERBOXES = {
     for traversal in ("min-latency", "min-memory")
 }
 RANKED = (
-    *("path", "segment", "simplified-segment", "fixed", "slope-slack", "bucket", "superbox", "edf-hr"),
+    *("path", "segment", "simplified-segment", "fixed", "slope-slack", "bucket", "superbox", "edf", "edf-hr"),
     *PUSHED,
     *SUPERBOXES,
 )

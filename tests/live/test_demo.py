@@ -81,6 +81,11 @@ def test_a_demo_accounts_for_every_tuple_and_its_exit_code_tells_of_its_promises
         fates = sum(one[fate] for fate in ("delivered", "shed", "late", "rejected", "failed", "queued"))
         assert one["offered"] == result["offered"][one["name"]]["accepted"] == fates > 0
         assert one["results"] > 0
+        # Of windows, and by what answers cost: measured as in the simulator, and told as well.
+        assert one["slowdown"]["mean"] > 0
+        assert one["tardiness"]["due"] > 0
+        assert len(one["queries"]) == 11
+        assert all(told["deadline_ms"] == one["delay_target_ms"] for told in one["queries"].values())
     page = (tmp_path / "weir-demo" / "sc-dilos.html").read_text("utf-8")
     assert page.count("<svg") == 5
 

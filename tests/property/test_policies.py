@@ -682,6 +682,16 @@ def test_deadlines_go_first_while_they_can_be_met_and_rates_where_they_cannot(sc
         assert picked.operator in (expected or {NONE})
 
 
+@given(scripts())
+def test_the_earliest_deadline_goes_first_whether_it_can_be_met_or_not(script: Script) -> None:
+    for picked in answers(build_policy(policy_of("edf"), script.start), script):
+        deadline = {
+            one: head + most_urgent(picked.believed, one).graph.deadline_s
+            for one, head in picked.heads.items()
+        }
+        assert not deadline or deadline[picked.operator] <= min(deadline.values()) + NEAR
+
+
 def by_deadline_or_rate(
     picked: Picked, deadline: Mapping[int, float], cost: Mapping[int, float], too_late: set[int]
 ) -> set[int]:

@@ -536,7 +536,18 @@ CLASS_KEYS = {
     "target_met_pct": float,
     "utility": {"mean": float, "lost": float, "of_queries": float, "missed": int, "missed_pct": float},
     "memory": {"mean": float, "max": float},
-    "queries": {"only": {"results": int, "utility": float, "missed": int}},
+    "queries": {
+        "only": {
+            "results": int,
+            "mean_ms": float,
+            "deadline_ms": float,
+            "slowdown": float,
+            "utility": float,
+            "missed": int,
+            "staleness": float,
+            "tardiness": NoneType,
+        }
+    },
 }
 KEYS = {
     "scenario": str,

@@ -16,6 +16,8 @@ from configs.scenario import Aggregate, QueryModel, QueryNetwork, Scenario
 from loadshed.responses import ResponseStatistics
 from sim.lookahead import Queues, Seen, objective_value
 from sim.simulation import Simulation
+from sim.tuning import operators_of
+from tests.sim.scenarios import constant, queries, ran, scenario, tenant
 
 # What comes before is not held against a class that is still finding out.
 EVERY_S, LEARNS_S = 5.0, 25.0
@@ -124,11 +126,23 @@ def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answ
     both = {"classes": (declared,), "networks": {"n": changed}}
     run = Simulation(scenario.model_copy(update=both), "none").run()
     (told,) = run.tunings["c"].core.explanations
-    late = run.hosts["c"].tardiness()
+    late = run.hosts["c"].answers.tardiness()
     assert late is not None
     assert told.measured is not None
     assert 0 < told.measured <= late["max_ms"]
     assert set(told.forecasts) == {policy_text(one) for one in candidates("tardiness")}
+
+
+def test_windows_that_close_seldom_can_be_forecast_too() -> None:
+    # Results of 1,500 tuples: between two of them, running averages of a hundred tuples forget that there are any.
+    window = {"kind": "aggregate", "range_s": 2, "slide_s": 1, "groups": 4, "tuple_us": 20, "result_us": 5000}
+    one = tenant("c", {"s": constant(1500)}, policy={"kind": "auto", "every_s": 1.9}, objective="tardiness")
+    run = ran(scenario(one, networks={"n": queries(window=[window])}, seconds=2), "none")
+    told = list(run.tunings["c"].core.explanations)
+    assert [len(compared.forecasts) for compared in told] == [len(candidates("tardiness"))]
+    (box,) = (one for one in operators_of(run.hosts["c"]) if one.slack_s is not None)
+    assert box.cost.selectivity == pytest.approx(4 / 3000, rel=0.01)
+    assert box.cost.tuple_s == pytest.approx(20e-6 + 5e-3 * 4 / 3000, rel=0.01)
 
 
 @pytest.mark.parametrize("objective", ["staleness", "utility"])

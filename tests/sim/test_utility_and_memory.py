@@ -40,11 +40,59 @@ def test_a_query_may_have_a_graph_of_its_own() -> None:
     network["queries"][1]["utility"] = LATER
     _, found = answered(network, 0, 0, utility=FALLS, policy={"kind": "rr"})
     # In turn: the one after 100 and 300 ms, the other after 200 and 400.
-    assert found["queries"] == {
-        "one": {"results": 2, "utility": 0.625, "missed": 1},
-        "other": {"results": 2, "utility": 0.5, "missed": 1},
-    }
+    told = {name: (one["results"], one["utility"], one["missed"]) for name, one in found["queries"].items()}
+    assert told == {"one": (2, 0.625, 1), "other": (2, 0.5, 1)}
     assert found["utility"]["of_queries"] == 0.5625
+
+
+def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
+    network = queries(one=[project(100)], other=[project(50), project(50)])
+    run, found = answered(network, 0, policy={"kind": "hr"}, delay_target_ms=150)
+    # The second's last operator answers soonest once it has been begun; the first has the lower number.
+    assert [one.pop("tardiness") for one in found["queries"].values()] == [None, None]
+    assert found["queries"] == {
+        name: pytest.approx(
+            {
+                "results": 1,
+                "mean_ms": response_s * 1e3,
+                "deadline_ms": 150,
+                "slowdown": response_s / 0.1,
+                "utility": worth,
+                "missed": missed,
+                "staleness": response_s / run.now,
+            },
+            rel=1e-5,
+        )
+        for name, response_s, worth, missed in (("one", 0.1, 1.0, 0), ("other", 0.2, 2 / 3, 1))
+    }
+
+
+def test_operators_that_name_no_query_are_each_valued_by_their_own_graph() -> None:
+    boxes = [
+        {"name": name, "stream": "s", "tuple_us": 100_000, "utility": graph}
+        for name, graph in (("one", FALLS), ("other", LATER), ("other", FALLS))
+    ]
+    _, found = answered({"kind": "operators", "operators": boxes}, 0, policy={"kind": "rr"})
+    assert [*found["queries"]] == ["one", "other", "other#2"]
+    # After 100, 200 and 300 ms: by FALLS 1 and 1/4; by LATER 1.
+    told = [(one["mean_ms"], one["utility"]) for one in found["queries"].values()]
+    assert told == [pytest.approx(one) for one in ((100, 1), (200, 1), (300, 0.25))]
+
+
+def test_tardiness_is_told_by_query_where_there_are_windows() -> None:
+    network = queries(window=[aggregate(0.1, groups=2, ms=150)], plain=[project(0)])
+    _, found = answered(network, 0.05, 0.15, 0.25)
+    told = found["queries"]["window"]["tardiness"]
+    assert told == pytest.approx({"due": 4, "tardy": 4, "mean_ms": 125}, rel=1e-3)
+    assert found["queries"]["plain"]["tardiness"] is None
+
+
+def test_a_window_that_its_slide_does_not_divide_is_tardy_a_pane_after_it_fell_due_as_live() -> None:
+    # Of 0.25 and 0.1 s the panes are of 0.05 s.
+    window = aggregate(0.1, groups=1, ms=75) | {"range_s": 0.25}
+    _, found = answered(queries(window=[window]), 0.05, 0.15)
+    late = {"due": 1, "tardy": 1, "mean_ms": 25, "max_ms": 25}
+    assert found["tardiness"] == pytest.approx(late, rel=1e-3)
 
 
 def test_answers_of_a_window_are_tardy_a_slide_after_they_fell_due() -> None:

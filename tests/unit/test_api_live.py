@@ -182,7 +182,9 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
     counted = Counted(1, 1.0, False, quality=told)
     utility = {"mean": 0.875, "lost": 0.125, "of_queries": 0.875, "missed": 1, "missed_pct": 25.0}
     staleness, slowdown = {"mean": 0.125, "max": 0.125}, {"mean": 12.5, "of_queries": 12.5}
+    tardiness = {"due": 4, "tardy": 1, "mean_ms": 25.0, "max_ms": 100.0}
     figures: dict[str, Any] = {"utility": utility, "staleness": staleness, "slowdown": slowdown}
+    figures |= {"tardiness": tardiness, "tardy_now": 0.25}
     running.system.cycle(
         "gold", 0.2, counted=counted, **figures, utility_now=0.5, slowdown_now=8.0, queue_bytes=99
     )
@@ -204,9 +206,10 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
         }
     ]
     status = running.get("/v1/tenants/gold/status")
-    assert [status[name] for name in ("utility", "staleness", "slowdown")] == [utility, staleness, slowdown]
-    names = ("utility_now", "missed_now", "staleness_now", "slowdown_now", "queue_bytes")
-    assert [status[name] for name in names] == [0.5, 0, 0, 8, 99]
+    wholes = ("utility", "staleness", "slowdown", "tardiness")
+    assert [status[name] for name in wholes] == [utility, staleness, slowdown, tardiness]
+    names = ("utility_now", "missed_now", "staleness_now", "slowdown_now", "tardy_now", "queue_bytes")
+    assert [status[name] for name in names] == [0.5, 0, 0, 8, 0.25, 99]
     assert running.get("/v1/tenants/silver/quality")["items"] == []
 
 

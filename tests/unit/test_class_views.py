@@ -9,9 +9,11 @@ from rich.table import Table
 from actors.control import SystemStatus, UnitStatus
 from actors.units import Figures, UnitReport
 from configs.live import LiveClass
-from services.cli.class_views import ClassView, Lending, as_json, class_views
-from services.cli.live_run import mean_between
+from configs.utility import UtilityGraph
+from services.cli.class_views import ClassView, Lending, as_json, class_views, together
+from services.cli.live_run import mean_between, query_results, tardiness_of
 from services.cli.tables import class_quality_table, class_view_table, compact, quality_table
+from services.watch.quality import QueryWorth
 
 BUSY = Figures(
     headroom=0.5873,
@@ -91,6 +93,8 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
         slowdown_now=0.4,
         staleness={"mean": 0.25, "max": 1.0},
         utility_now=0.434,
+        tardiness={"due": 30, "tardy": 3, "mean_ms": 2.0, "max_ms": 70.0},
+        tardy_now=0.5,
     )
     (view,) = views_of(
         ("gold#0", seated("gold#0", BUSY)),
@@ -110,6 +114,9 @@ def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() ->
     assert found.staleness == {"mean": 0.5, "max": 1.0}
     assert found.slowdown == pytest.approx({"mean": 1000, "of_queries": 400})
     assert (found.slowdown_now, found.utility_now) == pytest.approx((6173, 0.634))
+    assert (found.tardiness, found.tardy_now) == (slow.tardiness, 0.25)
+    both = together([slow, replace(slow, tardiness={"due": 10, "tardy": 0, "mean_ms": 0.0, "max_ms": 0.0})])
+    assert both.tardiness == {"due": 40, "tardy": 3, "mean_ms": 1.5, "max_ms": 70.0}
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -138,6 +145,16 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
         "class2 1.00 0% 0 0% 0.00/400 – 0 0 0",
         "class3 – – – – – – – – –",
     ]
+    assert max(map(len, (head, *rows))) <= 80
+    late = replace(BUSY, tardiness={"due": 99, "tardy": 9, "mean_ms": 1.0, "max_ms": 5.0}, tardy_now=0.256)
+    # The service tells of classes without windows that nothing was due.
+    plain = replace(BUSY, tardiness={"due": 0, "tardy": 0, "mean_ms": 0.0, "max_ms": 0.0})
+    alone = printed(class_quality_table("system 1234", views_of(("class2", seated("class2", plain)))), 80)
+    assert "tardy" not in alone[1]
+    views = views_of(("class1", seated("class1", late)), ("class2", seated("class2", plain)))
+    _, head, _, *rows = printed(class_quality_table("system 1234", views), 80)
+    assert " ".join(head.split()) == "class worth missed in all stale tardy mean/target slow queue res/s"
+    assert [row.split()[5] for row in rows] == ["26%", "–"]
     assert max(map(len, (head, *rows))) <= 80
 
 
@@ -209,6 +226,26 @@ def test_the_mean_between_two_looks_comes_from_the_means_up_to_each() -> None:
     assert mean_between(at(100, 10.0), at(150, 20.0)) == pytest.approx((150 * 20 - 100 * 10) / 50)
     assert mean_between(at(100, 10.0), at(100, 10.0)) is None
     assert mean_between(None, at(10, 5.0)) == 5.0
+
+
+def test_a_live_query_is_told_of_as_a_simulated_one_is() -> None:
+    graph = UtilityGraph.step(300.0)
+    plain = QueryWorth("plain", graph, 1.0, 10, 5.0, 0.75, 3, 0.25, slowdown=99.0)
+    window = QueryWorth("window", graph, 1.0, 8, 5.0, 1.0, 0, 0.5, due=8, tardy=2, tardiness_ms=20.0)
+    other = replace(window, due=24, tardy=0, tardiness_ms=0.0)
+    assert query_results(plain) == {
+        "results": 10,
+        "mean_ms": 5.0,
+        "deadline_ms": 300.0,
+        "slowdown": 99.0,
+        "utility": 0.75,
+        "missed": 3,
+        "staleness": 0.25,
+        "tardiness": None,
+    }
+    assert query_results(window)["tardiness"] == {"due": 8, "tardy": 2, "mean_ms": 20.0}
+    assert tardiness_of([plain, window, other]) == {"due": 32, "tardy": 2, "mean_ms": 5.0}
+    assert tardiness_of([plain]) is None
 
 
 def test_what_a_class_is_for_and_runs_by_is_told_below_the_table() -> None:

@@ -251,6 +251,14 @@ def test_a_policy_replaces_that_of_every_class(weir: Command) -> None:
             ("--compare and --policies exclude each other", "  hint: run the command twice"),
         ),
         (
+            ("small.yaml", "--compare", "--manager", "none"),
+            ("--manager: --compare runs every manager (got 'none')", "  hint: leave out one of the two"),
+        ),
+        (
+            ("small.yaml", "--policies", "--policy", "hr"),
+            ("--policy: --policies runs every policy (got 'hr')", "  hint: leave out one of the two"),
+        ),
+        (
             ("small.yaml", "--compare", "--report", "out"),
             ("--report is about one run", "  hint: leave out --compare and --policies"),
         ),
@@ -331,12 +339,45 @@ def test_comparing_policies_shows_each_and_what_the_paper_found(weir: Command, t
     assert "…" not in done.out
 
 
-def test_policies_are_compared_without_shedding_unless_a_manager_is_named() -> None:
-    testbed = preset("sharaf-qos")
-    by_default, named = (comparison(testbed, True, None, manager, 1) for manager in ("dilos", "per-class"))
-    assert {job.manager for job in by_default} == {"none"}
-    assert {job.manager for job in named} == {"per-class"}
-    assert [job.scenario.classes[0].policy_name for job in named] == list(POLICY_KINDS)
+WINDOWS = """
+name: windows
+seconds: 3
+train_max: 5
+networks:
+  plain: {kind: queries, queries: [{name: only, reads: [s], operators: [{kind: project, tuple_us: 1000}]}]}
+  windows:
+    kind: queries
+    queries:
+      - {name: only, reads: [s], operators: [{kind: aggregate, range_s: 1, slide_s: 0.1, tuple_us: 2500}]}
+classes:
+  - {name: gold, priority: 3, delay_target_ms: 200, network: windows, streams: {s: {arrivals: {kind: poisson, rate: 500}}}}
+  - {name: bronze, priority: 1, delay_target_ms: 200, network: plain, streams: {s: {arrivals: {kind: poisson, rate: 10}}}}
+"""
+
+
+def test_policies_are_compared_for_every_class_and_by_tardiness_where_there_are_windows(
+    weir: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "windows.yaml").write_text(WINDOWS, encoding="utf-8")
+    done = weir("sim", "windows.yaml", "--policies")
+    titles = [line.strip() for line in done.out.splitlines() if "class " in line]
+    assert titles == [
+        f"windows, manager none, 3 s, seed 1; class {name}" for name in ("gold", "gold", "bronze", "bronze")
+    ]
+    assert [line.split()[-2:] for line in done.out.splitlines() if "staleness" in line] == [
+        ["tardy", "ms"],
+        ["memory", "max"],
+    ]
+    assert "…" not in done.out
+
+
+def test_policies_are_compared_without_shedding_unless_a_manager_is_named(weir: Command) -> None:
+    for given, manager in (((), "none"), (("--manager", "dilos"), "dilos")):
+        done = weir("sim", "small.yaml", "--policies", "--seconds", "0.2", "--json", *given)
+        assert {one["manager"] for one in json.loads(done.out)} == {manager}
+    jobs = comparison(preset("sharaf-qos"), True, None, "per-class", 1)
+    assert {job.manager for job in jobs} == {"per-class"}
+    assert [job.scenario.classes[0].policy_name for job in jobs] == list(POLICY_KINDS)
 
 
 # -- weir sim --record and --replay ----------------------------------------------------------------------------------

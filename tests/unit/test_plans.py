@@ -148,15 +148,22 @@ def test_a_capped_train_is_pushed_through_and_then_the_next() -> None:
     assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1"
 
 
-def test_box_at_a_time_lets_tuples_wait_inside() -> None:
-    run = Run(policy_of("fcfs"), CHAINS)
-    run.enter(0, 2)
-    run.enter(3, 1)
-    assert " ".join(run.drain().calls) == "b3 b2 b1 c3 c2 c1"
-    other = Run(policy_of("rr"), CHAINS)
-    other.enter(0, 2)
-    other.enter(3, 1)
-    assert " ".join(other.drain().calls) == "b3 b2 b1 c3 c2 c1"
+def test_box_at_a_time_lets_tuples_wait_inside_and_a_superbox_does_not() -> None:
+    # The same two chains, numbered crosswise: round robin goes from one to the other after every box.
+    crosswise = Network(
+        tuple(
+            Operator(f"{chain}{3 - place}", (2 * place + 2 + row,) if place < 2 else (), place == 0)
+            for place in range(3)
+            for row, chain in enumerate("bc")
+        )
+    )
+    calls = []
+    for policy in ("rr", "superbox:order=rr"):
+        run = Run(policy_of(policy), crosswise)
+        run.enter(0, 2)
+        run.enter(1, 1)
+        calls.append(" ".join(run.drain().calls))
+    assert calls == ["b3 c3 b2 c2 b1 c1", "b3 b2 b1 c3 c2 c1"]
 
 
 def test_a_source_that_queries_share_runs_alone_and_each_query_as_a_whole() -> None:

@@ -170,7 +170,7 @@ def test_first_come_first_served_follows_the_heads() -> None:
 
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in WAITING_KINDS]
 # By what comes first, or by when an answer is due.
-BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket")
+BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket", "edf")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 MIXED = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
 
@@ -241,7 +241,19 @@ def test_a_policy_is_named_with_its_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("fas:beta=2", "--policy fas:beta: input should be less than or equal to 1 .*got '2'.*"),
+        (
+            "fas:beta=2",
+            "--policy fas:beta: must be at most 1 .got '2'.\n  hint: give a number from 0 to 1; 1 if left out",
+        ),
+        ("fixed:push_through=maybe", "--policy fixed:push_through: must be true or false .got 'maybe'."),
+        (
+            "superbox:traversal=min-costs",
+            "--policy superbox:traversal: no such choice .*\n  hint: did you mean min-cost?",
+        ),
+        (
+            "bsd:clustering=uniform",
+            "--policy bsd:clustering: there are no clusters .got 'uniform'.\n  hint: add clusters: 12",
+        ),
         ("fas:alpha=1", "fas has the settings beta"),
         ("hr:beta", "write fas:beta=0.25"),
     ],

@@ -141,6 +141,15 @@ def test_a_page_shows_the_figures_of_the_run() -> None:
     assert [f"{seconds:.2f}" for seconds in lent.values() if f"{seconds:.2f}" not in shown] == []
 
 
+def test_a_page_tells_of_every_query_what_its_answers_were_worth_and_how_many_missed_the_deadline() -> None:
+    network = queries(slow=[project(100)])
+    network["queries"][0]["utility"] = [{"latency_ms": 50, "utility": 1}, {"latency_ms": 150, "utility": 0}]
+    run = ran(scenario(tenant("a", {"s": constant(1)}), networks={"n": network}, seconds=3), "none")
+    words = Page(page(outcome_of(run, "hr"), [])).words
+    found = words[words.index("\u2003slow") :][:9]
+    assert found == ["\u2003slow", "3", "100.00", "1", "0.500", "3 (100.0%)", "10.0%", "–", "–"]
+
+
 def test_a_broken_promise_is_marked_and_a_kept_one_is_not() -> None:
     words = page_of("none").words
     verdicts = {promise.text: promise.kept for promise in check_promises(outcome_of(run_of("none"), "hr"))}
@@ -185,7 +194,7 @@ def test_of_many_classes_all_are_in_the_table_and_the_first_are_plotted() -> Non
     names = [f"class{number}" for number in range(CLASSES_PLOTTED + 2)]
     classes = [tenant(name, {"s": constant(20)}) for name in names]
     made = Page(source_of(ran(scenario(*classes, networks=ONE_MS, seconds=1))))
-    assert [made.words.count(name) for name in names] == [5] * CLASSES_PLOTTED + [1] * 2
+    assert [made.words.count(name) for name in names] == [6] * CLASSES_PLOTTED + [2] * 2
 
 
 @pytest.mark.filterwarnings("error")

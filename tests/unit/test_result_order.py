@@ -151,7 +151,7 @@ some_windows = st.lists(st.sampled_from(COSTS), min_size=2, max_size=6, unique=T
 
 
 @settings(max_examples=10)
-@given(some_windows, st.sampled_from(["edf-hr", "hr"]))
+@given(some_windows, st.sampled_from(["edf-hr", "edf", "hr"]))
 def test_results_that_are_due_together_come_in_the_order_of_the_core(
     windows: Sequence[Window], order: Order
 ) -> None:
@@ -177,6 +177,11 @@ def test_all_are_in_time_by_deadlines_and_not_by_other_policies() -> None:
     tardy = {policy: tardiness(BUSY, policy) for policy in ("edf-hr", *OTHERS)}
     assert tardy["edf-hr"] == 0.0
     assert all(tardy[policy] > 1.5 for policy in OTHERS)
+
+
+def test_all_are_in_time_by_deadlines_alone_too_and_no_longer_in_overload() -> None:
+    assert tardiness(BUSY, "edf") == 0.0
+    assert tardiness(BUSIER, "edf") >= tardiness(BUSIER, "edf-hr") > 0
 
 
 def test_in_overload_nobody_is_less_tardy_than_by_deadlines_and_rates() -> None:

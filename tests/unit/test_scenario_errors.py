@@ -59,6 +59,32 @@ A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most
 
 # Where the scenario is changed, to what, and what is said after "scenario.yaml: ".
 MISTAKES: list[tuple[str, object, str]] = [
+    # operators one by one
+    (
+        "networks",
+        {
+            "alarms": {
+                "kind": "operators",
+                "operators": [
+                    {"name": "a", "stream": "readings", "query": "q", "tuple_us": 1},
+                    {"name": "b", "stream": "alerts", "query": "q", "tuple_us": 1, "weight": 2},
+                ],
+            }
+        },
+        "networks.alarms.operators[1].weight: the answers of query q come of several operators, with another weight "
+        "of each (got 2)\n  hint: give all of them the same weight, or names of different queries",
+    ),
+    # policies by their names
+    (
+        "claims",
+        [{"metric": "staleness.mean", "policy": "fas:beta=3", "below": "hr", "by_pct": 20}],
+        "claims[0].policy: fas:beta: must be at most 1 (got '3')\n  hint: give a number from 0 to 1; 1 if left out",
+    ),
+    (
+        "claims",
+        [{"metric": "staleness.mean", "policy": "hr", "below": "hnrr", "by_pct": 20}],
+        "claims[0].below: no such policy (got 'hnrr')\n  hint: did you mean hnr?",
+    ),
     # numbers
     (
         f"{STREAMS}.readings.arrivals.rate",
@@ -238,7 +264,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "classes[1].policy",
         "fast",
         "classes[1].policy: must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
-        "needs; one of auto, brt, bsd, bucket, chain, edf-hr, fas, fcfs, fixed, hnr, hr, lsf, path, rr, segment, "
+        "needs; one of auto, brt, bsd, bucket, chain, edf, edf-hr, fas, fcfs, fixed, hnr, hr, lsf, path, rr, segment, "
         "simplified-segment, slope-slack, srpt, superbox",
     ),
     (

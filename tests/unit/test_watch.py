@@ -190,8 +190,9 @@ def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess)
     system.cycle("gold", 0.2, (TupleLedger(100, 90), 10), results=50, used_s=1.0)
     noted(system, history, 1.0)
     system.cycle(
-        "gold", 0.3, (TupleLedger(300, 190, 60, 10), 40), results=90, used_s=1.5, mean_ms=5.0, p50_ms=4.0
-    )
+        "gold", 0.3, (TupleLedger(300, 190, 60, 10), 40), results=90, used_s=1.5, mean_ms=5.0, p50_ms=4.0,
+        utility_now=0.75, missed_now=0.5, staleness_now=0.25, slowdown_now=8.0,
+    )  # fmt: skip
     noted(system, history, 3.0)
     past = history.past(60, ["gold", "bronze"])
     assert past.at == [1.0, 3.0]
@@ -204,6 +205,14 @@ def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess)
     assert gold["results_per_s"] == [None, 20.0]
     assert gold["used"] == [None, 0.25]
     assert gold["mean_ms"] == [None, 5.0]
+    told = {figure: gold[figure] for figure in ("utility", "missed", "staleness", "slowdown", "tardy")}
+    assert told == {
+        "utility": [None, 0.75],
+        "missed": [None, 0.5],
+        "staleness": [None, 0.25],
+        "slowdown": [None, 8.0],
+        "tardy": [None, None],
+    }
     assert gold["queued"] == [10.0, 40.0]
     assert past.classes["bronze"]["p99_ms"] == [None, None]
 
@@ -350,6 +359,11 @@ def test_a_class_is_described_in_words(system: InProcess) -> None:
     )
     system.cycle("gold", 0.2, p95_ms=140.0, utility_now=0.75, missed_now=0.5)
     assert "target of 100 ms; they are worth 75% of what they could be, 50% came after" in told("gold")
+    late = {"due": 8, "tardy": 2, "mean_ms": 25.0, "max_ms": 90.0}
+    system.cycle("gold", 0.2, p95_ms=40.0, tardiness=late, tardy_now=0.4)
+    assert "of 100 ms; 40% of its windows' answers are tardy, by 25 ms on average so far; it has" in told(
+        "gold"
+    )
     for _ in range(20):
         system.cycle("bronze", 0.9, response=3.0, p95_ms=300.0)
     assert "300 ms, above its target of 100 ms" in told("bronze")

@@ -71,6 +71,23 @@ def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_lo
     assert worth.figures.slowdown["mean"] == pytest.approx((4 * 3 + 2 + 200 + 2 * 3) / 8)
 
 
+def test_how_tardy_windows_were_is_told_of_all_of_them_and_of_the_last_seconds() -> None:
+    worth, queries = Worth(), {"w": QueryQuality(GRAPH, lambda: 0.5), "q": QueryQuality(GRAPH)}
+    worth.begin(0.0, queries)
+    answer(queries["q"], 0.5, took=2.0)
+    worth.end_cycle(0.5, queries)
+    assert (worth.figures.tardiness, worth.figures.tardy_now) == ({}, 0)
+    answer(queries["w"], 1.5, took=0.7)
+    answer(queries["w"], 1.6, took=0.1, count=3)
+    worth.end_cycle(2.0, queries)
+    assert worth.figures.tardiness == pytest.approx({"due": 4, "tardy": 1, "mean_ms": 50, "max_ms": 200})
+    assert worth.figures.tardy_now == 0.25
+    for at in (3.5, 2.0 + RECENT_S + PIECE_S):
+        answer(queries["w"], at, took=0.1)
+        worth.end_cycle(at, queries)
+    assert (worth.figures.tardiness["tardy"], worth.figures.tardy_now) == (1, 0)
+
+
 def test_what_was_some_seconds_ago_is_not_now() -> None:
     worth, queries = Worth(), {"q": QueryQuality(GRAPH)}
     worth.begin(0.0, queries)

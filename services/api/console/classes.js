@@ -1,7 +1,7 @@
 // Classes at a glance: each one's response time against its target, its share of the lanes, and what it has to give up.
 
 import { badge, by, empty, h, setText, show } from "./dom.js";
-import { ms, percent, perSecond, short } from "./format.js";
+import { lateness, ms, percent, perSecond, short } from "./format.js";
 import { gauge, pair, setGauge } from "./gauge.js";
 import { swatch } from "./selection.js";
 import { Table } from "./table.js";
@@ -18,6 +18,18 @@ function fillResponse(cell, one) {
   setGauge(cell, one.results ? one.p95_ms / one.delay_target_ms / REACH : 0, 1 / REACH);
   cell.gauge.picture.setAttribute("class", isLate(one) ? "over" : "");
   pair(cell.gauge.text, one.results ? ms(one.p95_ms) : "no answers", `of ${ms(one.delay_target_ms)}`);
+}
+
+function makeWorth(cell) {
+  cell.text = h("span", { class: "pair worth" });
+  cell.append(cell.text);
+}
+
+/** What answers are worth by their latency, and how many came after a deadline. */
+function fillWorth(cell, one) {
+  const answers = one.results && !one.asleep;
+  const tardy = one.tardiness.due ? one.tardy_now : null;
+  pair(cell.text, answers ? percent(one.utility_now, 0) : "–", answers ? lateness(one.missed_now, tardy, one.staleness_now) : "");
 }
 
 function fillShare(cell, one) {
@@ -84,6 +96,7 @@ export class Classes {
     return new Table(this.#root, [
       { title: "Class", head: true, make: (cell, one) => this.#makeName(cell, one), fill: (cell, one) => this.#fillName(cell, one) },
       { title: "Response time, p95", make: (cell) => gauge(cell, "level"), fill: fillResponse, whole: true },
+      { title: "Worth", make: makeWorth, fill: fillWorth, whole: true },
       { title: "Share of the lanes", make: (cell) => gauge(cell, "share"), fill: fillShare, whole: true },
       { title: "Drop", number: true, fill: (cell, one) => setText(cell, percent(dropOf(one))) },
       { title: "Queued", number: true, fill: (cell, one) => setText(cell, short(one.queued)) },

@@ -28,6 +28,12 @@ export function seconds(value) {
   return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
 }
 
+/** What else there is to say of answers than how long they took: parts that were late, and of the time. */
+export function lateness(missed, tardy, staleness) {
+  const told = [`${percent(missed, 0)} late`, is(tardy) ? `${percent(tardy, 0)} tardy` : "", `stale ${percent(staleness, 0)}`];
+  return told.filter(Boolean).join(", ");
+}
+
 /** The time of day of a moment in ISO 8601. */
 export const clock = (iso) => new Date(iso).toLocaleTimeString([], { hourCycle: "h23" });
 

@@ -1,7 +1,7 @@
 // Figures over time: response time against its target, shares, load, drop, and what waits.
 
 import { h, setText, show } from "./dom.js";
-import { ms, number, percent, perSecond, short } from "./format.js";
+import { lateness, ms, number, percent, perSecond, short } from "./format.js";
 import { markers, reading, textAxes } from "./plotting.js";
 import { STYLES, swatch } from "./selection.js";
 
@@ -25,6 +25,12 @@ const FIGURES = [
     main: (one) => one.p95_ms.map((value) => (value === null ? null : value / one.target_ms)),
     tell: (one, at) => `${ms(one.p95_ms[at])} of ${ms(one.target_ms)}`,
     range: atLeast(1.25, TARGETS_SHOWN), ticks: (value) => percent(value, 0), line: 1,
+  },
+  {
+    title: "Worth of answers", note: "thin: late ones",
+    main: (one) => one.utility, beside: (one) => one.missed,
+    tell: (one, at) => `${percent(one.utility[at], 0)}, ${lateness(one.missed[at], one.tardy[at], one.staleness[at])}`,
+    range: atLeast(1.001, 1.001), ticks: (value) => percent(value, 0),
   },
   {
     title: "Share of the lanes", note: "thin: the class's own",

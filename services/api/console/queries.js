@@ -13,11 +13,12 @@ const nameOf = ({ document: one }) => `${one.tenant}/${one.name}`;
 
 function inWords(one) {
   if (!one?.answers) return "";
-  const { answers, mean_ms: mean, slowdown, deadline_ms: deadline, utility, staleness, weight } = one;
+  const { answers, mean_ms: mean, slowdown, deadline_ms: deadline, utility, staleness, tardiness, weight } = one;
   const missed = utility.missed ? `${whole(utility.missed)} after the deadline of ${ms(deadline)}` : `all within ${ms(deadline)}`;
   const slowed = slowdown ? ` (${times(slowdown)} what one costs alone)` : "";
   const weighs = weight === 1 ? "" : `, which counts ${times(weight)}`;
-  return `${whole(answers)} answers in ${ms(mean)} on average${slowed}, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time${weighs}`;
+  const late = tardiness ? `; ${whole(tardiness.tardy)} of ${whole(tardiness.answers)} windows' answers tardy, ${ms(tardiness.mean_ms)} on average` : "";
+  return `${whole(answers)} answers in ${ms(mean)} on average${slowed}, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time${weighs}${late}`;
 }
 
 export function queriesView({ me, go }) {
