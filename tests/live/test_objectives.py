@@ -102,7 +102,8 @@ def phase(system: System, rows: Mapping[str, int]) -> Phase:
 
 def least(phases: Sequence[Phase], figure: str, name: str) -> float:
     """When the machine had the least else to do."""
-    return min(getattr(one, figure)[name] for one in phases)
+    found: list[float] = [getattr(one, figure)[name] for one in phases]
+    return min(found)
 
 
 def mean_since(before: UnitReport, after: UnitReport) -> float:
