@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from configs.problems import Away, InvalidInput, UnknownName
 from engine.sql import Mirror, parse_create_mirror
+from engine.sql.mirror import DatabaseOrigin
 from services.cli.main import app
 from services.mirror.declared import profile_of
 from services.mirror.objects import DatabaseObjects, HttpObjects, ObjectProblem, Objects, objects_of
@@ -23,6 +28,7 @@ from services.mirror.polling import Polling
 from tests.object_server import Store, object_store
 from tests.postgresql import postgresql
 
+HUNG_S = 20.0  # whoever takes longer never ends
 BAD = ("broken", "loop", "never", "garbage", "list", "large", "text", "missing")
 
 
@@ -40,12 +46,16 @@ class Published:
         self.rows: list[dict[str, Any]] = []
         self.batches: list[str] = []
         self.changed = threading.Condition()
-        self.away = False
+        self.away = self.broken = False
+        self.largest = 0
 
     def __call__(self, table: pa.Table, batch: str) -> Mapping[str, int]:
         with self.changed:
             if self.away:
                 raise Away("nobody takes them")
+            if self.broken:
+                raise RuntimeError("broken")
+            self.largest = max(self.largest, table.nbytes)
             self.rows += table.to_pylist()
             self.batches.append(batch)
             self.changed.notify_all()
@@ -111,6 +121,9 @@ def test_without_etags_the_body_says_whether_it_differs() -> None:
         ("list", "not an object"),
         ("large", "the body has more than 1,048,576 bytes"),
         ("missing", "404 Not Found"),
+        ("error", "500 Internal Server Error"),
+        ("flood", "the body has more than 1,048,576 bytes"),
+        ("bomb", "the body has more than 1,048,576 bytes"),
     ],
 )
 def test_what_goes_wrong_is_told(key: str, told: str) -> None:
@@ -120,6 +133,50 @@ def test_what_goes_wrong_is_told(key: str, told: str) -> None:
             objects.fetch(key)
         assert objects.fetch("moved").row == {"item": "moved", "price": 1}
         objects.close()
+
+
+@pytest.mark.parametrize("key", ["drip", "slow"])
+def test_a_look_ends_though_a_byte_comes_now_and_then(key: str) -> None:
+    with object_store(a={"price": 1}) as store:
+        objects = HttpObjects(prices(store), store.url + "{key}", look_s=0.3)
+        assert objects.fetch("a").row == {"item": "a", "price": 1}
+        with pytest.raises(ObjectProblem, match=r"the answer was not there after 0.3 s"):
+            objects.fetch(key)
+        assert objects.fetch("a").row == {"item": "a", "price": 1}
+        objects.close()
+
+
+def test_who_is_still_looking_is_cut_off_at_the_end() -> None:
+    with object_store(a={"price": 1}) as store, ThreadPoolExecutor(2) as pool:
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        looks = [pool.submit(objects.fetch, key) for key in ("drip", "slow")]
+        while store.asked.total() < 2:
+            threading.Event().wait(0.01)
+        objects.close()
+        assert [isinstance(one.exception(HUNG_S), ObjectProblem) for one in looks] == [True, True]
+
+
+def test_what_a_packed_answer_costs_is_what_came_over_the_wire() -> None:
+    with object_store() as store:
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        assert objects.fetch("packed").row == {"item": "packed", "price": 3}
+        with pytest.raises(ObjectProblem) as bomb:
+            objects.fetch("bomb")
+        assert bomb.value.size < 1 << 17
+        with pytest.raises(ObjectProblem) as loop:
+            objects.fetch("loop")
+        assert loop.value.size > 6 * len("Location: /items/loop")
+        objects.close()
+
+
+def test_an_object_that_is_the_same_under_a_new_etag_is_known_by_that_one() -> None:
+    with object_store(a={"price": 1}) as store:
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        objects.took("a", objects.fetch("a"))
+        store.salt = "made anew"
+        assert [objects.fetch("a").row for _ in range(3)] == [None] * 3
+        objects.close()
+    assert store.answered == {200: 2, 304: 2}
 
 
 def test_nobody_there_is_told_as_well() -> None:
@@ -320,10 +377,71 @@ def test_a_table_that_is_not_there_is_told(
         objects_of(stock(url.format(database), table, columns), 1)
 
 
+def test_a_file_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="unable to open database file"):
+        objects_of(stock(f"sqlite:///{tmp_path}/stok.db"), 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("item string, price float64", {"item": "a", "price": 1.5}),
+        ("item string, price string, count float64", {"item": "a", "price": "1.50", "count": 1}),
+    ],
+)
+def test_numbers_of_a_table_fit_the_columns_that_can_hold_them(
+    database: Path, columns: str, expected: dict[str, Any]
+) -> None:
+    published = Published()
+    with polling(stock(f"sqlite:///{database}", columns=columns), published):
+        published.until(lambda: len(published.rows) == 2)
+    row = next(row for row in published.rows if row["item"] == "a")
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_row_that_is_too_large_is_told_and_not_held(database: Path) -> None:
+    change(database, "UPDATE stock SET more = replace(hex(zeroblob(1048576)), '00', 'x')")
+    objects = objects_of(stock(f"sqlite:///{database}", columns="item string, more string"), 1)
+    with pytest.raises(ObjectProblem, match="the row has more than 1,048,576 bytes"):
+        objects.fetch("a")
+    objects.close()
+
+
+@pytest.mark.slow
+def test_a_database_that_is_silent_is_told_and_one_that_comes_back_is_read() -> None:
+    with postgresql() as url:
+        engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+        with engine.begin() as connection:
+            connection.execute(sa.text("CREATE TABLE stock (item text PRIMARY KEY, price numeric(6, 2))"))
+            connection.execute(sa.text("INSERT INTO stock VALUES ('a', 1.5)"))
+        mirror = stock(url, columns="item string, price float64")
+        assert isinstance(mirror.origin, DatabaseOrigin)
+        objects = DatabaseObjects(mirror, mirror.origin, 1, look_s=0.5)
+        others = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        with engine.begin() as connection:
+            connection.execute(sa.text("LOCK TABLE stock"))
+            with pytest.raises(ObjectProblem, match=r"statement timeout|not there after 0.5 s"):
+                objects.fetch("a")
+        assert (objects.fetch("a").row or {})["price"] == 1.5
+        with engine.begin() as connection:
+            stopped = connection.scalars(sa.text(f"SELECT pid {others}")).all()
+            for one in stopped:
+                os.kill(one, signal.SIGSTOP)
+            with pytest.raises(ObjectProblem, match=r"not there after 0.5 s"):
+                objects.fetch("a")
+            for one in stopped:
+                os.kill(one, signal.SIGCONT)
+        assert objects.fetch("a").row is not None
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"SELECT pg_terminate_backend(pid) {others}"))
+        assert objects.fetch("a").row is not None
+        objects.close()
+        engine.dispose()
+
+
 @pytest.mark.slow
 def test_rows_of_postgresql_are_objects() -> None:
-    import sqlalchemy as sa
-
     with postgresql() as url:
         engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
         with engine.begin() as connection:
