@@ -23,14 +23,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from configs.declarations import StreamDeclaration
-from configs.problems import InvalidInput, UnknownName, WeirError
+from configs.problems import InvalidInput, UnknownName
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
 from services.client import Client
-from services.ingest.progress import Backoff, hidden
+from services.ingest.progress import Backoff
 from services.mirror.declared import stream_of
 from services.mirror.doors import Door
 from services.mirror.objects import objects_of
-from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State, begun
+from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State, begun, in_a_line
 
 RETRY_S = 5.0
 BEGIN_LEAST_S, BEGIN_MOST_S = 1.0, 60.0
@@ -127,10 +127,8 @@ class AtWork:
         while not self._stop.is_set():
             try:
                 self._poll()
-            except WeirError as problem:
-                self._fails(problem.title)
             except Exception as problem:  # a thread that ends without a word would leave it starting for ever
-                self._fails(f"{type(problem).__name__}: {problem}")
+                self._fails(in_a_line(problem, self._secrets))
             self._stop.wait(backoff.failed())
 
     def _poll(self) -> None:
@@ -148,8 +146,8 @@ class AtWork:
         return self._door.publish(self.mirror, table, batch)
 
     def _fails(self, why: str) -> None:
-        self._polling, self._why = None, hidden(why, self._secrets)
-        self._last = Problem(self._why, time.time())
+        self._polling, self._why = None, why
+        self._last = Problem(why, time.time())
 
     @property
     def _secrets(self) -> Sequence[str]:
@@ -167,10 +165,8 @@ class AtWork:
                     if (polling := self._polling) is not None:
                         for row in rows:
                             polling.used(used_in(row, key))
-            except WeirError as problem:
-                self._lookups = f"{query}: {problem.title}"
             except Exception as problem:
-                self._lookups = f"{query}: {type(problem).__name__}: {problem}"
+                self._lookups = f"{query}: {in_a_line(problem, self._secrets)}"
             self._stop.wait(RETRY_S)
 
 

@@ -228,6 +228,8 @@ def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path:
         origin = f"FROM HTTP '{store.url}{{key}}' BANDWIDTH 100 PER SECOND KEYS "
         for name, keys in (("broken", "broken"), ("looping", "loop"), ("garbage", "garbage")):
             mirrors.begin(read(mirror(rest=f"{origin} FROM URL '{store.url}{keys}'", name=name)))
+        rest = f"{origin} FROM URL '{store.url}' PROFILE ('x*' 2)"
+        mirrors.begin(read(mirror(rest=rest, name="nobody")))
         database = f"FROM DATABASE 'sqlite:///{tmp_path}/stock.db' TABLE 'stock' BANDWIDTH 9 PER SECOND"
         mirrors.begin(read(mirror(rest=database, name="stock")))
         nobody = database.replace(f"sqlite:///{tmp_path}/stock.db", "postgresql://u@127.0.0.1:1/d")
@@ -238,7 +240,8 @@ def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path:
             ("broken", "500 Internal Server Error"),
             ("looping", "more than 5 redirects"),
             ("garbage", "not JSON"),
-            ("stock", "there is no such table"),
+            ("stock", "unable to open database file"),
+            ("nobody", "PROFILE: the profile names no object (got 'x*'); known: a"),
             ("away", "the database does not answer: connection failed"),
         ):
             found = seen(mirrors, name, lambda one: one.state == "waiting")
@@ -260,6 +263,7 @@ def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path:
             "broken",
             "garbage",
             "looping",
+            "nobody",
             "stock",
         ]
     assert mirrors.progress() == []

@@ -232,6 +232,38 @@ def test_what_nobody_takes_waits_and_is_published_once() -> None:
     assert published.batches == ["test-0"]
 
 
+def test_what_is_published_at_once_is_no_more_than_a_service_takes() -> None:
+    text = "x" * 900_000
+    with object_store(**{str(one): {"text": text} for one in range(12)}) as store:
+        published = Published()
+        published.away = True
+        mirror = parse_create_mirror(
+            f"CREATE MIRROR texts (item string, text string) FROM HTTP '{store.url}{{key}}' "
+            f"KEYS FROM URL '{store.url}' BANDWIDTH 400 PER SECOND"
+        )
+        with polling(mirror, published) as found:
+            while found.progress().statistics.held < 12:
+                threading.Event().wait(0.01)
+            with published.changed:
+                published.away = False
+            published.until(lambda: len(published.rows) == 12)
+    assert published.largest <= 4 << 20
+
+
+def test_what_cannot_be_published_is_told_and_tried_again() -> None:
+    with object_store(a={"price": 1}) as store:
+        published = Published()
+        published.broken = True
+        with polling(prices(store, "KEYS ('a')"), published) as found:
+            while "publishing: RuntimeError: broken" not in found.progress().problems:
+                threading.Event().wait(0.01)
+            last = found.progress().last_problem
+            assert last is not None
+            assert last.told == "publishing: RuntimeError: broken"
+            published.broken = False
+            published.until(lambda: bool(published.rows))
+
+
 def test_what_has_not_changed_is_brought_again_after_so_long_and_is_no_change() -> None:
     with object_store(a={"price": 1}) as store:
         published = Published()
