@@ -15,6 +15,7 @@ store tells, and `seen_at`, when the mirror saw it, which is the event time.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -223,8 +224,8 @@ def parse_create_mirror(sql: str) -> Mirror:
         if len(keys) > KEYS_MAX:
             raise text.error(at["KEYS"], f"a mirror has {KEYS_MAX:,} objects at most", len(keys))
         if len(set(keys)) < len(keys):
-            twice = next(one for place, one in enumerate(keys) if one in keys[:place])
-            raise text.error(at["KEYS"], "a key is said twice", twice)
+            twice = Counter(keys).most_common(1)[0][0]
+            raise text.error(at["KEYS"], "a key is said twice", twice, "leave one of them out")
     number, by_bytes = told["BANDWIDTH"]
     return Mirror(
         tree.name,

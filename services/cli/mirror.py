@@ -88,7 +88,7 @@ def check_table(title: str, mirrors: Sequence[Mirror]) -> Table:
     for one in mirrors:
         objects = objects_of(one, 1)
         try:
-            keys = checked_keys(objects.keys())
+            keys = checked_keys(one, objects.keys())
             profile_of(one, keys)
         finally:
             objects.close()

@@ -53,10 +53,12 @@ GZIP = 16 + zlib.MAX_WBITS
 class ObjectProblem(Exception):
     """The object could not be looked at this time."""
 
-    def __init__(self, title: str, size: int = 0) -> None:
+    def __init__(self, title: str, size: int = 0, detail: str = "") -> None:
         super().__init__(title[:TOLD_MAX])
         self.size = size
         """Bytes that it has cost nonetheless."""
+        self.detail = detail[:TOLD_MAX]
+        """What others with this problem need not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class HttpObjects:
         etag, modified, digest = self._marks.get(key, ("", "", b""))
         compared = (("If-None-Match", etag), ("If-Modified-Since", modified))
         asked = {name: value for name, value in compared if value and not whole}
+        if key in ("", ".", ".."):  # in an address they mean another place
+            raise ObjectProblem(f"the key {key!r} makes no address of its own")
         response, body, size = self._get(
             self._url.replace(PLACEHOLDER, quote(key, safe="")), asked, BODY_BYTES_MAX
         )
@@ -318,9 +322,10 @@ class DatabaseObjects:
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
         wanted = self._columns[0] == next(iter(keyed(self._schema, key).values()))
-        found = self._asked(sa.select(*self._columns).where(wanted).limit(1))
-        if found is None:
-            raise ObjectProblem("there is no such row")
+        rows = self._asked(sa.select(*self._columns).where(wanted).limit(2))
+        if len(rows) != 1:
+            raise ObjectProblem("several rows have this key" if rows else "there is no such row")
+        (found,) = rows
         row = {
             field.name: plain(field, value) for field, value in zip(self._schema.fields, found, strict=True)
         }
@@ -341,12 +346,14 @@ class DatabaseObjects:
         self._patience.close()
         self._engine.dispose()
 
-    def _asked(self, statement: sa.Select[Any]) -> sa.Row[Any] | None:
+    def _asked(self, statement: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         for is_last in (False, True):
             with self._patience.look() as look:
                 try:
                     with self._connected(look) as connection:
-                        return connection.execute(statement).first()
+                        return connection.execute(statement).all()
+                except (TypeError, ValueError) as problem:  # SQLite keeps in a column whatever it is given
+                    raise ObjectProblem(f"a value is not what the table's column says: {problem}") from None
                 except sa.exc.SQLAlchemyError as problem:
                     if look.is_over:
                         raise ObjectProblem(too_late(self._patience)) from None
@@ -386,14 +393,14 @@ def database_of(address: str, connections: int, password: str, look_s: float) ->
         url = url.set(password=password)
     is_file = url.drivername.partition("+")[0] == "sqlite"
     if is_file:
-        url, arguments = there_already(url), {"timeout": int(TIMEOUT_S)}
-    else:
-        url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
+        # Opened for each look: a file in its place is another database.
+        arguments = {"timeout": int(TIMEOUT_S)}
+        return sa.create_engine(there_already(url), poolclass=sa.NullPool, connect_args=arguments)
+    url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
     engine = sa.create_engine(
         url, pool_size=connections, max_overflow=0, pool_timeout=look_s, connect_args=arguments
     )
-    if not is_file:
-        sa.event.listen(engine, "connect", partial(limit, look_s))
+    sa.event.listen(engine, "connect", partial(limit, look_s))
     return engine
 
 

@@ -24,14 +24,14 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from configs.problems import Away, WeirError
+from configs.problems import Away, WeirError, shown
 from engine.sql.mirror import CHANGED_AT, SEEN_AT, Mirror
 from scheduler.change_rates import Interests
 from scheduler.mirroring import MirrorCore, MirrorStatistics, Outcome
 from services.ingest.progress import Backoff, hidden
 from services.mirror.declared import checked_keys, profile_of
 from services.mirror.objects import Fetched, ObjectProblem, Objects
-from services.results.bringing import Brought, of_objects
+from services.results.bringing import DOES_NOT_FIT, Brought, of_objects
 from services.results.rows import NoRoom
 
 WORKERS = 16
@@ -68,6 +68,7 @@ class Looked:
     size: float
     batch: pa.RecordBatch | None = None
     problem: str = ""
+    detail: str = ""
 
 
 class Polling:
@@ -82,7 +83,7 @@ class Polling:
         """
         self._secrets = secrets
         self.mirror, self._objects, self._publish, self._name = mirror, objects, publish, name
-        self.keys = checked_keys(objects.keys())
+        self.keys = checked_keys(mirror, objects.keys())
         self._numbers = {key: number for number, key in enumerate(self.keys)}
         interests = Interests(profile_of(mirror, self.keys), HALF_LIFE_S)
         self._core = MirrorCore(interests, len(self.keys), mirror.bandwidth, mirror.by_bytes)
@@ -188,19 +189,21 @@ class Polling:
         self._core.polled(found.one, found.asked_at, found.outcome, found.size, now)
         self._bytes += found.size
         if found.problem:
-            self._count_problem(found.problem, 1)
+            detail = f" ({found.detail})" if found.detail else ""
+            self._count_problem(found.problem, 1, f"{self.keys[found.one]}: {found.problem}{detail}")
         if found.batch is not None:
             with self._lock:
                 self._rows.append(found.batch)
                 self._rows_bytes += found.batch.nbytes
             self._rows_there.set()
 
-    def _count_problem(self, told: str, times: int) -> None:
-        told = hidden(told, self._secrets)
+    def _count_problem(self, told: str, times: int, last: str = "") -> None:
+        """By what it is; the last one also with whose it is."""
+        told, last = hidden(told, self._secrets), hidden(last or told, self._secrets)
         with self._lock:
             known = told in self._problems or len(self._problems) < PROBLEMS_MAX
             self._problems[told if known else OTHERS] += times
-            self._last_problem = Problem(told, time.time())
+            self._last_problem = Problem(last, time.time())
 
     def _has_room(self) -> bool:
         return len(self._rows) < ROWS_WAITING_MAX and self._rows_bytes < BYTES_WAITING_MAX
@@ -220,7 +223,8 @@ class Polling:
             outcome = Outcome.CHANGED if fetched.is_new else Outcome.UNCHANGED
             self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
         except ObjectProblem as problem:
-            self._looked.put(Looked(one, asked_at, Outcome.FAILED, problem.size, None, str(problem)))
+            told, detail = str(problem), problem.detail
+            self._looked.put(Looked(one, asked_at, Outcome.FAILED, problem.size, None, told, detail))
         except (
             Exception
         ) as problem:  # a thread that ends without a word would leave the object in flight for ever
@@ -237,8 +241,17 @@ class Polling:
         times[CHANGED_AT] = fetched.changed_at.isoformat() if fetched.changed_at else None
         brought = of_objects(self.mirror.stream, [{**(fetched.row or {}), **times}], Brought())
         if not brought.rows:
-            raise ObjectProblem("; ".join(brought.rejected), fetched.size)
+            raise ObjectProblem(
+                "; ".join(brought.rejected), fetched.size, self._misfits(fetched.row or {}, brought)
+            )
         return brought.batches[0]
+
+    def _misfits(self, row: Mapping[str, Any], brought: Brought) -> str:
+        return ", ".join(
+            f"{one.name} is to be {one.type}, got {shown(row.get(one.name))}"
+            for one in self.mirror.columns.fields
+            if f"{DOES_NOT_FIT}: {one.name}" in brought.rejected
+        )
 
     def _next_rows(self) -> list[pa.RecordBatch]:
         """Those that are published together: as many as one call takes."""

@@ -123,6 +123,16 @@ def test_a_stream_that_was_declared_for_it_is_left_as_it_was_written(catalog: Ca
             "sql: an address has a password",
         ),
         (
+            "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a int32) FROM HTTP 'http://h/{key}' KEYS ('1', '3000000000')"
+            ' BANDWIDTH 5 PER SECOND"}',
+            "sql: a key is no int32 (got '3000000000')\n  hint: let a be a string, or leave it out",
+        ),
+        (
+            "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM HTTP 'http://:99999/{key}' KEYS ('1')"
+            ' BANDWIDTH 5 PER SECOND"}',
+            "sql: not an address of HTTP",
+        ),
+        (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'mysql://h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
             "sql: not a database that is read (got 'mysql')",

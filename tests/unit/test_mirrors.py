@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -18,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from configs.problems import Away, InvalidInput, UnknownName
+from configs.problems import Away, InvalidInput
 from engine.sql import Mirror, parse_create_mirror
 from engine.sql.mirror import DatabaseOrigin
 from services.cli.main import app
@@ -232,6 +233,25 @@ def test_what_nobody_takes_waits_and_is_published_once() -> None:
     assert published.batches == ["test-0"]
 
 
+def test_the_last_problem_names_the_object_and_what_came() -> None:
+    with object_store() as store, polling(prices(store, "KEYS ('text')"), Published()) as found:
+        while found.progress().statistics.failing < 1 or not found.progress().last_problem:
+            threading.Event().wait(0.01)
+        last = found.progress().last_problem
+    assert last is not None
+    assert last.told == "text: does not fit: price (price is to be float64, got 'much')"
+
+
+@pytest.mark.parametrize("key", ["", ".", ".."])
+def test_a_key_that_means_another_place_is_not_asked_for(key: str) -> None:
+    with object_store(a={"price": 1}) as store:
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        with pytest.raises(ObjectProblem, match="makes no address of its own"):
+            objects.fetch(key)
+        objects.close()
+    assert store.asked.total() == 0
+
+
 def test_what_is_published_at_once_is_no_more_than_a_service_takes() -> None:
     text = "x" * 900_000
     with object_store(**{str(one): {"text": text} for one in range(12)}) as store:
@@ -291,12 +311,13 @@ def test_lookups_are_counted_by_object() -> None:
     [
         ("PROFILE ('appel' 5)", "the profile names no object"),
         ("PROFILE ('x*' 5)", "the profile names no object"),
+        ("PROFILE (" + ", ".join(f"'a{one}*' 1" for one in range(101)) + ")", "100 patterns at most"),
     ],
 )
 def test_a_profile_that_names_no_object_is_refused(rest: str, told: str) -> None:
     with object_store() as store:
         mirror = prices(store, "KEYS ('apple', 'pear')", rest)
-    with pytest.raises(UnknownName, match=told):
+    with pytest.raises(InvalidInput, match=told):
         profile_of(mirror, mirror.keys)
 
 
@@ -413,6 +434,35 @@ def test_a_file_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="unable to open database file"):
         objects_of(stock(f"sqlite:///{tmp_path}/stok.db"), 1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_that_is_replaced_is_read_anew_and_told_while_it_is_away(database: Path) -> None:
+    objects = objects_of(stock(f"sqlite:///{database}"), 1)
+    objects.took("a", objects.fetch("a"))
+    database.rename(database.with_suffix(".old"))
+    with pytest.raises(ObjectProblem, match="unable to open database file"):
+        objects.fetch("a")
+    shutil.copy(database.with_suffix(".old"), database)
+    assert objects.fetch("a").row is None
+    change(database, "UPDATE stock SET count = 3")
+    assert (objects.fetch("a").row or {})["count"] == 3
+    objects.close()
+
+
+def test_rows_that_cannot_be_told_apart_and_values_that_are_none_are_told(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "stock.db") as made:
+        made.execute("CREATE TABLE stock (item TEXT, price NUMERIC(6, 2))")
+        made.executemany("INSERT INTO stock VALUES (?, ?)", [("a", 1), ("a", 2), ("b", "cheap"), ("c", 3)])
+    made.close()
+    objects = objects_of(stock(f"sqlite:///{tmp_path}/stock.db", columns="item string, price float64"), 1)
+    for key, told in (
+        ("a", "several rows have this key"),
+        ("b", "a value is not what the table's column says"),
+    ):
+        with pytest.raises(ObjectProblem, match=told):
+            objects.fetch(key)
+    assert (objects.fetch("c").row or {})["price"] == 3
+    objects.close()
 
 
 @pytest.mark.parametrize(
