@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import format_datetime
 from gzip import compress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -20,6 +22,8 @@ class Store:
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     etags: bool = True
+    modified: datetime | None = None
+    """Of all objects; where there are no ETags, who says that he knows this is told that nothing has changed."""
     salt: str = ""
     """Of ETags: with another one they are others, of the same objects."""
     credentials: str = ""
@@ -80,8 +84,12 @@ class Handler(BaseHTTPRequestHandler):
             case _:
                 body = json.dumps(found).encode()
                 etag = f'"{hash(body)}{self.store.salt}"'
+                modified = format_datetime(self.store.modified, usegmt=True) if self.store.modified else None
                 if self.store.etags and self.headers.get("If-None-Match") == etag:
                     self._answer(304, b"")
+                elif modified is not None:
+                    is_known = self.headers.get("If-Modified-Since") == modified
+                    self._answer(304 if is_known else 200, body, {"Last-Modified": modified})
                 else:
                     heads = {"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
                     self._answer(200, body, ({"ETag": etag} | heads) if self.store.etags else {})

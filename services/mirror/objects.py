@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -46,6 +46,8 @@ KEYS_BYTES_MAX = 16 << 20
 REDIRECTS_MAX = 5
 TOLD_MAX = 200
 OK, NOT_MODIFIED = 200, 304
+# Clocks of a server and of what is behind it may differ by that.
+SETTLED = timedelta(seconds=2)
 HEADERS = {"User-Agent": "weir-mirror", "Accept": "application/json", "Accept-Encoding": "gzip"}
 GZIP = 16 + zlib.MAX_WBITS
 
@@ -144,7 +146,7 @@ class HttpObjects:
             return Fetched(size)
         found = blake2b(body, digest_size=16).digest()
         modified = response.headers.get("Last-Modified", "")
-        mark = (response.headers.get("ETag", ""), modified, found)
+        mark = (response.headers.get("ETag", ""), modified if has_settled(response) else "", found)
         if found == digest and not whole:  # a server without ETags, or one that has made new ones
             self._marks[key] = mark
             return Fetched(size)
@@ -265,10 +267,18 @@ def status_of(response: httpx.Response) -> str:
     return f"{response.status_code} {response.reason_phrase}"
 
 
-def moment_of(modified: str) -> datetime | None:
-    """Of the header Last-Modified."""
+def has_settled(response: httpx.Response) -> bool:
+    """Whether `Last-Modified` tells this state from later ones: it has seconds, in the last of which there may be several."""
+    modified = moment_of(response.headers.get("Last-Modified", ""))
+    answered = moment_of(response.headers.get("Date", ""))
+    return modified is not None and (answered or datetime.now(UTC)) - modified >= SETTLED
+
+
+def moment_of(stamp: str) -> datetime | None:
+    """Of the headers Last-Modified and Date."""
     try:
-        return parsedate_to_datetime(modified).astimezone(UTC) if modified else None
+        found = parsedate_to_datetime(stamp) if stamp else None
+        return found and (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

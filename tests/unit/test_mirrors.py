@@ -170,6 +170,27 @@ def test_what_a_packed_answer_costs_is_what_came_over_the_wire() -> None:
         objects.close()
 
 
+def test_a_change_in_the_second_of_the_last_one_is_seen() -> None:
+    """Of what was modified just now, a server that only knows seconds cannot say that it has not been since."""
+    with object_store(a={"price": 1}) as store:
+        store.etags, store.modified = False, datetime.now(UTC).replace(microsecond=0)
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        objects.took("a", objects.fetch("a"))
+        store.objects["a"] = {"price": 2}
+        assert objects.fetch("a").row == {"item": "a", "price": 2}
+        objects.close()
+
+
+def test_what_was_modified_long_ago_is_asked_for_only_if_it_has_been_since() -> None:
+    with object_store(a={"price": 1}) as store:
+        store.etags, store.modified = False, datetime(2026, 1, 1, tzinfo=UTC)
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        objects.took("a", objects.fetch("a"))
+        assert objects.fetch("a").row is None
+        objects.close()
+    assert store.answered == {200: 1, 304: 1}
+
+
 def test_an_object_that_is_the_same_under_a_new_etag_is_known_by_that_one() -> None:
     with object_store(a={"price": 1}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}")
