@@ -28,6 +28,9 @@ class Store:
     """Of ETags: with another one they are others, of the same objects."""
     credentials: str = ""
     """USER:PASSWORD that is asked for."""
+    elsewhere: str = ""
+    shown: Counter[str] = field(default_factory=Counter)
+    """Credentials, by how often."""
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -45,6 +48,7 @@ class Handler(BaseHTTPRequestHandler):
         key = self.path.removeprefix("/items").strip("/")
         with self.store.lock:
             self.store.asked[key] += 1
+            self.store.shown[self.headers.get("Authorization", "")] += 1
             found = dict(self.store.objects.get(key, {}))
             keys = list(self.store.objects)
         wanted = f"Basic {b64encode(self.store.credentials.encode()).decode()}"
@@ -59,6 +63,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer(302, b"", {"Location": "/items/loop"})
             case "moved":
                 self._answer(301, b"", {"Location": "/items/a"})
+            case "elsewhere":
+                self._answer(302, b"", {"Location": self.store.elsewhere})
             case "never":
                 self._answer(304, b"")
             case "garbage":

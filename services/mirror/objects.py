@@ -45,6 +45,8 @@ BODY_BYTES_MAX = 1 << 20
 KEYS_BYTES_MAX = 16 << 20
 REDIRECTS_MAX = 5
 TOLD_MAX = 200
+# Characters of an ETag that is kept for an object; longer ones are none.
+MARK_MAX = 1000
 OK, NOT_MODIFIED = 200, 304
 # Clocks of a server and of what is behind it may differ by that.
 SETTLED = timedelta(seconds=2)
@@ -146,7 +148,12 @@ class HttpObjects:
             return Fetched(size)
         found = blake2b(body, digest_size=16).digest()
         modified = response.headers.get("Last-Modified", "")
-        mark = (response.headers.get("ETag", ""), modified if has_settled(response) else "", found)
+        etag = response.headers.get("ETag", "")
+        mark = (
+            etag if len(etag) <= MARK_MAX else "",
+            modified if has_settled(response) and len(modified) <= MARK_MAX else "",
+            found,
+        )
         if found == digest and not whole:  # a server without ETags, or one that has made new ones
             self._marks[key] = mark
             return Fetched(size)

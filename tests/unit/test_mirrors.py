@@ -201,6 +201,28 @@ def test_an_object_that_is_the_same_under_a_new_etag_is_known_by_that_one() -> N
     assert store.answered == {200: 2, 304: 2}
 
 
+def test_a_password_is_shown_again_where_its_host_redirects_to_and_to_no_other() -> None:
+    with object_store(a={"price": 1}) as store, object_store(a={"price": 2}) as other:
+        store.credentials, store.elsewhere = "reader:hunter2", other.url + "a"
+        url = store.url.replace("//", "//reader@")
+        objects = HttpObjects(prices(store), url + "{key}", "hunter2")
+        assert (objects.fetch("moved").row or {})["price"] == 1
+        assert (objects.fetch("elsewhere").row or {})["price"] == 2
+        objects.close()
+    assert (len(store.shown), other.shown) == (1, {"": 1})
+
+
+def test_an_etag_that_nobody_would_make_is_not_kept() -> None:
+    with object_store(a={"price": 1}) as store:
+        store.salt = "x" * 5000
+        objects = HttpObjects(prices(store), store.url + "{key}")
+        found = objects.fetch("a")
+        assert found.mark[0] == ""
+        objects.took("a", found)
+        assert objects.fetch("a").row is None
+        objects.close()
+
+
 def test_nobody_there_is_told_as_well() -> None:
     with object_store() as store:
         mirror = prices(store)
