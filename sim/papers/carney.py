@@ -598,7 +598,7 @@ EXPERIMENTS = (
         "carney-overhead",
         "What a decision looks at, among 1,000 applications",
         overhead,
-        "Table 4.4: 1,000 applications due in 75 to 300 ms, pushed through whole, at 95% load, the sort at that of Table 4.5, what is late at 130%. Boxes looked at are counted here; "
-        "`python -m bench overhead` measures the time.",
+        "Table 4.4: 1,000 applications due in 75 to 300 ms, pushed through whole, at 95% load, the sort at that of Table 4.5, what is "
+        "late at 130%. Boxes looked at are counted here; `python -m bench overhead` measures the time.",
     ),
 )
