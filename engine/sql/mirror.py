@@ -32,6 +32,7 @@ EXAMPLE = (
     "KEYS ('a', 'b') BANDWIDTH 50 PER SECOND"
 )
 KEYS_MAX = 100_000
+BANDWIDTH_LEAST = 1e-5  # about one a day
 PLACEHOLDER = "{key}"
 CHANGED_AT, SEEN_AT = "changed_at", "seen_at"
 
@@ -227,6 +228,9 @@ def parse_create_mirror(sql: str) -> Mirror:
             twice = Counter(keys).most_common(1)[0][0]
             raise text.error(at["KEYS"], "a key is said twice", twice, "leave one of them out")
     number, by_bytes = told["BANDWIDTH"]
+    if number < BANDWIDTH_LEAST:
+        title = f"nothing would be polled: {BANDWIDTH_LEAST:g} is the least"
+        raise text.error(at["BANDWIDTH"], title, number, "BANDWIDTH 50 PER SECOND")
     return Mirror(
         tree.name,
         schema,
