@@ -72,6 +72,12 @@ def check_addresses(mirror: Mirror, password: str) -> None:
         raise InvalidInput("nobody's password: no address names a user", "options.password", hint=hint)
 
 
+def check_hosts(mirror: Mirror) -> None:
+    """InvalidInput if one of its addresses is none."""
+    for _ in credentials(mirror):
+        pass
+
+
 def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
     """User and password of each address."""
     if isinstance(mirror.origin, DatabaseOrigin):

@@ -35,6 +35,7 @@ import sqlalchemy as sa
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.schema import Field, Kind, Schema
 from engine.sql.mirror import KEYS_MAX, PLACEHOLDER, DatabaseOrigin, HttpOrigin, Mirror
+from services.ingest.progress import HIDDEN
 from services.mirror.declared import database_url
 from services.mirror.patience import Look, Patience
 
@@ -121,7 +122,7 @@ class HttpObjects:
     def keys(self) -> Sequence[str]:
         if self._mirror.keys_url is None:
             return self._mirror.keys
-        where = f"KEYS FROM URL {self._mirror.keys_url!r}"
+        where = f"KEYS FROM URL {without_password(self._mirror.keys_url)!r}"
         try:
             body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)[1:]
             found = orjson.loads(body)
@@ -270,6 +271,11 @@ def too_late(patience: Patience) -> str:
     return f"the answer was not there after {patience.look_s:g} s"
 
 
+def without_password(url: str) -> str:
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", f":{HIDDEN}@", 1) if password else url
+
+
 def status_of(response: httpx.Response) -> str:
     return f"{response.status_code} {response.reason_phrase}"
 
@@ -322,8 +328,9 @@ class DatabaseObjects:
         self._patience = Patience(look_s)
         self._engine = database_of(origin.url, connections, password, look_s)
         try:
+            schema, _, name = self._table.rpartition(".")
             with told_as_wrong(self._table), self._connected() as connection:
-                table = sa.Table(self._table, sa.MetaData(), autoload_with=connection)
+                table = sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=connection)
             self._columns = [column_of(table, field) for field in self._schema.fields]
         except BaseException:
             self.close()
@@ -442,7 +449,8 @@ def told_as_wrong(table: str) -> Iterator[None]:
     try:
         yield
     except sa.exc.NoSuchTableError:
-        raise UnknownName("there is no such table", "TABLE", table, "is it in another database?") from None
+        hint = "is it in another database, or schema: 'schema.name'?"
+        raise UnknownName("there is no such table", "TABLE", table, hint) from None
     except sa.exc.SQLAlchemyError as problem:
         title = f"the database does not answer: {told_by_database(problem)}"
         raise InvalidInput(title, "FROM DATABASE", hint="is it there, and may you use it?") from None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ from configs.problems import InvalidInput, UnknownName
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
 from services.client import Client
 from services.ingest.progress import Backoff
-from services.mirror.declared import stream_of
+from services.mirror.declared import credentials, stream_of
 from services.mirror.doors import Door
 from services.mirror.objects import objects_of
 from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State, begun, in_a_line
@@ -82,7 +82,11 @@ class AtWork:
     """One mirror."""
 
     def __init__(self, mirror: Mirror, door: Door, password: str = "") -> None:
+        """InvalidInput if there is an address that is none."""
         self.mirror, self._door, self._password = mirror, door, password
+        # A file may have passwords in addresses; a document has none there.
+        said = (password, *(secret for _, secret in credentials(mirror)))
+        self._secrets = tuple(one for one in said if one)
         self._stop = threading.Event()
         self._polling: Polling | None = None
         self._why = self._lookups = ""
@@ -148,10 +152,6 @@ class AtWork:
     def _fails(self, why: str) -> None:
         self._polling, self._why = None, why
         self._last = Problem(why, time.time())
-
-    @property
-    def _secrets(self) -> Sequence[str]:
-        return (self._password,) if self._password else ()
 
     def _follow(self, query: str) -> None:
         """Each answer of the query names an object in the column of the key, or in its first."""

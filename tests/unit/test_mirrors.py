@@ -386,6 +386,29 @@ def test_keys_that_cannot_be_had_are_refused_before_anything_is_polled(tmp_path:
                 CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
 
 
+def test_a_password_in_an_address_of_a_file_is_in_nothing_that_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "prices.sql"
+    with object_store() as store:
+        url = store.url.replace("//", "//reader:hunter2@")
+        file.write_text(
+            f"CREATE MIRROR prices (item string, price float64) FROM HTTP '{url}{{key}}' "
+            f"KEYS FROM URL '{url}broken' BANDWIDTH 5 PER SECOND",
+            encoding="utf-8",
+        )
+        with pytest.raises(InvalidInput, match="500 Internal Server Error") as caught:
+            CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
+    assert "hunter2" not in str(caught.value)
+    assert "//reader:…@127.0.0.1" in str(caught.value)
+
+
+def test_an_address_that_is_none_is_told_before_anything_is_polled(tmp_path: Path) -> None:
+    file = tmp_path / "prices.sql"
+    sql = "CREATE MIRROR m (item string) FROM HTTP 'http://:99999/{key}' KEYS ('a') BANDWIDTH 5 PER SECOND"
+    file.write_text(sql, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="not an address of HTTP"):
+        CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
+
+
 def test_check_tells_what_would_be_polled_and_an_error_where_it_is(tmp_path: Path) -> None:
     file = tmp_path / "prices.sql"
     with object_store(a={}, b={}) as store:
@@ -574,6 +597,11 @@ def test_rows_of_postgresql_are_objects() -> None:
                 sa.text("CREATE TABLE stock (item text PRIMARY KEY, count bigint, price numeric(6, 2))")
             )
             connection.execute(sa.text("INSERT INTO stock VALUES ('a', 1, 1.5)"))
+            connection.execute(sa.text("CREATE SCHEMA shop CREATE TABLE stock (item text, count bigint)"))
+            connection.execute(sa.text("INSERT INTO shop.stock VALUES ('z', 9)"))
+        elsewhere = objects_of(stock(url, "shop.stock", "item string, count int64"), 1)
+        assert (elsewhere.keys(), elsewhere.fetch("z").row) == (["z"], {"item": "z", "count": 9})
+        elsewhere.close()
         published = Published()
         with polling(stock(url), published):
             published.until(lambda: len(published.rows) == 1)
