@@ -10,6 +10,7 @@ an object that has changed at every poll from changing infinitely often (Carney 
 
 1. State is bounded by the number of objects.
 2. For regular polls the estimate is Cho and Garcia-Molina's; for any it makes what was seen most likely, but for the half.
+   It is computed anew only of objects that have been polled since.
 3. An object that has never changed is taken to do so at half a change in all that time; one never polled twice as often as
    the others do on average.
 4. Interests sum to 1; a use counts half as much after each half-life.
@@ -24,6 +25,7 @@ from scheduler.freshening import Floats
 
 REMEMBERED = 32  # changes: a standard error of 18%
 NEWTON_STEPS = 12
+CONVERGED = 1e-6  # the error of what follows is its square
 FIRST_RATE = 1 / 60  # a second, of objects of which nothing is known at all
 PACE_ALPHA = 0.175  # as for costs and selectivities
 # What is known beforehand of interests weighs like so many uses.
@@ -42,9 +44,14 @@ class ChangeRates:
         """Quiet intervals since the last change, in all."""
         self._pace = np.zeros(count)
         """The mean interval between polls."""
+        self._polled = np.zeros(count, bool)
+        self._rates = np.zeros(count)
+        self._is_old = np.zeros(count, bool)
+        """An estimate from before the last poll."""
 
     def observe(self, one: int, interval_s: float, changed: bool) -> None:
         """A poll so long after the last one."""
+        self._polled[one] = self._is_old[one] = True
         pace = self._pace[one]
         self._pace[one] = pace + PACE_ALPHA * (interval_s - pace) if pace else interval_s
         if changed:
@@ -57,24 +64,26 @@ class ChangeRates:
 
     def rates(self) -> Floats:
         """Changes a second of each object."""
-        known = np.minimum(self._changes, REMEMBERED)
-        quiet = self._quiet.sum(axis=1, dtype=np.float64) + self._since + 0.5 * self._pace
-        polled = quiet > 0
-        rates = np.zeros(len(known))
-        never = polled & (known == 0)
-        rates[never] = 0.5 / quiet[never]
-        some = np.flatnonzero(known)
-        rates[some] = likeliest(self._changed[some].astype(np.float64), known[some], quiet[some])
-        rates[~polled] = rates[polled].mean() if polled.any() else FIRST_RATE
+        self._estimate(np.flatnonzero(self._is_old))
+        rates = self._rates.copy()
+        rates[~self._polled] = rates[self._polled].mean() if self._polled.any() else FIRST_RATE
         return rates
 
     def rate(self, one: int) -> float:
         """Of one that has been polled twice."""
-        known = np.minimum(self._changes[one : one + 1], REMEMBERED)
-        quiet = float(self._quiet[one].sum(dtype=np.float64) + self._since[one] + 0.5 * self._pace[one])
-        if not known[0]:
-            return 0.5 / quiet
-        return float(likeliest(self._changed[one : one + 1].astype(np.float64), known, np.array([quiet]))[0])
+        if self._is_old[one]:
+            self._estimate(np.array([one]))
+        return float(self._rates[one])
+
+    def _estimate(self, which: npt.NDArray[np.int64]) -> None:
+        known = np.minimum(self._changes[which], REMEMBERED)
+        quiet = (
+            self._quiet[which].sum(axis=1, dtype=np.float64) + self._since[which] + 0.5 * self._pace[which]
+        )
+        rates = np.divide(0.5, quiet)
+        some = np.flatnonzero(known)
+        rates[some] = likeliest(self._changed[which[some]].astype(np.float64), known[some], quiet[some])
+        self._rates[which], self._is_old[which] = rates, False
 
 
 def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> Floats:
@@ -88,7 +97,10 @@ def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> F
         # In units of 1/λ, in which an interval of no length counts 1.
         excess = np.sum(counts * x / grown, axis=1) / rates - quiet
         slope = -np.sum(counts * (x / grown) ** 2 * (grown + 1), axis=1) / rates**2
-        rates -= excess / slope
+        step = excess / slope
+        rates -= step
+        if np.all(np.abs(step) <= CONVERGED * rates):
+            break
     return rates
 
 

@@ -5,8 +5,9 @@
     solve   every `SOLVE_S` rates and interests are estimated and the frequencies solved for anew (`scheduler.freshening`)
 
 A part of the bandwidth explores: it goes round all objects alike. Without it an object that once seemed not worth a refresh
-would never be seen to be worth one. An object that cannot be fetched is tried again later and later, and the others have what
-it leaves over.
+would never be seen to be worth one. An object that cannot be fetched is tried again later and later; frequencies are solved for
+without it, so that the others have what would be its. However many fail, trying them again takes `RETRYING` of the bandwidth at
+most while others do not: a thousand objects that are gone must not starve one that is there.
 
 What users perceive is measured from the same polls. An interval that ends unchanged was fresh throughout; of one that ends with
 a change, the part before the first change was, which is 1/x − 1/(e^x − 1) of it on average, with x = λ·τ. An interval counts as
@@ -15,7 +16,8 @@ often as the object was used in it; as long as nothing is known of uses, as its 
 1. Over any time t from the first poll no more than bandwidth·(t + `BURST_S`) is asked for, and one object more; and all of it
    is used while an object is left that does not fail.
 2. Every object that does not fail is polled, first all of them once, and then again and again.
-3. While it is looked at an object is not named again; after n failures in a row not for `RETRY_S`·2^(n−1), `RETRY_MAX_S` at most.
+3. While it is looked at an object is not named again; after n failures in a row not for `RETRY_S`·2^(n−1), `RETRY_MAX_S` at most,
+   or for longer where more fail than that part of the bandwidth is enough for.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ SOLVE_S = 2.0
 EXPLORING = 0.05
 BURST_S = 0.25
 RETRY_S, RETRY_MAX_S = 1.0, 300.0
+RETRYING = 0.25
 SIZE_ALPHA = 0.175
 # Measured freshness forgets: what an interval told counts half after so many seconds.
 MEASURED_HALF_LIFE_S = 300.0
@@ -83,9 +86,13 @@ class MirrorCore:
         self._frequencies = np.zeros(count)
         self._last = np.full(count, -math.inf)
         self._due = np.full(count, -math.inf)
-        self._again = np.full(count, -math.inf)
-        """Not before; of an object that failed."""
+        """∞ of those that are looked at, or have failed."""
+        self._again = np.full(count, math.inf)
+        """When it is tried again; of an object that failed."""
         self._failed = np.zeros(count, np.int64)
+        self._pause = np.full(count, math.inf)
+        """How long it is left alone; of an object that failed."""
+        self._failing = 0
         self._in_flight = np.zeros(count, bool)
         self._uses = np.zeros(count)
         """Since the last poll."""
@@ -108,24 +115,27 @@ class MirrorCore:
         self._refill(now)
         if now - self._solved_at >= SOLVE_S:
             self._solve(now)
-        one = int(np.argmin(self._due))
-        if self._room <= 0 or self._due[one] == math.inf or self._again[one] > now:
+        if self._room <= 0:
             return None
-        # Bandwidth that would be lost is spent on the next object early.
-        if self._due[one] > now and self._room < self._bandwidth * BURST_S:
-            return None
+        one = int(np.argmin(self._again if self._failing else self._due))
+        if not self._failing or self._again[one] > now:
+            one = int(np.argmin(self._due))
+            # Bandwidth that would be lost is spent on the next object early.
+            is_due = self._due[one] <= now or self._room >= self._bandwidth * BURST_S
+            if self._due[one] == math.inf or not is_due:
+                return None
         self._charge(float(self._sizes[one]))
-        self._in_flight[one], self._due[one] = True, math.inf
+        self._in_flight[one], self._due[one], self._again[one] = True, math.inf, math.inf
         return one
 
     def wait_s(self, now: float) -> float:
         """Until `due` may name one."""
         self._refill(now)
-        next_ = int(np.argmin(self._due))
         for_room = max(0.0, -self._room / self._bandwidth + 1e-6) if self._room <= 0 else 0.0
         for_full = BURST_S - self._room / self._bandwidth
-        for_due = max(float(self._again[next_]) - now, min(float(self._due[next_]) - now, for_full))
-        return min(max(for_room, for_due, 0.0), SOLVE_S)
+        due, again = float(self._due.min()), float(self._again.min()) if self._failing else math.inf
+        for_due = min(due - now, for_full) if due < math.inf else math.inf
+        return min(max(for_room, min(for_due, again - now), 0.0), SOLVE_S)
 
     # -- observe -----------------------------------------------------------------------------------------
 
@@ -138,11 +148,14 @@ class MirrorCore:
             self._charge(size - float(self._sizes[one]))
         if outcome is Outcome.FAILED:
             self.failures += 1
+            self._failing += self._failed[one] == 0
             self._failed[one] += 1
-            self._again[one] = now + min(RETRY_MAX_S, RETRY_S * 2.0 ** (min(self._failed[one], 60) - 1))
-            self._due[one] = self._again[one]
+            alone_s = min(RETRY_MAX_S, RETRY_S * 2.0 ** (min(self._failed[one], 60) - 1))
+            self._pause[one] = max(alone_s, self._all_retried_s())
+            self._again[one] = now + self._pause[one]
             return
-        self._failed[one], self._again[one] = 0, -math.inf
+        self._failing -= self._failed[one] > 0
+        self._failed[one], self._pause[one] = 0, math.inf
         self.changes += outcome is Outcome.CHANGED
         if self._by_bytes:
             self._learn_size(one, size)
@@ -211,14 +224,22 @@ class MirrorCore:
 
     def _solve(self, now: float) -> None:
         self._weights = self._interests.weights(now)
-        best = refreshes(self._weights, self._rates.rates(), (1 - EXPLORING) * self._bandwidth, self._sizes)
-        explored = EXPLORING * self._bandwidth / float(self._sizes.sum())
-        self._frequencies = best.frequencies + explored
-        waiting = np.flatnonzero((self._last > -math.inf) & ~self._in_flight)
-        self._due[waiting] = np.maximum(
-            self._last[waiting] + 1 / self._frequencies[waiting], self._again[waiting]
-        )
+        failing = self._failed > 0
+        retried = min(float(np.sum(self._sizes / self._pause)), RETRYING * self._bandwidth)
+        bandwidth, there = self._bandwidth - retried, np.where(failing, 0.0, self._sizes)
+        wanted = np.where(failing, 0.0, self._weights)
+        best = refreshes(wanted, self._rates.rates(), (1 - EXPLORING) * bandwidth, self._sizes)
+        explored = EXPLORING * bandwidth / max(float(there.sum()), 1.0)
+        self._frequencies = np.where(failing, 0.0, best.frequencies + explored)
+        waiting = np.flatnonzero((self._last > -math.inf) & ~self._in_flight & ~failing)
+        self._due[waiting] = self._last[waiting] + 1 / self._frequencies[waiting]
         self._solved_at, self.solved = now, self.solved + 1
+
+    def _all_retried_s(self) -> float:
+        """How long it takes to try all again that fail."""
+        part = 1.0 if self._failing == len(self._failed) else RETRYING
+        size = float(self._sizes.mean()) if self._by_bytes else 1.0
+        return self._failing * size / (part * self._bandwidth)
 
     def _next(self, one: int) -> float:
         often = float(self._frequencies[one])

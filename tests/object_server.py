@@ -7,8 +7,11 @@ import threading
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import format_datetime
+from gzip import compress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -19,12 +22,20 @@ class Store:
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     etags: bool = True
+    modified: datetime | None = None
+    """Of all objects; where there are no ETags, who says that he knows this is told that nothing has changed."""
+    salt: str = ""
+    """Of ETags: with another one they are others, of the same objects."""
     credentials: str = ""
     """USER:PASSWORD that is asked for."""
+    elsewhere: str = ""
+    shown: Counter[str] = field(default_factory=Counter)
+    """Credentials, by how often."""
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -37,6 +48,7 @@ class Handler(BaseHTTPRequestHandler):
         key = self.path.removeprefix("/items").strip("/")
         with self.store.lock:
             self.store.asked[key] += 1
+            self.store.shown[self.headers.get("Authorization", "")] += 1
             found = dict(self.store.objects.get(key, {}))
             keys = list(self.store.objects)
         wanted = f"Basic {b64encode(self.store.credentials.encode()).decode()}"
@@ -51,6 +63,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer(302, b"", {"Location": "/items/loop"})
             case "moved":
                 self._answer(301, b"", {"Location": "/items/a"})
+            case "elsewhere":
+                self._answer(302, b"", {"Location": self.store.elsewhere})
             case "never":
                 self._answer(304, b"")
             case "garbage":
@@ -59,15 +73,29 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer(200, b"[1]")
             case "large":
                 self._answer(200, b'"' + b"x" * (1 << 21) + b'"')
+            case "error":
+                self._answer(500, b"x" * (1 << 21))
+            case "drip" | "slow":
+                self._drip(key == "drip")
+            case "flood":
+                self._answer(302, b"x" * (1 << 22), {"Location": "/items/a"})
+            case "packed":
+                self._answer(200, compress(b'{"price": 3}'), {"Content-Encoding": "gzip"})
+            case "bomb":
+                self._answer(200, compress(b" " * (1 << 24)), {"Content-Encoding": "gzip"})
             case "text":
                 self._answer(200, b'{"price": "much"}')
             case _ if not found:
                 self._answer(404, b"")
             case _:
                 body = json.dumps(found).encode()
-                etag = f'"{hash(body)}"'
+                etag = f'"{hash(body)}{self.store.salt}"'
+                modified = format_datetime(self.store.modified, usegmt=True) if self.store.modified else None
                 if self.store.etags and self.headers.get("If-None-Match") == etag:
                     self._answer(304, b"")
+                elif modified is not None:
+                    is_known = self.headers.get("If-Modified-Since") == modified
+                    self._answer(304 if is_known else 200, body, {"Last-Modified": modified})
                 else:
                     heads = {"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
                     self._answer(200, body, ({"ETag": etag} | heads) if self.store.etags else {})
@@ -83,6 +111,16 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if status != 304:
             self.wfile.write(body)
+
+    def _drip(self, has_begun: bool) -> None:
+        """A byte now and then, of the body or of the head, for as long as somebody reads."""
+        self.close_connection = True
+        self.wfile.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n" + (b"\r\n" if has_begun else b"X: ")
+        )
+        with suppress(OSError):
+            while not self.store.over.wait(0.01):
+                self.wfile.write(b"x")
 
     def log_message(self, *_: object) -> None: ...
 
@@ -106,5 +144,6 @@ def object_store(**objects: dict[str, Any]) -> Iterator[Store]:
         try:
             yield store
         finally:
+            store.over.set()
             server.shutdown()
             thread.join()

@@ -15,6 +15,7 @@ store tells, and `seen_at`, when the mirror saw it, which is the event time.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,6 +32,7 @@ EXAMPLE = (
     "KEYS ('a', 'b') BANDWIDTH 50 PER SECOND"
 )
 KEYS_MAX = 100_000
+BANDWIDTH_LEAST = 1e-5  # about one a day
 PLACEHOLDER = "{key}"
 CHANGED_AT, SEEN_AT = "changed_at", "seen_at"
 
@@ -223,9 +225,12 @@ def parse_create_mirror(sql: str) -> Mirror:
         if len(keys) > KEYS_MAX:
             raise text.error(at["KEYS"], f"a mirror has {KEYS_MAX:,} objects at most", len(keys))
         if len(set(keys)) < len(keys):
-            twice = next(one for place, one in enumerate(keys) if one in keys[:place])
-            raise text.error(at["KEYS"], "a key is said twice", twice)
+            twice = Counter(keys).most_common(1)[0][0]
+            raise text.error(at["KEYS"], "a key is said twice", twice, "leave one of them out")
     number, by_bytes = told["BANDWIDTH"]
+    if number < BANDWIDTH_LEAST:
+        title = f"nothing would be polled: {BANDWIDTH_LEAST:g} is the least"
+        raise text.error(at["BANDWIDTH"], title, number, "BANDWIDTH 50 PER SECOND")
     return Mirror(
         tree.name,
         schema,

@@ -15,7 +15,7 @@ from engine.sql import Mirror
 from services.cli.here import service
 from services.cli.ingest import ended_by_signal, watch
 from services.cli.tables import compact, plain_table
-from services.mirror.declared import checked_keys, profile_of
+from services.mirror.declared import check_hosts, checked_keys, profile_of
 from services.mirror.doors import RemoteDoor
 from services.mirror.objects import objects_of
 from services.mirror.polling import MirrorProgress
@@ -86,9 +86,10 @@ def check_table(title: str, mirrors: Sequence[Mirror]) -> Table:
     """What would be polled."""
     table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
     for one in mirrors:
+        check_hosts(one)
         objects = objects_of(one, 1)
         try:
-            keys = checked_keys(objects.keys())
+            keys = checked_keys(one, objects.keys())
             profile_of(one, keys)
         finally:
             objects.close()

@@ -21,11 +21,16 @@ from sqlalchemy.engine import URL, make_url
 from configs.declarations import MirrorDeclaration, StreamDeclaration
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.streams import SECRET
+from engine.schema import Kind
 from engine.sql import Mirror, PlanningError, parse_create_mirror
 from engine.sql.mirror import KEYS_MAX, DatabaseOrigin
 
 DATABASES = ("postgresql", "postgres", "sqlite")
 DATABASE_HINT = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+# Each is held against every key.
+PATTERNS_MAX = 100
+# As it is in an address: 01 and 1 are one row of a table, and +1 is none.
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # Of statements that many changes look at again.
 parsed = lru_cache(maxsize=500)(parse_create_mirror)
 
@@ -41,7 +46,7 @@ def read_mirror(one: MirrorDeclaration) -> Mirror:
     try:
         check_addresses(found, one.password)
         if found.keys:
-            profile_of(found, found.keys)
+            profile_of(found, checked_keys(found, found.keys))
     except InvalidInput as problem:
         field = problem.field if problem.field.startswith("options") else "sql"
         raise replace(problem, field=field) from None
@@ -67,6 +72,12 @@ def check_addresses(mirror: Mirror, password: str) -> None:
         raise InvalidInput("nobody's password: no address names a user", "options.password", hint=hint)
 
 
+def check_hosts(mirror: Mirror) -> None:
+    """InvalidInput if one of its addresses is none."""
+    for _ in credentials(mirror):
+        pass
+
+
 def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
     """User and password of each address."""
     if isinstance(mirror.origin, DatabaseOrigin):
@@ -80,6 +91,8 @@ def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
     for one in filter(None, (mirror.origin.url, mirror.keys_url)):
         try:
             parts = urlsplit(one)
+            if not parts.hostname or parts.port == 0:
+                raise ValueError
             yield parts.username, parts.password
         except ValueError:
             # It may hold a password.
@@ -102,19 +115,30 @@ def database_url(address: str) -> URL:
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 
-def checked_keys(keys: Sequence[str]) -> list[str]:
+def checked_keys(mirror: Mirror, keys: Sequence[str]) -> list[str]:
     if not keys:
         raise InvalidInput("the mirror has no objects", "KEYS", hint="name one at least")
     if len(keys) > KEYS_MAX:
         raise InvalidInput(
             f"a mirror has {KEYS_MAX:,} objects at most", "KEYS", len(keys), "make several mirrors"
         )
+    field = mirror.columns.fields[0]
+    if field.type.kind is not Kind.STRING:
+        most = 1 << (31 if field.type.kind is Kind.INT32 else 63)
+        for key in keys:
+            if not (WHOLE.fullmatch(key) and -most <= int(key) < most):
+                title, hint = f"a key is no {field.type}", f"let {field.name} be a string, or leave it out"
+                raise InvalidInput(title, "KEYS", key, hint)
     return list(dict.fromkeys(keys))
 
 
 def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
     """The weight of the first pattern that each key meets; 1 if it meets none."""
     weights, met = dict.fromkeys(keys, 1.0), set[str]()
+    several = sum(pattern not in weights for pattern, _ in mirror.profile)
+    if several > PATTERNS_MAX:
+        title = f"a profile has {PATTERNS_MAX} patterns at most that are no keys"
+        raise InvalidInput(title, "PROFILE", several, "write the keys themselves, or wider patterns")
     for pattern, weight in mirror.profile:
         expression = re.compile(fnmatch.translate(pattern))
         found = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]

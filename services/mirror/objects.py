@@ -11,26 +11,33 @@ Numbered properties:
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
-import time
+import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
+from uuid import UUID
 
 import httpx
 import orjson
 import sqlalchemy as sa
 
 from configs.problems import InvalidInput, UnknownName, nearest
-from engine.schema import Kind, Schema
+from engine.schema import Field, Kind, Schema
 from engine.sql.mirror import KEYS_MAX, PLACEHOLDER, DatabaseOrigin, HttpOrigin, Mirror
+from services.ingest.progress import HIDDEN
 from services.mirror.declared import database_url
+from services.mirror.patience import Look, Patience
 
 TIMEOUT_S = 10.0
 # Of a look in all: a server that sends a byte now and then would go on for ever.
@@ -39,16 +46,24 @@ BODY_BYTES_MAX = 1 << 20
 KEYS_BYTES_MAX = 16 << 20
 REDIRECTS_MAX = 5
 TOLD_MAX = 200
+# Characters of an ETag that is kept for an object; longer ones are none.
+MARK_MAX = 1000
 OK, NOT_MODIFIED = 200, 304
+# Clocks of a server and of what is behind it may differ by that.
+SETTLED = timedelta(seconds=2)
+HEADERS = {"User-Agent": "weir-mirror", "Accept": "application/json", "Accept-Encoding": "gzip"}
+GZIP = 16 + zlib.MAX_WBITS
 
 
 class ObjectProblem(Exception):
     """The object could not be looked at this time."""
 
-    def __init__(self, title: str, size: int = 0) -> None:
+    def __init__(self, title: str, size: int = 0, detail: str = "") -> None:
         super().__init__(title[:TOLD_MAX])
         self.size = size
         """Bytes that it has cost nonetheless."""
+        self.detail = detail[:TOLD_MAX]
+        """What others with this problem need not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +110,19 @@ def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
 class HttpObjects:
     """JSON objects; asked for only if they differ, where the server knows of that."""
 
-    def __init__(self, mirror: Mirror, url: str, password: str = "") -> None:
+    def __init__(self, mirror: Mirror, url: str, password: str = "", look_s: float = LOOK_S) -> None:
         self._mirror, self._url, self._password = mirror, url, password
         self._columns = mirror.columns
         self._marks: dict[str, tuple[str, str, bytes]] = {}
         # A pool that threads share may close a connection that one of them has just been given.
         self._own = threading.local()
         self._clients: list[httpx.Client] = []
+        self._patience = Patience(look_s)
 
     def keys(self) -> Sequence[str]:
         if self._mirror.keys_url is None:
             return self._mirror.keys
-        where = f"KEYS FROM URL {self._mirror.keys_url!r}"
+        where = f"KEYS FROM URL {without_password(self._mirror.keys_url)!r}"
         try:
             body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)[1:]
             found = orjson.loads(body)
@@ -122,6 +138,8 @@ class HttpObjects:
         etag, modified, digest = self._marks.get(key, ("", "", b""))
         compared = (("If-None-Match", etag), ("If-Modified-Since", modified))
         asked = {name: value for name, value in compared if value and not whole}
+        if key in ("", ".", ".."):  # in an address they mean another place
+            raise ObjectProblem(f"the key {key!r} makes no address of its own")
         response, body, size = self._get(
             self._url.replace(PLACEHOLDER, quote(key, safe="")), asked, BODY_BYTES_MAX
         )
@@ -130,10 +148,16 @@ class HttpObjects:
                 raise ObjectProblem("304 Not Modified, though nothing was asked to be compared", size)
             return Fetched(size)
         found = blake2b(body, digest_size=16).digest()
-        if found == digest and not whole:  # a server without ETags, or one that takes them for new
-            return Fetched(size)
         modified = response.headers.get("Last-Modified", "")
-        mark = (response.headers.get("ETag", ""), modified, found)
+        etag = response.headers.get("ETag", "")
+        mark = (
+            etag if len(etag) <= MARK_MAX else "",
+            modified if has_settled(response) and len(modified) <= MARK_MAX else "",
+            found,
+        )
+        if found == digest and not whole:  # a server without ETags, or one that has made new ones
+            self._marks[key] = mark
+            return Fetched(size)
         return Fetched(size, self._row(key, body, size), moment_of(modified), found != digest, mark)
 
     def took(self, key: str, fetched: Fetched) -> None:
@@ -141,6 +165,7 @@ class HttpObjects:
 
     def close(self) -> None:
         """Who is still looking is cut off."""
+        self._patience.close()
         for one in self._clients:
             one.close()
 
@@ -151,11 +176,11 @@ class HttpObjects:
         if found is None:
             found = self._own.client = httpx.Client(
                 timeout=TIMEOUT_S,
-                follow_redirects=True,
-                max_redirects=REDIRECTS_MAX,
                 limits=httpx.Limits(max_keepalive_connections=1),
-                headers={"User-Agent": "weir-mirror", "Accept": "application/json"},
+                headers=HEADERS,
             )
+            # As many as one look may open; a connection that is kept is among them.
+            self._own.sockets = deque[socket.socket](maxlen=REDIRECTS_MAX + 2)
             self._clients.append(found)
         return found
 
@@ -179,31 +204,94 @@ class HttpObjects:
         )
 
     def _get(self, url: str, headers: Mapping[str, str], most: int) -> tuple[httpx.Response, bytes, int]:
-        """The answer, its body, and the bytes of both."""
-        until, parts, size = time.monotonic() + LOOK_S, [], 0
-        try:
-            with self._client.stream("GET", url, headers=dict(headers), auth=self._auth(url)) as response:
-                heads = sum(len(name) + len(value) + 4 for name, value in response.headers.raw)
-                for part in response.iter_bytes(1 << 16):
-                    parts.append(part)
-                    size += len(part)
-                    if size > most:
-                        raise ObjectProblem(f"the body has more than {most:,} bytes", size + heads)
-                    if time.monotonic() > until:
-                        raise ObjectProblem(f"the body was not there after {LOOK_S:g} s", size + heads)
-                if response.status_code not in (OK, NOT_MODIFIED):
-                    raise ObjectProblem(f"{response.status_code} {response.reason_phrase}", size + heads)
-                return response, b"".join(parts), size + heads
-        except httpx.TooManyRedirects:
-            raise ObjectProblem(f"more than {REDIRECTS_MAX} redirects") from None
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as problem:
-            raise ObjectProblem(f"{type(problem).__name__}: {problem}", size) from None
+        """The answer, its body, and the bytes of all that has come."""
+        came, client = Came(), self._client
+        with self._patience.look() as look:
+            try:
+                look.waits_for(*self._own.sockets)
+                request = client.build_request("GET", url, headers=dict(headers))
+                request.extensions["trace"] = partial(self._connected, look)
+                auth: httpx.Auth | None = self._auth(url)
+                for _ in range(REDIRECTS_MAX + 1):
+                    response = client.send(request, auth=auth, stream=True)
+                    try:
+                        body = came.body_of(response, most, look)
+                    finally:
+                        response.close()
+                    if response.next_request is None:
+                        break
+                    # It shows what the first one showed, where that is the same host's.
+                    request, auth = response.next_request, httpx.Auth()
+                else:
+                    raise ObjectProblem(f"more than {REDIRECTS_MAX} redirects", came.size)
+            except (httpx.HTTPError, httpx.InvalidURL, zlib.error, ValueError) as problem:
+                if look.is_over:
+                    raise ObjectProblem(too_late(self._patience), came.size) from None
+                raise ObjectProblem(f"{type(problem).__name__}: {problem}", came.size) from None
+        if response.status_code not in (OK, NOT_MODIFIED):
+            raise ObjectProblem(status_of(response), came.size)
+        return response, body, came.size
+
+    def _connected(self, look: Look, event: str, told: Mapping[str, Any]) -> None:
+        """What can be cut."""
+        if event == "connection.connect_tcp.complete":
+            self._own.sockets.append(told["return_value"].get_extra_info("socket"))
+            look.waits_for(*self._own.sockets)
 
 
-def moment_of(modified: str) -> datetime | None:
-    """Of the header Last-Modified."""
+@dataclass
+class Came:
+    """Bytes that a look has brought, over the wire; and what is wrong with them."""
+
+    size: int = 0
+
+    def body_of(self, response: httpx.Response, most: int, look: Look) -> bytes:
+        """As it is meant; nothing unpacks to more than that."""
+        self.size += sum(len(name) + len(value) + 4 for name, value in response.headers.raw)
+        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip"):
+            raise ObjectProblem(f"an encoding that was not asked for: {encoding}", self.size)
+        unpacks = zlib.decompressobj(GZIP) if encoding == "gzip" else None
+        body = bytearray()
+        for part in response.iter_raw():
+            self.size += len(part)
+            body += part if unpacks is None else unpacks.decompress(part, most + 1 - len(body))
+            if len(body) > most:
+                whats_wrong = f"the body has more than {most:,} bytes"
+                is_bad = response.is_error
+                raise ObjectProblem(status_of(response) if is_bad else whats_wrong, self.size)
+            if look.is_over:
+                raise httpx.ReadTimeout("")
+        if unpacks is not None and body and not unpacks.eof:
+            raise ObjectProblem("the packed body is not whole", self.size)
+        return bytes(body)
+
+
+def too_late(patience: Patience) -> str:
+    return f"the answer was not there after {patience.look_s:g} s"
+
+
+def without_password(url: str) -> str:
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", f":{HIDDEN}@", 1) if password else url
+
+
+def status_of(response: httpx.Response) -> str:
+    return f"{response.status_code} {response.reason_phrase}"
+
+
+def has_settled(response: httpx.Response) -> bool:
+    """Whether `Last-Modified` tells this state from later ones: it has seconds, in the last of which there may be several."""
+    modified = moment_of(response.headers.get("Last-Modified", ""))
+    answered = moment_of(response.headers.get("Date", ""))
+    return modified is not None and (answered or datetime.now(UTC)) - modified >= SETTLED
+
+
+def moment_of(stamp: str) -> datetime | None:
+    """Of the headers Last-Modified and Date."""
     try:
-        return parsedate_to_datetime(modified).astimezone(UTC) if modified else None
+        found = parsedate_to_datetime(stamp) if stamp else None
+        return found and (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -227,42 +315,47 @@ def number_of(key: str) -> int:
 class DatabaseObjects:
     """Rows of a table of SQLite or PostgreSQL; the first column is the key and should have an index."""
 
-    def __init__(self, mirror: Mirror, origin: DatabaseOrigin, connections: int, password: str = "") -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        origin: DatabaseOrigin,
+        connections: int,
+        password: str = "",
+        look_s: float = LOOK_S,
+    ) -> None:
         self._mirror, self._schema = mirror, mirror.columns
-        self._engine = database_of(origin.url, connections, password)
-        with told_as_wrong(origin.table):
-            table = sa.Table(origin.table, sa.MetaData(), autoload_with=self._engine)
-        known = {one.name.lower(): one for one in table.columns}
-        for field in self._schema.fields:
-            if field.name.lower() not in known:
-                raise UnknownName(
-                    f"table {origin.table} has no such column",
-                    "CREATE MIRROR",
-                    field.name,
-                    nearest(field.name, known),
-                )
-        self._columns = [known[one.name.lower()] for one in self._schema.fields]
         self._table, self._digests = origin.table, dict[str, bytes]()
+        self._patience = Patience(look_s)
+        self._engine = database_of(origin.url, connections, password, look_s)
+        try:
+            schema, _, name = self._table.rpartition(".")
+            with told_as_wrong(self._table), self._connected() as connection:
+                table = sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=connection)
+            self._columns = [column_of(table, field) for field in self._schema.fields]
+        except BaseException:
+            self.close()
+            raise
 
     def keys(self) -> Sequence[str]:
         if self._mirror.keys:
             return self._mirror.keys
         key = self._columns[0]
-        with told_as_wrong(self._table), self._engine.connect() as connection:
+        with told_as_wrong(self._table), self._connected() as connection:
             found = connection.execute(sa.select(key).where(key.is_not(None)).distinct().limit(KEYS_MAX + 1))
             return [str(one) for (one,) in found]
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
         wanted = self._columns[0] == next(iter(keyed(self._schema, key).values()))
-        try:
-            with self._engine.connect() as connection:
-                found = connection.execute(sa.select(*self._columns).where(wanted).limit(1)).first()
-        except sa.exc.SQLAlchemyError as problem:
-            raise ObjectProblem(told_by_database(problem)) from None
-        if found is None:
-            raise ObjectProblem("there is no such row")
-        row = {field.name: plain(value) for field, value in zip(self._schema.fields, found, strict=True)}
+        rows = self._asked(sa.select(*self._columns).where(wanted).limit(2))
+        if len(rows) != 1:
+            raise ObjectProblem("several rows have this key" if rows else "there is no such row")
+        (found,) = rows
+        row = {
+            field.name: plain(field, value) for field, value in zip(self._schema.fields, found, strict=True)
+        }
         body = repr(row).encode()
+        if len(body) > BODY_BYTES_MAX:
+            raise ObjectProblem(f"the row has more than {BODY_BYTES_MAX:,} bytes", len(body))
         digest = blake2b(body, digest_size=16).digest()
         is_new = self._digests.get(key) != digest
         if not is_new and not whole:
@@ -273,20 +366,81 @@ class DatabaseObjects:
         self._digests[key] = fetched.mark[2]
 
     def close(self) -> None:
+        """Who is still looking is cut off."""
+        self._patience.close()
         self._engine.dispose()
 
+    def _asked(self, statement: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        for is_last in (False, True):
+            with self._patience.look() as look:
+                try:
+                    with self._connected(look) as connection:
+                        return connection.execute(statement).all()
+                except (TypeError, ValueError) as problem:  # SQLite keeps in a column whatever it is given
+                    raise ObjectProblem(f"a value is not what the table's column says: {problem}") from None
+                except sa.exc.SQLAlchemyError as problem:
+                    if look.is_over:
+                        raise ObjectProblem(too_late(self._patience)) from None
+                    # A connection of before the database was started anew says nothing of how it is now.
+                    if is_last or not getattr(problem, "connection_invalidated", False):
+                        raise ObjectProblem(told_by_database(problem)) from None
+        raise AssertionError("the last try returns or raises")
 
-def database_of(address: str, connections: int, password: str) -> sa.Engine:
+    @contextmanager
+    def _connected(self, look: Look | None = None) -> Iterator[sa.Connection]:
+        """With an end, whatever the server does."""
+        if look is None:
+            with self._patience.look() as look, self._connected(look) as connection:
+                yield connection
+            return
+        with self._engine.connect() as connection:
+            made = getattr(connection.connection.driver_connection, "pgconn", None)
+            if made is None:  # SQLite is no one to wait for
+                yield connection
+                return
+            with socket.socket(fileno=os.dup(made.socket)) as waited_for:
+                look.waits_for(waited_for)
+                yield connection
+
+
+def column_of(table: sa.Table, field: Field) -> sa.Column[Any]:
+    known = {one.name.lower(): one for one in table.columns}
+    if field.name.lower() not in known:
+        title = f"table {table.name} has no such column"
+        raise UnknownName(title, "CREATE MIRROR", field.name, nearest(field.name, known))
+    return known[field.name.lower()]
+
+
+def database_of(address: str, connections: int, password: str, look_s: float) -> sa.Engine:
     url = database_url(address)
     if password:
         url = url.set(password=password)
-    if url.drivername.partition("+")[0] == "sqlite":
+    is_file = url.drivername.partition("+")[0] == "sqlite"
+    if is_file:
+        # Opened for each look: a file in its place is another database.
         arguments = {"timeout": int(TIMEOUT_S)}
-    else:
-        url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
-    return sa.create_engine(
-        url, pool_size=connections, max_overflow=0, pool_timeout=LOOK_S, pool_pre_ping=True, connect_args=arguments
-    )  # fmt: skip
+        return sa.create_engine(there_already(url), poolclass=sa.NullPool, connect_args=arguments)
+    url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
+    engine = sa.create_engine(
+        url, pool_size=connections, max_overflow=0, pool_timeout=look_s, connect_args=arguments
+    )
+    sa.event.listen(engine, "connect", partial(limit, look_s))
+    return engine
+
+
+def there_already(url: sa.URL) -> sa.URL:
+    """Of a file: SQLite makes one of any name that it is asked for."""
+    if not url.database or url.database.startswith(("file:", ":memory:")):
+        return url
+    file = quote(os.path.abspath(url.database))
+    return url.set(database=f"file:{file}", query={**url.query, "mode": "rw", "uri": "true"})
+
+
+def limit(look_s: float, connection: Any, _: object) -> None:
+    """The server gives up as well: its process would otherwise wait for a lock long after we have hung up."""
+    connection.autocommit = True
+    connection.execute(f"SET statement_timeout = {int(1000 * look_s)}")
+    connection.autocommit = False
 
 
 @contextmanager
@@ -295,7 +449,8 @@ def told_as_wrong(table: str) -> Iterator[None]:
     try:
         yield
     except sa.exc.NoSuchTableError:
-        raise UnknownName("there is no such table", "TABLE", table, "is it in another database?") from None
+        hint = "is it in another database, or schema: 'schema.name'?"
+        raise UnknownName("there is no such table", "TABLE", table, hint) from None
     except sa.exc.SQLAlchemyError as problem:
         title = f"the database does not answer: {told_by_database(problem)}"
         raise InvalidInput(title, "FROM DATABASE", hint="is it there, and may you use it?") from None
@@ -307,11 +462,17 @@ def told_by_database(problem: sa.exc.SQLAlchemyError) -> str:
     return (str(cause).strip() or type(cause).__name__).splitlines()[0]
 
 
-def plain(value: Any) -> Any:
-    """As JSON would have it."""
+def plain(field: Field, value: Any) -> Any:
+    """As JSON would have it for the column: databases have more types than columns do."""
     match value:
         case datetime():
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-        case Decimal():
+        case Decimal() if field.type.is_float:
+            return float(value)
+        case Decimal() if field.type.is_integer and value == value.to_integral_value():
+            return int(value)
+        case Decimal() | date() | time() | UUID() if field.type.kind in (Kind.STRING, Kind.DECIMAL):
             return str(value)
+        case float() if field.type.is_integer and value.is_integer():
+            return int(value)
     return value

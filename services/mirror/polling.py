@@ -3,8 +3,8 @@
     decide `MirrorCore.due` ──► threads: fetch ──► `polled` ──► rows ──► published, in order, until they are taken
 
 Numbered properties:
-1. No more than `WORKERS` objects are looked at at a time, and no more than `ROWS_WAITING_MAX` changes wait to be published: when
-   nobody takes them, polling pauses, and nothing that was seen is lost.
+1. No more than `WORKERS` objects are looked at at a time, and no more than `ROWS_WAITING_MAX` changes or `BYTES_WAITING_MAX` wait
+   to be published: when nobody takes them, polling pauses, and nothing that was seen is lost.
 2. An object that cannot be fetched, or is not what the columns say, is counted with its problem; the others go on.
 3. `stop` ends it: what is being looked at is left, what has been seen is published if that takes no longer than `LAST_S`.
 """
@@ -24,19 +24,21 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from configs.problems import Away, WeirError
+from configs.problems import Away, WeirError, shown
 from engine.sql.mirror import CHANGED_AT, SEEN_AT, Mirror
 from scheduler.change_rates import Interests
 from scheduler.mirroring import MirrorCore, MirrorStatistics, Outcome
 from services.ingest.progress import Backoff, hidden
 from services.mirror.declared import checked_keys, profile_of
 from services.mirror.objects import Fetched, ObjectProblem, Objects
-from services.results.bringing import Brought, of_objects
+from services.results.bringing import DOES_NOT_FIT, Brought, of_objects
 from services.results.rows import NoRoom
 
 WORKERS = 16
 ROWS_WAITING_MAX = 10_000
-BATCH_ROWS = 5_000
+BYTES_WAITING_MAX = 64 << 20
+# Of what is published at once; a service takes 16 MiB, and rows as JSON are larger than as Arrow.
+BATCH_ROWS, BATCH_BYTES = 5_000, 4 << 20
 LOOK_S = 0.2
 LAST_S = 5.0
 TELL_S = 0.5  # statistics look at every object
@@ -44,6 +46,7 @@ TELL_S = 0.5  # statistics look at every object
 HALF_LIFE_S = 3600.0
 PROBLEMS_MAX = 20
 OTHERS = "other problems"
+TOLD_MAX = 300
 USES_WAITING_MAX = 100_000
 # A rate is over so long.
 RATE_S = 10.0
@@ -65,6 +68,7 @@ class Looked:
     size: float
     batch: pa.RecordBatch | None = None
     problem: str = ""
+    detail: str = ""
 
 
 class Polling:
@@ -79,13 +83,14 @@ class Polling:
         """
         self._secrets = secrets
         self.mirror, self._objects, self._publish, self._name = mirror, objects, publish, name
-        self.keys = checked_keys(objects.keys())
+        self.keys = checked_keys(mirror, objects.keys())
         self._numbers = {key: number for number, key in enumerate(self.keys)}
         interests = Interests(profile_of(mirror, self.keys), HALF_LIFE_S)
         self._core = MirrorCore(interests, len(self.keys), mirror.bandwidth, mirror.by_bytes)
         self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
         self._uses: queue.Queue[str] = queue.Queue(USES_WAITING_MAX)
-        self._rows: list[pa.RecordBatch] = []
+        self._rows: deque[pa.RecordBatch] = deque()
+        self._rows_bytes = 0
         self._lock = threading.Lock()
         self._rows_there = threading.Event()
         self._problems: Counter[str] = Counter()
@@ -184,21 +189,24 @@ class Polling:
         self._core.polled(found.one, found.asked_at, found.outcome, found.size, now)
         self._bytes += found.size
         if found.problem:
-            self._count_problem(found.problem, 1)
+            detail = f" ({found.detail})" if found.detail else ""
+            self._count_problem(found.problem, 1, f"{self.keys[found.one]}: {found.problem}{detail}")
         if found.batch is not None:
             with self._lock:
                 self._rows.append(found.batch)
+                self._rows_bytes += found.batch.nbytes
             self._rows_there.set()
 
-    def _count_problem(self, told: str, times: int) -> None:
-        told = hidden(told, self._secrets)
+    def _count_problem(self, told: str, times: int, last: str = "") -> None:
+        """By what it is; the last one also with whose it is."""
+        told, last = hidden(told, self._secrets), hidden(last or told, self._secrets)
         with self._lock:
             known = told in self._problems or len(self._problems) < PROBLEMS_MAX
             self._problems[told if known else OTHERS] += times
-            self._last_problem = Problem(told, time.time())
+            self._last_problem = Problem(last, time.time())
 
     def _has_room(self) -> bool:
-        return len(self._rows) < ROWS_WAITING_MAX
+        return len(self._rows) < ROWS_WAITING_MAX and self._rows_bytes < BYTES_WAITING_MAX
 
     # -- threads -----------------------------------------------------------------------------------------
 
@@ -215,7 +223,8 @@ class Polling:
             outcome = Outcome.CHANGED if fetched.is_new else Outcome.UNCHANGED
             self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
         except ObjectProblem as problem:
-            self._looked.put(Looked(one, asked_at, Outcome.FAILED, problem.size, None, str(problem)))
+            told, detail = str(problem), problem.detail
+            self._looked.put(Looked(one, asked_at, Outcome.FAILED, problem.size, None, told, detail))
         except (
             Exception
         ) as problem:  # a thread that ends without a word would leave the object in flight for ever
@@ -232,8 +241,31 @@ class Polling:
         times[CHANGED_AT] = fetched.changed_at.isoformat() if fetched.changed_at else None
         brought = of_objects(self.mirror.stream, [{**(fetched.row or {}), **times}], Brought())
         if not brought.rows:
-            raise ObjectProblem("; ".join(brought.rejected), fetched.size)
+            raise ObjectProblem(
+                "; ".join(brought.rejected), fetched.size, self._misfits(fetched.row or {}, brought)
+            )
         return brought.batches[0]
+
+    def _misfits(self, row: Mapping[str, Any], brought: Brought) -> str:
+        return ", ".join(
+            f"{one.name} is to be {one.type}, got {shown(row.get(one.name))}"
+            for one in self.mirror.columns.fields
+            if f"{DOES_NOT_FIT}: {one.name}" in brought.rejected
+        )
+
+    def _next_rows(self) -> list[pa.RecordBatch]:
+        """Those that are published together: as many as one call takes."""
+        rows, taken = list[pa.RecordBatch](), 0
+        with self._lock:
+            while self._rows and len(rows) < BATCH_ROWS:
+                taken += self._rows[0].nbytes
+                if rows and taken > BATCH_BYTES:
+                    break
+                rows.append(self._rows.popleft())
+                self._rows_bytes -= rows[-1].nbytes
+            if self._rows:
+                self._rows_there.set()
+        return rows
 
     def _publish_all(self, over: threading.Event) -> None:
         """One batch after the other; each until it is taken, under one name, so that it is there once."""
@@ -241,10 +273,7 @@ class Polling:
         while True:
             self._rows_there.wait(LOOK_S)
             self._rows_there.clear()
-            with self._lock:
-                rows, self._rows = self._rows[:BATCH_ROWS], self._rows[BATCH_ROWS:]
-                if self._rows:
-                    self._rows_there.set()
+            rows = self._next_rows()
             if not rows:
                 if over.is_set():
                     return
@@ -253,11 +282,11 @@ class Polling:
             while True:
                 try:
                     refused = self._publish(table, f"{self._name}-{number}")
-                except WeirError as problem:
-                    self._publishing = problem.title
-                    self._last_problem = Problem(f"publishing: {problem.title}", time.time())
-                    # Who is away, or has no room, may take it soon; others only when somebody sets it right.
-                    soon = isinstance(problem, Away | NoRoom)
+                except Exception as problem:  # who publishes no more lets polling pause for ever
+                    self._publishing = in_a_line(problem, self._secrets)
+                    self._last_problem = Problem(f"publishing: {self._publishing}", time.time())
+                    # Who is away, or has no room, may take it soon; what is refused, only when somebody sets it right.
+                    soon = isinstance(problem, Away | NoRoom) or not isinstance(problem, WeirError)
                     if over.wait(backoff.failed() if soon else backoff.most_s):
                         return
                 else:
@@ -276,6 +305,12 @@ def rate_of(spent: Sequence[tuple[float, float]]) -> float:
         return 0.0
     (since, before), (now, after) = spent[0], spent[-1]
     return (after - before) / (now - since)
+
+
+def in_a_line(problem: Exception, secrets: Sequence[str]) -> str:
+    """With what it is about, and what to do."""
+    told = str(problem) if isinstance(problem, WeirError) else f"{type(problem).__name__}: {problem}"
+    return hidden(told.replace("\n  hint: ", "; "), secrets)[:TOLD_MAX]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,14 +23,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from configs.declarations import StreamDeclaration
-from configs.problems import InvalidInput, UnknownName, WeirError
+from configs.problems import InvalidInput, UnknownName
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
 from services.client import Client
-from services.ingest.progress import Backoff, hidden
-from services.mirror.declared import stream_of
+from services.ingest.progress import Backoff
+from services.mirror.declared import credentials, stream_of
 from services.mirror.doors import Door
 from services.mirror.objects import objects_of
-from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State, begun
+from services.mirror.polling import LAST_S, WORKERS, MirrorProgress, Polling, Problem, State, begun, in_a_line
 
 RETRY_S = 5.0
 BEGIN_LEAST_S, BEGIN_MOST_S = 1.0, 60.0
@@ -82,7 +82,11 @@ class AtWork:
     """One mirror."""
 
     def __init__(self, mirror: Mirror, door: Door, password: str = "") -> None:
+        """InvalidInput if there is an address that is none."""
         self.mirror, self._door, self._password = mirror, door, password
+        # A file may have passwords in addresses; a document has none there.
+        said = (password, *(secret for _, secret in credentials(mirror)))
+        self._secrets = tuple(one for one in said if one)
         self._stop = threading.Event()
         self._polling: Polling | None = None
         self._why = self._lookups = ""
@@ -127,10 +131,8 @@ class AtWork:
         while not self._stop.is_set():
             try:
                 self._poll()
-            except WeirError as problem:
-                self._fails(problem.title)
             except Exception as problem:  # a thread that ends without a word would leave it starting for ever
-                self._fails(f"{type(problem).__name__}: {problem}")
+                self._fails(in_a_line(problem, self._secrets))
             self._stop.wait(backoff.failed())
 
     def _poll(self) -> None:
@@ -148,12 +150,8 @@ class AtWork:
         return self._door.publish(self.mirror, table, batch)
 
     def _fails(self, why: str) -> None:
-        self._polling, self._why = None, hidden(why, self._secrets)
-        self._last = Problem(self._why, time.time())
-
-    @property
-    def _secrets(self) -> Sequence[str]:
-        return (self._password,) if self._password else ()
+        self._polling, self._why = None, why
+        self._last = Problem(why, time.time())
 
     def _follow(self, query: str) -> None:
         """Each answer of the query names an object in the column of the key, or in its first."""
@@ -167,10 +165,8 @@ class AtWork:
                     if (polling := self._polling) is not None:
                         for row in rows:
                             polling.used(used_in(row, key))
-            except WeirError as problem:
-                self._lookups = f"{query}: {problem.title}"
             except Exception as problem:
-                self._lookups = f"{query}: {type(problem).__name__}: {problem}"
+                self._lookups = f"{query}: {in_a_line(problem, self._secrets)}"
             self._stop.wait(RETRY_S)
 
 

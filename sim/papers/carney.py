@@ -440,6 +440,15 @@ def overhead(quick: bool) -> Found:
         "fixed, sorted": comparisons(tuples),
         "slope-slack": of_slope.runnable,
     }
+    # Where nobody has to be late all policies are alike.
+    buckets_late, slope_late, fixed_late = (
+        large_run(policy, LATE_TUPLES, LATE_LOAD).qos
+        for policy in (
+            BucketPolicy(50, 50, LARGE),
+            build_policy(policy_of("slope-slack"), LARGE),
+            build_policy(policy_of("fixed"), LARGE),
+        )
+    )
     return Found(
         (
             Finding(
@@ -466,9 +475,11 @@ def overhead(quick: bool) -> Found:
                 "Fig 4.15",
                 "buckets keep the QoS of slope-slack",
                 "almost perfect",
-                f"buckets {of_buckets.qos:.3f}, slope-slack {of_slope.qos:.3f}, fixed {of_fixed.qos:.3f}",
-                of_buckets.qos > of_slope.qos - 0.02,
-                rule="at most 0.02 below",
+                f"at {LATE_LOAD:.0%} buckets {buckets_late:.3f}, slope-slack {slope_late:.3f}, fixed {fixed_late:.3f}; at 95% "
+                f"{of_buckets.qos:.3f}, {of_slope.qos:.3f}, {of_fixed.qos:.3f}",
+                min(of_buckets.qos, of_slope.qos) > 0.99
+                and buckets_late > max(slope_late - 0.02, fixed_late),
+                rule="almost 1 at 95% load; where there is too much to do at most 0.02 below slope-slack, and above fixed priority",
             ),
         ),
         (Chart("Boxes looked at a decision, or compared in a sort for it", "", "boxes", bars=looked),),
@@ -477,6 +488,8 @@ def overhead(quick: bool) -> Found:
 
 # The schedules with which the prototype did best, and the load of Table 4.5: 4,000 tuples/s, of which fixed priority sustains 3,500 (§4.5.1).
 SCHEDULE, TABLE_LOAD = 300, 4000 / 3500
+# As in the thesis's bursts, and for as long as it takes until what is due last is late.
+LATE_LOAD, LATE_TUPLES = 1.3, 20_000
 
 
 def comparisons(tuples: int) -> float:
@@ -504,9 +517,9 @@ def comparisons(tuples: int) -> float:
     return made / run
 
 
-def large_run(policy: Policy, tuples: int) -> LargeRun:
-    """One processor, applications pushed through whole, tuples at 95% of what it can take."""
-    came = list(islice(arrivals(range(1000), 0.95 / 5e-5, 1), tuples))
+def large_run(policy: Policy, tuples: int, load: float = 0.95) -> LargeRun:
+    """One processor, applications pushed through whole; the load is of what it can take."""
+    came = list(islice(arrivals(range(1000), load / 5e-5, 1), tuples))
     queues: list[list[float]] = [[] for _ in range(1000)]
     statistics = {one.graph: UtilityStatistics(one.graph) for one in outlooks(LARGE)}
     graphs = [one.utility or due(0.0) for one in LARGE.network.operators]
@@ -585,7 +598,7 @@ EXPERIMENTS = (
         "carney-overhead",
         "What a decision looks at, among 1,000 applications",
         overhead,
-        "Table 4.4: 1,000 applications due in 75 to 300 ms, pushed through whole, at 95% load, the sort at that of Table 4.5. Boxes looked at are counted here; "
-        "`python -m bench overhead` measures the time.",
+        "Table 4.4: 1,000 applications due in 75 to 300 ms, pushed through whole, at 95% load, the sort at that of Table 4.5, what is "
+        "late at 130%. Boxes looked at are counted here; `python -m bench overhead` measures the time.",
     ),
 )

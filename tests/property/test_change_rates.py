@@ -67,6 +67,21 @@ def test_estimates_are_right_on_average_at_irregular_intervals(changes_an_interv
     assert found.std() < 0.35
 
 
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(0.1, 10), st.booleans() | st.none()), max_size=60))
+def test_what_is_kept_of_estimates_is_what_all_polls_give(
+    seen: Sequence[tuple[int, float, bool | None]],
+) -> None:
+    """Asked now and then (None), or only at the end."""
+    often, once = ChangeRates(5), ChangeRates(5)
+    for one, interval, changed in seen:
+        if changed is None:
+            often.rates()
+        else:
+            often.observe(one, interval, changed)
+            once.observe(one, interval, changed)
+    assert often.rates() == pytest.approx(once.rates(), rel=1e-9)
+
+
 def test_a_rate_that_changes_is_followed() -> None:
     rng, rates = np.random.default_rng(5), ChangeRates(1)
     for rate in (1.0, 0.05):
@@ -198,6 +213,57 @@ def test_an_object_that_fails_is_left_alone_for_longer_and_longer_and_the_others
     told = core.statistics(now)
     assert (told.failing, told.failures) == (1, len(tries))
     assert told.changes > 800
+
+
+def polled_while_some_fail(good: int, gone: int, bandwidth: float, seconds: float) -> tuple[MirrorCore, int]:
+    """The first so many objects can be fetched, the others never; how often those were that can."""
+    core, now, fetched = MirrorCore(Interests(np.ones(good + gone), 60.0), good + gone, bandwidth), 0.0, 0
+    while now < seconds:
+        one = core.due(now)
+        if one is None:
+            now += max(1e-3, core.wait_s(now))
+            continue
+        fetched += one < good
+        core.polled(one, now, Outcome.CHANGED if one < good else Outcome.FAILED, 1.0, now)
+    return core, fetched
+
+
+def test_however_many_objects_fail_the_others_have_most_of_the_bandwidth() -> None:
+    core, fetched = polled_while_some_fail(good=5, gone=2000, bandwidth=5.0, seconds=2000.0)
+    # All are asked for once first.
+    assert fetched > 0.7 * 5.0 * (2000.0 - 2005 / (0.75 * 5.0))
+    assert core.spent == pytest.approx(5.0 * 2000.0, rel=0.02)
+
+
+def test_bandwidth_is_used_up_while_an_object_is_left_that_does_not_fail() -> None:
+    core, fetched = polled_while_some_fail(good=1, gone=50, bandwidth=10.0, seconds=300.0)
+    assert core.spent == pytest.approx(10.0 * 300.0, rel=0.02)
+    assert fetched > 0.8 * 10.0 * 300.0
+
+
+def test_an_object_that_comes_back_is_polled_as_the_others_are() -> None:
+    core, now = MirrorCore(Interests([1, 1], 60.0), 2, 4.0), 0.0
+    polls = [0, 0]
+    while now < 400:
+        one = core.due(now)
+        if one is None:
+            now += max(1e-3, core.wait_s(now))
+            continue
+        polls[one] += now > 300
+        core.polled(one, now, Outcome.FAILED if one == 0 and now < 100 else Outcome.CHANGED, 1.0, now)
+    assert core.statistics(now).failing == 0
+    assert polls[0] == pytest.approx(polls[1], rel=0.2)
+
+
+def test_who_cannot_be_fetched_is_not_expected_to_be_fresh() -> None:
+    core, now = MirrorCore(Interests([1, 1], 60.0), 2, 10.0), 0.0
+    while now < 20:
+        one = core.due(now)
+        if one is None:
+            now += max(1e-3, core.wait_s(now))
+            continue
+        core.polled(one, now, Outcome.FAILED if one == 0 else Outcome.UNCHANGED, 1.0, now)
+    assert core.statistics(now).perceived_expected == pytest.approx(0.5, abs=0.02)
 
 
 def test_bytes_are_held_to_and_large_objects_are_fetched_less_often() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from sim.papers import sharaf
 from sim.papers.dilos.redistribution import accounts, criteria_of
 from sim.papers.dilos.runs import NAMES
-from sim.papers.freshening import polling
+from sim.papers.freshening import polling, solved
 from sim.papers.mavstream import compared
 from sim.promises import check_promises
 from sim.results import outcome_of, results
@@ -92,6 +93,27 @@ def test_shares_that_break_a_criterion_of_redistribution_are_noticed(
     usage: tuple[float, ...], shares: tuple[float, ...], after: tuple[float, ...], broken: list[int]
 ) -> None:
     assert criteria_of(accounts(usage, shares), dict(zip(NAMES, after, strict=True))) == broken
+
+
+def test_what_is_not_the_optimum_does_not_refute_that_it_cannot_be_found() -> None:
+    exact, coarse = solved(1000, 1e-11, 0.8), solved(1000, 1e-3, 0.7)
+    assert (exact.holds, bool(exact.why)) == (False, True)
+    assert (coarse.holds, coarse.why) == (True, "")
+
+
+def test_a_claim_that_holds_is_unexplained_as_soon_as_it_does_not() -> None:
+    testbed, slow = sharaf.Testbed("sharaf-qos", {}, {}), {"mean": 1.0, "max": 1.0, "l2": 1.0}
+    policies = {name for claim in testbed.claims() for name in (claim.policy, claim.below)}
+    # Nobody is better than another by more than a hundredth.
+    answers = {
+        name: {
+            group: {key: value - 0.01 * place for key, value in slow.items()}
+            for group in ("response_ms", "slowdown")
+        }
+        for place, name in enumerate(sorted(policies))
+    }
+    found = sharaf.by_claims(testbed, answers)
+    assert [one.claim for one in found if one.holds or one.why] == []
 
 
 def test_an_experiment_comes_to_the_same_each_time() -> None:

@@ -74,7 +74,7 @@ def test_administrators_are_told_how_mirrors_fare_and_what_is_wrong(polled: Poll
     assert prices["polls"] >= prices["changes"] + prices["failures"] >= 2
     assert prices["bytes"] > 0
     assert list(prices["problems"]) == ["not JSON: b'<html>'"]
-    assert prices["last_problem"]["told"] == "not JSON: b'<html>'"
+    assert prices["last_problem"]["told"] == "garbage: not JSON: b'<html>'"
     assert "500 Internal Server Error" in told["broken"]["last_problem"]["told"]
     assert told["soon"] | SOON == told["soon"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.freshening import freshness, perceived_freshness, refreshes
+from scheduler.freshening import freshness, marginals, perceived_freshness, refreshes
 
 CHANGES = [1, 2, 3, 4, 5]
 
@@ -24,6 +24,21 @@ def test_five_objects_are_refreshed_as_the_thesis_has_it(
 ) -> None:
     found = refreshes(interests, CHANGES, 5.0).frequencies
     assert found == pytest.approx(printed, abs=0.006)
+
+
+def test_bandwidth_is_worth_the_same_to_a_million_objects_whatever_their_sizes() -> None:
+    """The thesis's large case (Table 2.3), twice as large, and with sizes as in its Fig. 2.11."""
+    count, rng = 1_000_000, np.random.default_rng(1)
+    changes, sizes = rng.gamma(1.0, 2.0, count), 1.0 + rng.pareto(1.1, count)
+    interests = 1.0 / np.arange(1, count + 1)
+    for size in (np.ones(count), sizes):
+        found = refreshes(interests, changes, 0.5 * float(size.sum()), size)
+        assert float(found.frequencies @ size) == pytest.approx(0.5 * float(size.sum()), rel=1e-9)
+        is_refreshed = found.frequencies > 0
+        worth = marginals(interests, changes, found.frequencies, size)
+        assert worth[is_refreshed].max() / worth[is_refreshed].min() - 1 < 1e-6
+        assert 0 < (~is_refreshed).sum() < count
+        assert worth[~is_refreshed].max() <= found.marginal * (1 + 1e-6)
 
 
 def test_interest_equal_to_change_is_refreshed_in_proportion() -> None:

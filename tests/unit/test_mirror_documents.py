@@ -123,6 +123,16 @@ def test_a_stream_that_was_declared_for_it_is_left_as_it_was_written(catalog: Ca
             "sql: an address has a password",
         ),
         (
+            "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a int32) FROM HTTP 'http://h/{key}' KEYS ('1', '3000000000')"
+            ' BANDWIDTH 5 PER SECOND"}',
+            "sql: a key is no int32 (got '3000000000')\n  hint: let a be a string, or leave it out",
+        ),
+        (
+            "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM HTTP 'http://:99999/{key}' KEYS ('1')"
+            ' BANDWIDTH 5 PER SECOND"}',
+            "sql: not an address of HTTP",
+        ),
+        (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'mysql://h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
             "sql: not a database that is read (got 'mysql')",
@@ -228,6 +238,8 @@ def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path:
         origin = f"FROM HTTP '{store.url}{{key}}' BANDWIDTH 100 PER SECOND KEYS "
         for name, keys in (("broken", "broken"), ("looping", "loop"), ("garbage", "garbage")):
             mirrors.begin(read(mirror(rest=f"{origin} FROM URL '{store.url}{keys}'", name=name)))
+        rest = f"{origin} FROM URL '{store.url}' PROFILE ('x*' 2)"
+        mirrors.begin(read(mirror(rest=rest, name="nobody")))
         database = f"FROM DATABASE 'sqlite:///{tmp_path}/stock.db' TABLE 'stock' BANDWIDTH 9 PER SECOND"
         mirrors.begin(read(mirror(rest=database, name="stock")))
         nobody = database.replace(f"sqlite:///{tmp_path}/stock.db", "postgresql://u@127.0.0.1:1/d")
@@ -238,7 +250,8 @@ def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path:
             ("broken", "500 Internal Server Error"),
             ("looping", "more than 5 redirects"),
             ("garbage", "not JSON"),
-            ("stock", "there is no such table"),
+            ("stock", "unable to open database file"),
+            ("nobody", "PROFILE: the profile names no object (got 'x*'); known: a"),
             ("away", "the database does not answer: connection failed"),
         ):
             found = seen(mirrors, name, lambda one: one.state == "waiting")
@@ -260,6 +273,7 @@ def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path:
             "broken",
             "garbage",
             "looping",
+            "nobody",
             "stock",
         ]
     assert mirrors.progress() == []

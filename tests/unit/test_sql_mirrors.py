@@ -59,6 +59,7 @@ HTTP = "FROM HTTP 'http://h/{key}' "
         (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a')", "BANDWIDTH is missing"),
         (f"CREATE MIRROR m (k string) {HTTP}BANDWIDTH 1 PER SECOND", "KEYS is missing"),
         (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a') BANDWIDTH 0 PER SECOND", "must be above 0"),
+        (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a') BANDWIDTH 1e-9 PER SECOND", "nothing would be polled"),
         (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a') BANDWIDTH 5", "PER SECOND is missing"),
         (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a', 'a') BANDWIDTH 5 PER SECOND", "a key is said twice"),
         (f"CREATE MIRROR m (k string) {HTTP}{HTTP}", "FROM is said twice"),
