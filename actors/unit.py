@@ -166,7 +166,7 @@ class HostedUnit:
         self._cycles = 0
         self._counting = Counting(recovered=not is_new)
         self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._train_max)
-        self._worth = Worth(self.hosted.runner.ideal_costs)
+        self._worth = Worth(self.hosted.runner.alone)
         if is_new:
             state = self.hosted.state()
             assert state is not None

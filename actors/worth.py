@@ -17,6 +17,7 @@ from operator import is_not, mul
 from actors.recent import PIECE_S, RECENT_S
 from actors.units import QUERIES_MAX, Qualities
 from engine.quality import QueryQuality
+from engine.runner import Alone
 from loadshed.tardiness import Tardiness
 
 
@@ -61,7 +62,7 @@ class Totals:
 class Worth:
     """Shown a unit's queries at the end of each load cycle."""
 
-    ideal_costs: Callable[[], Mapping[str, float]] = dict
+    alone: Callable[[], Mapping[str, Alone]] = dict
     """What an answer of each query costs alone, as far as it is known."""
     figures: WorthFigures = field(init=False, default_factory=WorthFigures)
     queries: Qualities = field(init=False, default_factory=Qualities)
@@ -79,9 +80,10 @@ class Worth:
         is_first = not known.answers and any(one.has_answers for one in queries.values())
         if not (is_first or is_last) and now - known.at < PIECE_S:
             return
-        every, ideal_s = list(queries.values()), self.ideal_costs()
+        every, alone = list(queries.values()), self.alone()
         for name, one in queries.items():
-            one.slowed(ideal_s.get(name, 0.0))
+            if name in alone:
+                one.slowed(*alone[name])
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
             self.begin(now, queries)  # what queries had that are gone would be missing
         latest = totals(now, every)

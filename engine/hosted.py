@@ -44,7 +44,7 @@ from engine.operators.source import SourceOperator
 from engine.plan import Query
 from engine.reading import dependents, reads, streams
 from engine.repetition import Mismatches, Repetition
-from engine.runner import ClassRunner, Clock
+from engine.runner import Alone, ClassRunner, Clock
 from engine.running import Running
 from engine.samples import Samples
 from engine.schema import StreamSchema
@@ -71,6 +71,8 @@ from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
 STATE_VERSION = 4
+# What an answer costs alone, where nobody has said.
+UNKNOWN = Alone(0.0)
 # Why an exchange was given up.
 NO_ROOM = "the class's limits leave no room for its old and its new operators together"
 # Gives a batch's tuples back by stream and number; None if they are not kept any more.
@@ -101,7 +103,7 @@ class HostedClass:
         self.responses = ResponseStatistics(self.target_s)
         self.recent = ResponseStatistics(self.target_s)  # for the owner to replace now and then
         self.seen: ResponseStatistics | None = None  # with slowdowns, since `notice`
-        self._ideal_s: dict[str, float] = {}  # of an answer, by query; as of the last `notice`
+        self._alone: dict[str, Alone] = {}  # of an answer, by query; as of the last `notice`
         self._samples = Samples()  # of what has come in since then
         self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
@@ -501,7 +503,7 @@ class HostedClass:
         """Begin to look at answers and input anew, with slowdowns by what an answer costs now."""
         self._samples = Samples()
         self.seen = ResponseStatistics(self.target_s)
-        self._ideal_s = self.runner.ideal_costs()
+        self._alone = self.runner.alone()
 
     def trim(self, part: float) -> None:
         """Drop this part of what no operator has taken, the oldest first."""
@@ -706,7 +708,8 @@ class HostedClass:
             self.responses.add_array(now - arrival, 0.0)
             self.recent.add_array(now - arrival, 0.0)
         if self.seen is not None:
-            self.seen.add_array(now - arrival, self._ideal_s.get(query, 0.0))
+            alone = self._alone.get(query, UNKNOWN)
+            self.seen.add_array(now - arrival, alone.ideal_s, alone.apart_s)
         self._settled_answers.append(answer)
         width = self._widths.get(query)
         if width is None:

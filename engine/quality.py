@@ -8,8 +8,9 @@ tuples arrived at one moment only that moment is looked at, whatever its length,
 2. Without a graph nobody has said what answers are worth; then only the other two are measured.
 3. Staleness is told since the arrival of the first input that led to an answer.
 4. Another graph values what comes from then on; what there is keeps the worth that it had.
-5. Slowdown is response time over T, what an answer costs alone (Sharaf §3.2). T is measured as well: answers are held against
-   what it is when they are looked at, which is after the calls that made them.
+5. Slowdown is response time over T, what an answer costs alone (Sharaf §3.2), and of pairs 1 + (D − D_ideal)/T: they wait for the later
+   of the two, and what was done for the earlier one before that is no part of their response time (§3.4.1.2). T is measured as
+   well: answers are held against what it is when they are looked at, which is after the calls that made them.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class QueryQuality:
         "_responses",
         "_since",
         "_slack_s",
+        "_slowed",
         "_slowed_s",
         "_staleness",
         "_utility",
@@ -69,6 +71,7 @@ class QueryQuality:
         self._since = math.inf
         self.slowdown = 0.0  # of all answers together that `slowed` has been told of
         self._response_s = self._slowed_s = 0.0  # response times of all answers, and of these
+        self._slowed = 0  # how many these are
         # Trains of one arrival that are still to be measured.
         self._arrivals: list[float] = []
         self._departures: list[float] = []
@@ -106,12 +109,15 @@ class QueryQuality:
         if before is not None:
             self._utility.include(before)
 
-    def slowed(self, ideal_s: float) -> None:
-        """What an answer costs alone; counts for all that have come since it was told last."""
+    def slowed(self, ideal_s: float, apart_s: float = 0.0) -> None:
+        """What an answer costs alone, and how much of it not since it could be made; counts for all that have come since it was told
+        last."""
         self._measure()
         if ideal_s > 0:
-            self.slowdown += (self._response_s - self._slowed_s) / ideal_s
-            self._slowed_s = self._response_s
+            count = self._responses.count
+            took_s = self._response_s - self._slowed_s + (count - self._slowed) * apart_s
+            self.slowdown += took_s / ideal_s
+            self._slowed_s, self._slowed = self._response_s, count
 
     @property
     def has_answers(self) -> bool:

@@ -12,7 +12,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from configs.limits import ClassLimits
 from configs.policies import HighestRate, PolicySettings
@@ -55,6 +55,19 @@ class ClassSnapshot:
     answered: Mapping[str, int]
     unsettled: tuple[tuple[str, Train], ...] = ()
     pane_lengths: Mapping[Hashable, int] = field(default_factory=dict)
+
+
+class Alone(NamedTuple):
+    """An answer of which nothing else is in the way."""
+
+    ideal_s: float
+    """What it costs: T."""
+    apart_s: float = 0.0
+    """Of that, what is done before the last tuple that it is made of arrives: the other sides of joins."""
+
+
+# Of a query that nothing answers.
+NO_ANSWER = Alone(math.inf)
 
 
 def go_on() -> bool:
@@ -367,24 +380,41 @@ class ClassRunner:
         """What is known of every operator; the order is that of `network.nodes`."""
         return self._current().refresh()
 
-    def ideal_costs(self) -> dict[str, float]:
-        """T of each query's answers by what operators have taken a tuple on the mean; the least, if several give them.
+    def alone(self) -> dict[str, Alone]:
+        """What each query's answers cost by what operators have taken a tuple on the mean; the least, if several give them.
 
         Not by what the scheduler believes: that begins with a guess, which it takes hundreds of tuples to leave behind, and
         some operators never have as many.
         """
-        network, found = self._current().network, dict[str, float]()
-        costs, ideal_s = [mean_cost(node) for node in self._nodes], list[float]()
+        network, found = self._current().network, dict[str, Alone]()
+        costs, every = [mean_cost(node) for node in self._nodes], list[Alone]()
         for number, node in enumerate(self._nodes):
             above = network.upstream[number]
-            if node.partner is None and len(above) <= 1:
-                ideal_s.append(sum([ideal_s[one] for one in above]) + costs[number].cost_s)
+            if len(above) > 1:
+                given = [self._given(one) for one in above]
+                total = sum(given)
+                parts = [one / total for one in given] if total else [1 / len(above)] * len(above)
+                apart_s = sum([part * every[one].apart_s for part, one in zip(parts, above, strict=True)])
             else:
-                ideal_s.append(network.ideal_cost(number, costs))
+                apart_s = sum([every[one].apart_s for one in above])
+            if node.partner is None and len(above) <= 1:
+                ideal_s = sum([every[one].ideal_s for one in above]) + costs[number].cost_s
+            else:
+                ideal_s = network.ideal_cost(number, costs)
+            if node.partner is not None:
+                on_the_way_s = sum([every[one].ideal_s - every[one].apart_s for one in above])
+                apart_s = ideal_s - on_the_way_s - costs[number].cost_s
+            every.append(Alone(ideal_s, apart_s))
             # What reads the output of a query stands below it; T of the query itself ends here.
             for query in node.outputs:
-                found[query] = min(ideal_s[number], found.get(query, math.inf))
+                found[query] = min(every[number], found.get(query, NO_ANSWER))
         return found
+
+    def _given(self, number: int) -> float:
+        """Tuples that an operator has passed on, nearly."""
+        scheduler = self._scheduler
+        assert scheduler is not None
+        return self._taken[number] * scheduler.statistics.estimates[number].selectivity
 
     def taken(self, number: int) -> int:
         """Tuples an operator has taken so far."""

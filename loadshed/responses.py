@@ -82,9 +82,12 @@ class ResponseStatistics:
         self._max = max(self._max, float(response.max(initial=0.0)))
         np.add.at(self._bins, bins_of(response), counts)
 
-    def add_array(self, responses: Array, ideal_s: float) -> None:
-        """As `add`, of many at once."""
-        if len(responses) < FEW:
+    def add_array(self, responses: Array, ideal_s: float, apart_s: float = 0.0) -> None:
+        """As `add`, of many at once; `apart_s` of what is ideal was done before they could be made."""
+        if apart_s and ideal_s > 0:
+            self._fold_in(responses, NO_IDEALS)
+            self._slow((np.maximum(responses, 0.0) + apart_s) / ideal_s)
+        elif len(responses) < FEW:
             self.add(responses.tolist(), ideal_s)
         else:
             self._fold_in(responses, np.full(len(responses), ideal_s) if ideal_s > 0 else NO_IDEALS)
@@ -117,7 +120,10 @@ class ResponseStatistics:
         self._sum_sq += sum_of_squares(response)
         self._max = max(self._max, float(response.max()))
         self._bins += np.bincount(bins_of(response), minlength=BINS)
-        slowdown = response[ideal > 0] / ideal[ideal > 0] if len(ideal) else NO_IDEALS
+        if len(ideal):
+            self._slow(response[ideal > 0] / ideal[ideal > 0])
+
+    def _slow(self, slowdown: Array) -> None:
         if len(slowdown):
             self._slow_sum += float(slowdown.sum())
             self._slow_sum_sq += sum_of_squares(slowdown)

@@ -280,12 +280,13 @@ def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(d
         while unit.run(1.0)[1]:
             pass
         cycle(unit)
-        report, ideal_s = unit.reported, unit.hosted.runner.ideal_costs()["mean"]
+        report, alone = unit.reported, unit.hosted.runner.alone()["mean"]
     assert report is not None
     assert report.counted is not None
     (mean,) = report.counted.quality
     assert mean.answers > 0
-    assert mean.slowdown == pytest.approx(mean.response_s / ideal_s)
+    assert alone.apart_s == 0
+    assert mean.slowdown == pytest.approx(mean.response_s / alone.ideal_s)
     assert report.figures.slowdown == pytest.approx(
         dict.fromkeys(("mean", "of_queries"), mean.slowdown / mean.answers)
     )

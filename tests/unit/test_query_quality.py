@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from engine.sql import Catalog, parse_create_stream, plan_query
 from engine.train import Train, Values, same_arrival, train_from_arrow
 from loadshed.responses import ResponseStatistics
 from tests.property.query_grammar import Statement
-from tests.property.query_runs import Cuts, Rows, cuts, every_stream, ran
+from tests.property.query_runs import SCHEMAS, Cuts, Rows, batch_of, cuts, every_stream, planned, ran
 
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 HOT = "SELECT sensor, temp FROM readings WHERE temp > 0"
@@ -251,8 +252,46 @@ def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the
         for query in node.outputs:
             alone = math.fsum(map(cost, standing_above(node)))
             expected[query] = min(alone, expected.get(query, math.inf))
-    assert runner.ideal_costs() == pytest.approx(expected)
+    assert {query: alone.ideal_s for query, alone in runner.alone().items()} == pytest.approx(expected)
     assert expected.keys() == {*COSTED, "read_on_warm"}
+
+
+class Ticking:
+    """A clock that goes on by one with each call of an operator."""
+
+    now = 0.0
+
+    def cpu(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id, x FROM s WHERE k = 1",
+        "SELECT a.id, b.id AS other FROM s [RANGE 5 SECONDS] a JOIN t [RANGE 5 SECONDS] b ON a.k = b.k",
+        # What is joined has a longer way on one side.
+        "SELECT a.id, b.id AS other FROM (SELECT id, ts, k + 1 AS k FROM s WHERE id >= 0) [RANGE 5 SECONDS] a"
+        " JOIN t [RANGE 5 SECONDS] b ON a.k = b.k + 1",
+    ],
+)
+@pytest.mark.parametrize("order", ["stst", "tsts", "stts", "tsst"])
+def test_who_waits_for_nothing_but_a_partner_is_not_slowed(sql: str, order: str) -> None:
+    clock, runner = Ticking(), ClassRunner(lambda query, train: None, train_max=1)
+    runner.add(*planned({"q": Statement(sql, "")}))
+    for number, stream in enumerate(order):
+        # The next one comes when the one before is long done; its partner is one of these two.
+        clock.now += 100
+        rest = {"g": "a", "x": 1.0, "n": 1, "b": True, "d": Decimal(1)}
+        batch = batch_of(stream, [{"id": number, "ts": number, "k": 1 + number // 2, **rest}])
+        runner.offer(stream, train_from_arrow(batch, SCHEMAS[stream].schema, clock.now))
+        clock.now -= 1  # the first reading begins the first call
+        runner.run(math.inf, lambda: clock.now, clock.cpu)
+    quality = runner.quality["q"]
+    quality.slowed(*runner.alone()["q"])
+    assert quality.responses.count == (2 if "JOIN" in sql else 1)
+    assert quality.slowdown == pytest.approx(quality.responses.count)
 
 
 # -- windows ---------------------------------------------------------------------------------------------------
