@@ -420,7 +420,7 @@ class ControlPlane:
         return [one for one in moves if any(map(one.concerns, units))][-last:] if last > 0 else []
 
     def tuned(self, class_name: str, last: int) -> tuple[Explanation, ...]:
-        """The last decisions on the policy of a class, if it tunes itself."""
+        """The last decisions on the policy of a class that tunes itself, and all by which it came to another one."""
         return self._tunings.explanations(class_name, last)
 
     def last_moves(self, last: int) -> list[ShareMove]:

@@ -12,7 +12,7 @@ from configs.live import LiveClass
 from configs.objectives import Objective
 from configs.problems import WeirError
 from loadshed.records import KINDS, NotARecord
-from scheduler.tuning import Compared, Explanation, TuningCore, tuning_core
+from scheduler.tuning import Compared, Explanation, TuningCore, last_of, tuning_core
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Tunings:
 
     def explanations(self, name: str, last: int) -> tuple[Explanation, ...]:
         core = self._cores.get(name)
-        return () if core is None or last <= 0 else tuple(core.explanations)[-last:]
+        return () if core is None or last <= 0 else tuple(last_of(core.explanations, last))
 
     def state(self) -> dict[str, Any]:
         return {name: KINDS["tuning"].settings_of(core) for name, core in self._cores.items()}

@@ -27,7 +27,7 @@ Properties (`tests/property/test_tuning.py`):
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
@@ -256,6 +256,13 @@ class TuningCore:
             barred={**memory.barred, **dict.fromkeys(why, bar)},
             disappointed={**memory.disappointed, **dict.fromkeys(why, min(times + 1, 16))},
         )
+
+
+def last_of(decisions: Iterable[Explanation], last: int) -> list[Explanation]:
+    """The last decisions, and before them those by which a class has come to go by another policy, however long ago."""
+    known = list(decisions)
+    split = max(0, len(known) - last)
+    return [*(one for one in known[:split] if one.after != one.policy), *known[split:]]
 
 
 def tuning_core(declared: PriorityClass) -> TuningCore | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from configs.managers import MANAGERS, known_manager
 from configs.policies import POLICY_KINDS, policy_of
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario, load_scenario, preset_names
-from scheduler.tuning import Explanation as Tuned
+from scheduler.tuning import last_of
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
 from services.cli.tables import (
@@ -255,16 +255,10 @@ def result_of(job: Job) -> dict[str, Any]:
     return results(Simulation(job.scenario, job.manager, job.seed).run(), job.policy)
 
 
-def policies_told(decisions: Iterable[Tuned], last: int) -> list[str]:
-    known = list(decisions)
-    before = [one for one in known[:-last] if one.after != one.policy]
-    return [one.sentence() for one in (*before, *known[-last:])]
-
-
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     """The class's last decisions in words, and all by which it came to go by another policy."""
     manager, tuned = run.ring.manager_of(name), run.tunings.get(name)
-    policies = [] if tuned is None else policies_told(tuned.core.explanations, last)
+    policies = [] if tuned is None else [one.sentence() for one in last_of(tuned.core.explanations, last)]
     if manager is None:
         return policies or ["this manager makes no decisions"]
     return [*(one.sentence() for one in list(manager.explanations)[-last:]), *policies]

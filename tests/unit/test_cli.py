@@ -18,9 +18,8 @@ import pytest
 from configs.managers import MANAGERS
 from configs.policies import POLICY_KINDS
 from configs.problems import UnknownName
-from scheduler.tuning import Compared, TuningCore
 from services.cli.main import main
-from services.cli.sim import comparison, policies_told, sim
+from services.cli.sim import comparison, sim
 from services.cli.tables import milliseconds, plain_table
 from tests.sim.recordings import lending, lines_of, recorded_run, write_lines
 from tests.sim.scenarios import preset
@@ -121,15 +120,6 @@ def test_explanations_follow_the_tables(weir: Command) -> None:
     assert weir("sim", "small.yaml", "-m", "none", "--explain", "bronze").out.endswith(
         "this manager makes no decisions\n"
     )
-
-
-def test_why_a_class_came_to_its_policy_is_told_however_long_ago_that_was() -> None:
-    core = TuningCore("c", "response", gain=0.1, steady=1, first="hr")
-    for place in range(30):
-        core.handle(Compared(None, {"hr": 2.0, "brt": 1.0}), float(place))
-    told = policies_told(core.explanations, last=3)
-    assert [line.partition(" c: ")[0] for line in told] == ["0.00 s", "27.00 s", "28.00 s", "29.00 s"]
-    assert told[0].endswith("switch to brt")
 
 
 def test_a_class_to_explain_is_looked_up_before_the_run(weir: Command) -> None:
