@@ -42,9 +42,9 @@ test-spark: $(READY) ## run the tests that start Spark on this machine
 test-helm: $(READY) ## run the tests that render the Helm chart
 	@$(PYTEST) -n auto -m "helm and not (live or slow)" $(ARGS)
 
-# One after another: each starts a service, some a whole system.
+# Two files at a time: each starts a service, some a whole system, and most of the time is spent waiting for pages.
 test-browser: $(READY) ## run the tests that use the console in Debian's Chromium; pictures go to build/screenshots
-	@$(PYTEST) -m "browser and not slow" $(ARGS)
+	@$(PYTEST) -n 2 --dist loadfile -m "browser and not slow" $(ARGS)
 
 test-all: $(READY) ## run every test, also those that start Ray, Spark, Helm or a browser
 	@$(PYTEST) -n auto $(ARGS)
