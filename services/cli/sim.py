@@ -18,7 +18,8 @@ from rich.console import Console
 from configs.managers import MANAGERS, known_manager
 from configs.policies import POLICY_KINDS, policy_of
 from configs.problems import InvalidInput, UnknownName, nearest
-from configs.scenario import Scenario, load_scenario, preset_names
+from configs.scenario import Scenario, load_scenario
+from configs.scenario_files import preset_names
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
 from services.cli.tables import (

@@ -10,7 +10,7 @@ from actors.eventlog import EventLog
 from configs.load import LoadSettings
 from configs.managers import MANAGERS
 from configs.problems import InvalidInput
-from configs.scenario import preset_names
+from configs.scenario_files import preset_names
 from loadshed.aloma import Branch, Control
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager
