@@ -67,6 +67,13 @@ def test_starved_queries_are_counted_when_the_time_is_over() -> None:
     assert outcome.tardiness_s_max > outcome.tardiness_s > 0
 
 
+def test_what_was_not_answered_in_time_for_the_end_is_late_but_no_answer() -> None:
+    outcome = run_periodic(workload(0.2), periodic_of("none", tasks="query"), 100.0)
+    assert outcome.answers == outcome.tasks
+    assert outcome.throughput == outcome.tasks / outcome.seconds
+    assert {name: one.unanswered for name, one in outcome.queries.items()} == {"a": 1, "b": 0, "c": 1}
+
+
 def test_runs_are_repeatable() -> None:
     ones = [run_periodic(packet_queries(5, 3000, 1), periodic_of("hybrid"), 30.0) for _ in range(2)]
     assert ones[0] == ones[1]
