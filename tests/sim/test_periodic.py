@@ -1,5 +1,7 @@
 """Periodic queries in virtual time; Golab's claims are judged by `weir papers`."""
 
+from math import exp
+
 import pytest
 
 from configs.periodic import PERIODIC_KINDS, PeriodicSettings, periodic_of
@@ -72,6 +74,15 @@ def test_what_was_not_answered_in_time_for_the_end_is_late_but_no_answer() -> No
     assert outcome.answers == outcome.tasks
     assert outcome.throughput == outcome.tasks / outcome.seconds
     assert {name: one.unanswered for name, one in outcome.queries.items()} == {"a": 1, "b": 0, "c": 1}
+
+
+def test_counts_of_values_grow_less_than_ranges() -> None:
+    """Golab's setting at the lower rate: a line through what 20 and 100 seconds have."""
+    costs = packet_queries(10, 1500, 1).costs["pair"]
+    for window in (20, 100):
+        counts = 1e6 * (1 - exp(-1500 * window / 1e6))
+        assert costs.answering(1, window) == pytest.approx(5e-6 * 0.05 * counts)
+    assert costs.interval == pytest.approx(5e-6 * 1e6 * (1 - exp(-0.0015)))
 
 
 def test_runs_are_repeatable() -> None:
