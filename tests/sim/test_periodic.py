@@ -4,10 +4,19 @@ from math import exp
 
 import pytest
 
-from configs.periodic import PERIODIC_KINDS, PeriodicSettings, periodic_of
+from configs.periodic import PERIODIC_KINDS, PeriodicSettings, periodic_of, schedule_of
+from configs.scenarios import load_periodic
 from scheduler.periodic import PeriodicQuery, ScanCosts
-from sim.papers.golab import packet_queries
-from sim.periodic import PeriodicWorkload, QueryRuns, SynopsisLoad, run_periodic
+from sim.papers.golab import (
+    PRESETS,
+    QUICK_RUNS,
+    QUICK_SECONDS,
+    SCHEDULES,
+    over_runs,
+    packet_queries,
+)
+from sim.periodic import PeriodicWorkload, QueryRuns, SynopsisLoad, mean, run_periodic
+from sim.periodic_results import run_scenario
 
 ONES = (("a", 10, 2), ("b", 15, 3), ("c", 30, 5))
 
@@ -74,6 +83,22 @@ def test_what_was_not_answered_in_time_for_the_end_is_late_but_no_answer() -> No
     assert outcome.answers == outcome.tasks
     assert outcome.throughput == outcome.tasks / outcome.seconds
     assert {name: one.unanswered for name, one in outcome.queries.items()} == {"a": 1, "b": 0, "c": 1}
+
+
+@pytest.mark.parametrize("rate", PRESETS)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_presets_come_to_what_the_papers_command_says_of_the_same_queries(name: str, rate: int) -> None:
+    preset = load_periodic(PRESETS[rate])
+    assert preset.drawn is not None
+    few = preset.model_copy(
+        update={"seconds": QUICK_SECONDS, "drawn": preset.drawn.model_copy(update={"per_group": 10})}
+    )
+    settings = schedule_of(SCHEDULES[name], preset.schedule)
+    ran = [run_scenario(few, settings, seed) for seed in range(1, 1 + QUICK_RUNS)]
+    fared = over_runs(name, 10, rate, True)
+    assert mean([one["throughput"] for one in ran]) == pytest.approx(fared.throughput, abs=1e-6)
+    assert mean([one["latency_updates"] for one in ran]) == pytest.approx(fared.latency, abs=1e-6)
+    assert mean([one["shortened_pct"] / 100 for one in ran]) == pytest.approx(fared.shortened, abs=1e-6)
 
 
 def test_counts_of_values_grow_less_than_ranges() -> None:
