@@ -11,11 +11,11 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from configs.base import Settings
+from configs.base import BareOff, Settings
 from configs.named import in_a_file, settings_of_text
 from configs.problems import InvalidInput, UnknownName, nearest
 
-Late = Literal["off", "late", "late-pending"]
+Late = Annotated[Literal["off", "late", "late-pending"], BareOff]
 Order = Literal["edf", "hr", "edf-hr"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 

@@ -22,7 +22,7 @@ kind: periodic
 name: example
 description: Golab's <seven> queries
 seconds: 1801
-schedule: {kind: hybrid, late: "off"}
+schedule: {kind: hybrid, late: off}
 synopses:
   minutes: {interval_s: 60}
 groups:
