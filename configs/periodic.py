@@ -122,10 +122,16 @@ def schedule_text(settings: PeriodicSettings, beside: PeriodicSchedule = USUAL) 
     return f"{settings.kind}:{words}" if words else settings.kind
 
 
-def compared_schedules(own: PeriodicSettings, named: Iterable[str] = ()) -> dict[str, PeriodicSettings]:
-    """Every schedule, in the order and as eager as `own`; it and the usual one in every order; and those that are named."""
-    texts = [*SHARING, schedule_text(own, own), *(f"hybrid:order={order}" for order in ORDERS), *named]
-    found = [schedule_of(text, own) for text in texts]
+def compared_schedules(
+    own: PeriodicSettings, named: Iterable[str] = (), sharing: Iterable[str] = SHARING
+) -> dict[str, PeriodicSettings]:
+    """Every schedule, in the order and as eager as `own`; it in every order; and those that are named."""
+    orders = [own.model_copy(update={"order": order}) for order in (own.order, *ORDERS)]
+    found = [
+        *(schedule_of(text, own) for text in sharing),
+        *orders,
+        *(schedule_of(text, own) for text in named),
+    ]
     return {schedule_text(one, own): one for one in found}
 
 

@@ -140,6 +140,31 @@ class Drawn(Settings):
         return self
 
 
+class Aggregates(Settings):
+    """Queries by chance, each alone over a synopsis of its own, whose interval is its slide (Sharaf §3.8.1.13).
+
+    Slides are uniform, costs K·2^i with i uniform among `cost_classes`; K follows from the `utilisation`.
+    """
+
+    queries: Annotated[int, Field(ge=1, le=10_000)] = 20
+    slide_min_s: Every = 1.0
+    slide_max_s: Every = 10.0
+    cost_classes: Annotated[int, Field(ge=1, le=20)] = 5
+    utilisation: Annotated[float, Field(gt=0, le=100)]
+    """Processors that they ask for, each at its slide."""
+
+    @model_validator(mode="after")
+    def slides_in_order(self) -> Self:
+        if self.slide_min_s > self.slide_max_s:
+            raise Contradiction(
+                f"must not exceed slide_max_s, which is {self.slide_max_s:g}",
+                "slide_min_s",
+                self.slide_min_s,
+                "lower slide_min_s or raise slide_max_s",
+            )
+        return self
+
+
 ScheduleMetric = Literal["throughput", "latency_updates", "tardiness.mean_ms", "tardiness.max_ms", "busy_s"]
 """By which schedules are compared; of throughput more is better, of the others less."""
 
@@ -181,10 +206,11 @@ class PeriodicScenario(Settings):
     schedule: PeriodicSettings = Hybrid()
     """What runs without `--schedules`; its order and eagerness are those of the others, too."""
 
-    synopses: Mapping[Name, SynopsisModel] = Field(min_length=1)
+    synopses: Mapping[Name, SynopsisModel] = Field(default={}, max_length=10_000)
     one_time: OneTime | None = None
-    groups: Mapping[Name, WindowGroup] = Field(min_length=1, max_length=10_000)
+    groups: Mapping[Name, WindowGroup] = Field(default={}, max_length=10_000)
     drawn: Drawn | None = None
+    aggregates: Aggregates | None = None
     claims: tuple[ScheduleClaim, ...] = ()
     """Printed beside what came out, by `weir sim --schedules`."""
 
@@ -206,7 +232,13 @@ def checked_periodic(found: ScenarioData) -> PeriodicScenario:
 
 def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
     """Relations between fields that single fields cannot see, each with the invariant in words."""
+    if not scenario.groups and scenario.aggregates is None:
+        hint = "add groups with queries over synopses, or `aggregates:`"
+        yield InvalidInput("the scenario has no queries", "groups", {}, hint)
     yield from misplaced(scenario)
+    if scenario.drawn is not None and not scenario.groups:
+        hint = "add groups, or leave it out: `aggregates` have queries of their own"
+        yield InvalidInput("queries are drawn in groups, and there are none", "drawn", hint=hint)
     drawn = scenario.drawn.per_group * len(scenario.groups) if scenario.drawn else 0
     if drawn + sum(len(group.queries) for group in scenario.groups.values()) > QUERIES_MAX:
         yield InvalidInput(

@@ -19,7 +19,7 @@ EXTENDS_MAX = 5
 ScenarioKind = Literal["classes", "periodic"]
 SCENARIO_KINDS: tuple[ScenarioKind, ...] = get_args(ScenarioKind)
 # Keys by which a file without `kind` shows that it is not of classes.
-ONLY_PERIODIC = ("synopses", "groups", "drawn", "schedule")
+ONLY_PERIODIC = ("synopses", "groups", "drawn", "aggregates", "schedule")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from configs.periodic import PeriodicSettings, compared_schedules, schedule_of, schedule_text
+from configs.periodic import SHARING, PeriodicSettings, compared_schedules, schedule_of, schedule_text
 from configs.periodic_scenario import PeriodicScenario, ScheduleClaim
 from scheduler.periodic import PeriodicQuery
 from sim.periodic import PeriodicOutcome, PeriodicWorkload, run_periodic
@@ -38,16 +38,17 @@ def run_scenario(
             **scans(outcome),
             "shortened_pct": 100 * outcome.shortened,
             "utilisation": outcome.utilisation,
-            "groups": [group_of(name, workload, outcome) for name in scenario.groups],
+            "groups": [group_of(name, ones, workload, outcome) for name, ones in by_group(workload).items()],
         }
     )
     return result
 
 
 def compared(scenario: PeriodicScenario) -> Sequence[PeriodicSettings]:
-    """Every schedule, and those that a claim names."""
+    """Every schedule, and those that a claim names. Where each query is alone nothing can be shared: the orders only."""
     named = [name for claim in scenario.claims for name in (claim.schedule, claim.other)]
-    return list(compared_schedules(scenario.schedule, named).values())
+    sharing = SHARING if scenario.groups else ()
+    return list(compared_schedules(scenario.schedule, named, sharing).values())
 
 
 def compare(
@@ -71,13 +72,14 @@ def compare(
 
 def figures(outcome: PeriodicOutcome) -> dict[str, Any]:
     """Of whoever is among its queries; without an answer nothing was late or in time."""
-    some = outcome.answers > 0
+    ended = sum(one.runs for one in outcome.queries.values())
+    tardy_s = sum(one.tardiness_s for one in outcome.queries.values())
     return {
         "answers": outcome.answers,
         "throughput": outcome.throughput,
-        "latency_updates": outcome.latency_updates if some else None,
-        "tardiness": {"mean_ms": 1e3 * outcome.tardiness_s, "max_ms": 1e3 * outcome.tardiness_s_max}
-        if some
+        "latency_updates": outcome.latency_updates if ended else None,
+        "tardiness": {"mean_ms": 1e3 * tardy_s / ended, "max_ms": 1e3 * outcome.tardiness_s_max}
+        if ended
         else None,
     }
 
@@ -91,8 +93,16 @@ def scans(outcome: PeriodicOutcome) -> dict[str, Any]:
     }
 
 
-def group_of(name: str, workload: PeriodicWorkload, outcome: PeriodicOutcome) -> dict[str, Any]:
-    queries = [one for one in workload.queries if one.group == name]
+def by_group(workload: PeriodicWorkload) -> dict[str, list[PeriodicQuery]]:
+    found: dict[str, list[PeriodicQuery]] = {}
+    for one in workload.queries:
+        found.setdefault(one.group, []).append(one)
+    return found
+
+
+def group_of(
+    name: str, queries: Sequence[PeriodicQuery], workload: PeriodicWorkload, outcome: PeriodicOutcome
+) -> dict[str, Any]:
     group = replace(of(outcome, queries), scans={name: outcome.scans[name]})
     by_slide: dict[tuple[int, bool], list[PeriodicQuery]] = {}
     for one in queries:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import exp, inf
 
 from configs.periodic_scenario import (
+    Aggregates,
     CountsModel,
     Drawn,
     PeriodicScenario,
@@ -24,16 +25,39 @@ from sim.periodic import PeriodicWorkload, SynopsisLoad
 
 def workload_of(scenario: PeriodicScenario, seed: int) -> PeriodicWorkload:
     """What is to be run; the seed decides what is drawn."""
-    listed = {name: listed_queries(name, one, scenario) for name, one in scenario.groups.items()}
     drawn = drawn_queries(scenario, scenario.drawn, seed) if scenario.drawn is not None else {}
-    one_time = scenario.one_time
+    one_time, alone = scenario.one_time, aggregates_of(scenario.aggregates, seed)
+    queries = [
+        query
+        for name, group in scenario.groups.items()
+        for query in (*listed_queries(name, group, scenario), *drawn.get(name, ()))
+    ]
+    synopses = {name: SynopsisLoad(one.interval_s, one.update_s) for name, one in scenario.synopses.items()}
     return PeriodicWorkload(
-        [query for name in scenario.groups for query in (*listed[name], *drawn.get(name, ()))],
-        {name: SynopsisLoad(one.interval_s, one.update_s) for name, one in scenario.synopses.items()},
-        {name: costs_of(one, scenario) for name, one in scenario.groups.items()},
+        [*queries, *(PeriodicQuery(name, name, name, 1, 1) for name in alone)],
+        synopses | {name: SynopsisLoad(slide_s) for name, (slide_s, _) in alone.items()},
+        {name: costs_of(one, scenario) for name, one in scenario.groups.items()}
+        | {name: ScanCosts(interval=0.0, call=cost_s) for name, (_, cost_s) in alone.items()},
         one_time.every_s if one_time is not None else inf,
         one_time.cost_us / 1e6 if one_time is not None else 0.0,
     )
+
+
+def aggregates_of(aggregates: Aggregates | None, seed: int) -> dict[str, tuple[float, float]]:
+    """Slide and cost of each, in seconds, by the name of its query, its group and its synopsis."""
+    if aggregates is None:
+        return {}
+    chance = generator(seed, "sharaf-tardiness")
+    drawn = [
+        (
+            chance.uniform(aggregates.slide_min_s, aggregates.slide_max_s),
+            2.0 ** chance.randrange(aggregates.cost_classes),
+        )
+        for _ in range(aggregates.queries)
+    ]
+    scale = aggregates.utilisation / sum(cost / slide for slide, cost in drawn)
+    # No group of a file can be called so.
+    return {f"aggregate/{place}": (slide, cost * scale) for place, (slide, cost) in enumerate(drawn, start=1)}
 
 
 def listed_queries(name: str, group: WindowGroup, scenario: PeriodicScenario) -> list[PeriodicQuery]:

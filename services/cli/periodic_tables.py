@@ -51,8 +51,11 @@ def groups_table(answer: Mapping[str, Any]) -> Table:
     )
     more, most = 0, max(OF_EACH_TOLD, SUB_GROUPS_TOLD // len(answer["groups"]))
     for group in answer["groups"]:
-        table.add_row(escape(group["name"]), *figures(group), *runs(group))
         subs = sorted(group["sub_groups"], key=lateness)
+        if len(subs) == 1:
+            table.add_row(f"{escape(group['name'])} {slides(subs[0])}", *figures(group), *runs(group))
+            continue
+        table.add_row(escape(group["name"]), *figures(group), *runs(group))
         more += len(subs[most:])
         for one in subs[:most]:
             table.add_row(f"[dim]  {slides(one)}[/]", *figures(one), "", "")

@@ -23,7 +23,7 @@ from configs.problems import InvalidInput, UnknownName, nearest
 from configs.scenario import Scenario
 from configs.scenario_files import preset_names
 from configs.scenarios import load_any_scenario
-from services.cli.periodic_sim import run_periodic_sim
+from services.cli.periodic_sim import run_periodic_sim, wanted_schedule
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
 from services.cli.tables import (
@@ -114,7 +114,7 @@ def sim(
         ),
     ] = None,
 ) -> None:
-    """Run a scenario in virtual time: what would each class get, and lose?"""
+    """Run a scenario in virtual time: what would each class get, and lose? Or: when would periodic queries be answered?"""
     if replay is not None:
         beside = (scenario, manager, policy, schedule, seed, seconds, report, explain, record)
         if compare or policies or schedules or any(given is not None for given in beside):
@@ -138,12 +138,13 @@ def sim(
                 "--record": record,
             },
         )
+        wanted = wanted_schedule(found, schedule, schedules)
         seed = checked_seed(found.seed if seed is None else seed)
-        if report is not None:
-            make_folder("--report", report)
         if seconds is not None:
             found = found.model_copy(update={"seconds": checked_seconds(seconds)})
-        run_periodic_sim(found, schedule, schedules, seed, as_json, report)
+        if report is not None:
+            make_folder("--report", report)
+        run_periodic_sim(found, wanted, seed, as_json, report)
         return
     if schedules or schedule is not None:
         raise InvalidInput(

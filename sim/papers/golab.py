@@ -19,10 +19,9 @@ from statistics import geometric_mean
 from configs.periodic import Conservative, Hybrid, Order, PeriodicSettings, periodic_of, schedule_of
 from configs.periodic_scenario import PeriodicScenario
 from configs.scenarios import load_periodic
-from scheduler.periodic import PeriodicQuery, ScanCosts, build_periodic
-from sim.chance import generator
+from scheduler.periodic import PeriodicQuery, build_periodic
 from sim.papers.finding import Chart, Experiment, Finding, Found
-from sim.periodic import PeriodicWorkload, SynopsisLoad, mean, run_periodic
+from sim.periodic import PeriodicWorkload, mean, run_periodic
 from sim.periodic_scenario import workload_of
 
 # -- the worked example ----------------------------------------------------------------------------------
@@ -389,19 +388,20 @@ def charts_of(found: Evaluation, rate: int, figures: str) -> tuple[Chart, ...]:
 ORDERS: Mapping[str, Order] = {"EDF": "edf", "HR": "hr", "EDF/HR": "edf-hr"}
 UTILISATIONS = (0.8, 0.9, 0.95, 1.0, 1.03, 1.1, 1.2, 1.5)
 QUICK_UTILISATIONS = (0.95, 1.03, 1.1)
-AGGREGATES, TARDY_SECONDS, TARDY_RUNS = 20, 600.0, 5
+TARDY_SECONDS, TARDY_RUNS = 600.0, 5
 
 
 def aggregate_queries(utilisation: float, run: int) -> PeriodicWorkload:
-    """Random SLIDEs of 1 to 10 seconds and costs of Sharaf's five classes, each result due before the next one's SLIDE is over."""
-    chance = generator(run, "sharaf-tardiness")
-    drawn = [(chance.uniform(1, 10), 2.0 ** chance.randrange(5)) for _ in range(AGGREGATES)]
-    scale = utilisation / sum(cost / slide for slide, cost in drawn)
-    return PeriodicWorkload(
-        [PeriodicQuery(f"q{place}", f"s{place}", f"g{place}", 1, 1) for place in range(AGGREGATES)],
-        {f"s{place}": SynopsisLoad(slide) for place, (slide, _) in enumerate(drawn)},
-        {f"g{place}": ScanCosts(interval=0.0, call=cost * scale) for place, (_, cost) in enumerate(drawn)},
-    )
+    """Those of `weir sim sharaf-tardiness`, so many processors' worth of them."""
+    scenario = tardy_aggregates()
+    assert scenario.aggregates is not None
+    asked = scenario.aggregates.model_copy(update={"utilisation": utilisation})
+    return workload_of(scenario.model_copy(update={"aggregates": asked}), run)
+
+
+@cache
+def tardy_aggregates() -> PeriodicScenario:
+    return load_periodic("sharaf-tardiness")
 
 
 def tardiness_ms(order: Order, utilisation: float, quick: bool) -> float:

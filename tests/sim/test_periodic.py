@@ -12,11 +12,13 @@ from sim.papers.golab import (
     QUICK_RUNS,
     QUICK_SECONDS,
     SCHEDULES,
+    aggregate_queries,
     over_runs,
     packet_queries,
 )
 from sim.periodic import PeriodicWorkload, QueryRuns, SynopsisLoad, mean, run_periodic
 from sim.periodic_results import run_scenario
+from sim.periodic_scenario import workload_of
 
 ONES = (("a", 10, 2), ("b", 15, 3), ("c", 30, 5))
 
@@ -99,6 +101,20 @@ def test_presets_come_to_what_the_papers_command_says_of_the_same_queries(name: 
     assert mean([one["throughput"] for one in ran]) == pytest.approx(fared.throughput, abs=1e-6)
     assert mean([one["latency_updates"] for one in ran]) == pytest.approx(fared.latency, abs=1e-6)
     assert mean([one["shortened_pct"] / 100 for one in ran]) == pytest.approx(fared.shortened, abs=1e-6)
+
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_the_preset_of_orders_has_the_queries_of_the_papers_command(run: int) -> None:
+    preset = load_periodic("sharaf-tardiness")
+    workload = workload_of(preset, run)
+    assert workload == aggregate_queries(1.1, run)
+    asked = [
+        workload.costs[one.group].call / workload.synopses[one.synopsis].interval_s
+        for one in workload.queries
+    ]
+    assert len(asked) == 20
+    assert sum(asked) == pytest.approx(1.1)
+    assert preset.groups == {}
 
 
 def test_counts_of_values_grow_less_than_ranges() -> None:

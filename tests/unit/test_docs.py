@@ -13,6 +13,7 @@ from typer.main import get_command
 from configs.arrivals import Arrivals
 from configs.periodic import Hybrid, PeriodicSettings, compared_schedules
 from configs.periodic_scenario import (
+    Aggregates,
     CostModel,
     Drawn,
     OneTime,
@@ -47,7 +48,16 @@ PAGES = sorted(
 
 def models_of_a_scenario() -> Iterator[type[BaseModel]]:
     yield from (Scenario, SimulatedClass, QueryModel)
-    yield from (PeriodicScenario, SynopsisModel, OneTime, WindowGroup, WindowModel, Drawn, ScheduleClaim)
+    yield from (
+        PeriodicScenario,
+        SynopsisModel,
+        OneTime,
+        WindowGroup,
+        WindowModel,
+        Drawn,
+        Aggregates,
+        ScheduleClaim,
+    )
     for name in ("costs", "load"):
         model = Scenario.model_fields[name].annotation
         assert isinstance(model, type)

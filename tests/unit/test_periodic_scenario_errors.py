@@ -75,7 +75,20 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "groups",
         {},
-        "groups: must not be empty (got {})\n  hint: give one name or more, each with its own keys under it",
+        "groups: the scenario has no queries (got {})\n"
+        "  hint: add groups with queries over synopses, or `aggregates:`",
+    ),
+    (
+        "aggregates",
+        {"utilisation": 1, "slide_min_s": 11},
+        "aggregates.slide_min_s: must not exceed slide_max_s, which is 10 (got 11)\n"
+        "  hint: lower slide_min_s or raise slide_max_s",
+    ),
+    (
+        "aggregates",
+        {},
+        "aggregates.utilisation: required, but missing\n"
+        "  hint: add `utilisation:` with a number above 0 and at most 100",
     ),
     (
         f"{TOP}.queries[1].name",
@@ -186,7 +199,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "faults",
         [],
         "faults: unknown key (got 'faults')\n"
-        "  hint: known: claims, description, drawn, groups, kind, name, one_time, schedule, seconds, seed, synopses",
+        "  hint: known: aggregates, claims, description, drawn, groups, kind, name, one_time, schedule, seconds, seed, synopses",
     ),
 ]
 
@@ -243,6 +256,18 @@ def test_queries_of_all_groups_together_are_limited() -> None:
     assert str(caught.value) == (
         "scenario.yaml: drawn.per_group: all groups together have more than 100,000 queries (got 10000)\n"
         "  hint: give fewer queries, or fewer groups"
+    )
+
+
+def test_nothing_is_drawn_without_groups() -> None:
+    Path("scenario.yaml").write_text(
+        "extends: sharaf-tardiness\ndrawn: {per_group: 3, range_min_s: 10, range_max_s: 20}\n"
+    )
+    with pytest.raises(InvalidInput) as caught:
+        load_periodic("scenario.yaml")
+    assert str(caught.value) == (
+        "scenario.yaml: drawn: queries are drawn in groups, and there are none\n"
+        "  hint: add groups, or leave it out: `aggregates` have queries of their own"
     )
 
 

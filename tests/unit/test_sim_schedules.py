@@ -185,8 +185,8 @@ def test_every_schedule_is_compared_beside_what_the_paper_found(weir: Command) -
         ["hybrid:late=late", often, *late, "100%", "0.342"],
         ["hybrid", often, *late, "100%", "0.342"],
         ["hybrid:late=off,meetings=false", often, *late, "100%", "0.342"],
-        ["hybrid:order=hr", often, *late, "100%", "0.342"],
-        ["hybrid:order=edf-hr", often, *late, "100%", "0.342"],
+        ["hybrid:order=hr,late=off", often, *late, "100%", "0.342"],
+        ["hybrid:order=edf-hr,late=off", often, *late, "100%", "0.342"],
         ["none:order=hr", "0.043", *late, "0%", "0.563"],
         ["the", "paper's", "findings"],
         ["finding", "claimed", "here", "holds", "source"],
@@ -203,6 +203,15 @@ def test_a_preset_s_table_fits_a_terminal_with_its_findings(weir: Command) -> No
         assert (done.code, done.err) == (0, "")
         assert (max(map(len, lines(done.out))) <= 80, "…" in done.out) == (True, False)
         assert sum("Golab §" in line for line in lines(done.out)) == findings
+
+
+def test_where_nothing_can_be_shared_orders_alone_are_compared(weir: Command) -> None:
+    done = weir("sim", "sharaf-tardiness", "--schedules")
+    shown = lines(done.out)
+    assert [line.split()[0] for line in shown[3:6]] == ["none", "none:order=hr", "none:order=edf-hr"]
+    assert sum(" yes " in line for line in shown) == 3
+    alone = lines(weir("sim", "sharaf-tardiness", "--seconds", "100").out)
+    assert sum(line.startswith(" aggregate/") and "≤" in line for line in alone) == 20
 
 
 def test_each_schedule_of_a_comparison_is_as_it_runs_alone(weir: Command) -> None:
@@ -328,7 +337,7 @@ NAME_ONE = "  hint: name a scenario of `kind: periodic`, such as golab-low; docs
             ("--schedule: --schedules runs every one (got 'none')", "  hint: leave out one of the two"),
         ),
         (
-            ("example.yaml", "--schedule", "hybird"),
+            ("example.yaml", "--schedule", "hybird", "--report", "log"),
             ("--schedule: no such schedule (got 'hybird')", "  hint: did you mean hybrid?"),
         ),
         (
