@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Settings(BaseModel):
@@ -17,3 +17,11 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$")]
+
+
+def off_for_false(value: object) -> object:
+    return "off" if value is False else value
+
+
+BareOff = BeforeValidator(off_for_false)
+"""Of a choice that `off` is one of: YAML takes it for false where it has no quotes."""

@@ -6,15 +6,18 @@ synopsis that have the same SLIDE (Golab §4.2).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
-from configs.base import Settings
-from configs.problems import UnknownName, nearest
+from configs.base import BareOff, Settings
+from configs.named import in_a_file, settings_of_text
+from configs.problems import InvalidInput, UnknownName, nearest
 
-Late = Literal["off", "late", "late-pending"]
+Late = Annotated[Literal["off", "late", "late-pending"], BareOff]
 Order = Literal["edf", "hr", "edf-hr"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 class PeriodicSchedule(Settings):
@@ -75,9 +78,70 @@ PeriodicKind = Literal["none", "aggressive", "conservative", "hybrid"]
 PERIODIC_KINDS: tuple[PeriodicKind, ...] = get_args(PeriodicKind)
 
 
+SCHEDULE: TypeAdapter[PeriodicSettings] = TypeAdapter(PeriodicSettings)
+
+
 def periodic_of(kind: str, **given: object) -> PeriodicSettings:
     """The settings of a schedule by its name."""
     if kind not in PERIODIC_KINDS:
         raise UnknownName("no such schedule", "periodic.kind", kind, nearest(kind, PERIODIC_KINDS))
-    settings: PeriodicSettings = TypeAdapter(PeriodicSettings).validate_python({"kind": kind} | given)
-    return settings
+    return SCHEDULE.validate_python({"kind": kind} | given)
+
+
+# -- schedules as texts --------------------------------------------------------------------------------------
+
+# What is compared: Golab's schedules (No-S, AS, CS, C-LP, HS, H-LS, H-LP), one that does not count on meetings, and none at all.
+SHARING = (
+    "none:tasks=query",
+    "none",
+    "aggressive",
+    "conservative",
+    "conservative:late=late-pending",
+    "hybrid:late=off",
+    "hybrid:late=late",
+    "hybrid",
+    "hybrid:late=off,meetings=false",
+)
+USUAL = PeriodicSchedule()
+
+
+def schedule_of(text: str, beside: PeriodicSchedule = USUAL) -> PeriodicSettings:
+    """What a text says: `conservative`, `hybrid:late=off`. Order and eagerness that it does not name are those of `beside`."""
+    usual = {"order": beside.order, "eager": beside.eager}
+    return settings_of_text(text, SCHEDULE, PERIODIC_KINDS, "schedule", "hybrid:late=off", usual)
+
+
+def schedule_text(settings: PeriodicSettings, beside: PeriodicSchedule = USUAL) -> str:
+    """What `schedule_of` reads, of settings that are not the usual ones, or those of `beside`."""
+    shared = {"order": beside.order, "eager": beside.eager}
+    usual = type(settings)().model_dump() | shared
+    given = {
+        name: value for name, value in settings.model_dump(exclude={"kind"}).items() if value != usual[name]
+    }
+    words = ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
+    return f"{settings.kind}:{words}" if words else settings.kind
+
+
+def compared_schedules(
+    own: PeriodicSettings, named: Iterable[str] = (), sharing: Iterable[str] = SHARING
+) -> dict[str, PeriodicSettings]:
+    """Every schedule, in the order and as eager as `own`; it in every order; and those that are named."""
+    orders = [own.model_copy(update={"order": order}) for order in (own.order, *ORDERS)]
+    found = [
+        *(schedule_of(text, own) for text in sharing),
+        *orders,
+        *(schedule_of(text, own) for text in named),
+    ]
+    return {schedule_text(one, own): one for one in found}
+
+
+def checked_schedule_name(name: str) -> str:
+    try:
+        schedule_of(name)
+    except InvalidInput as problem:
+        raise in_a_file(problem, "schedule") from None
+    return name
+
+
+ScheduleName = Annotated[str, Field(max_length=200), AfterValidator(checked_schedule_name)]
+"""A schedule as a text, with settings that are not the usual ones: `hybrid:late=off`."""

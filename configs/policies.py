@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from configs.base import Fraction, Settings
-from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
-from configs.reading import problem_of
+from configs.named import in_a_file, settings_of_text
+from configs.problems import Contradiction, InvalidInput
 
 Sharing = Literal["pdt", "sum", "max"]
 """What makes the priority of an operator that several queries share: its priority-defining tree (Sharaf §3.6.2), all
@@ -265,43 +265,15 @@ POLICY: TypeAdapter[PolicySettings] = TypeAdapter(PolicySettings)
 
 def policy_of(name: str, clusters: int = 0) -> PolicySettings:
     """The settings of a policy by its name, as an option on a command line gives it: `hr`, `fas:beta=0.25`."""
-    kind, _, rest = name.partition(":")
-    if kind not in POLICY_KINDS:
-        raise UnknownName("no such policy", "--policy", kind, nearest(kind, POLICY_KINDS))
-    given: dict[str, object] = {"kind": kind}
-    if clusters:
-        given["clusters"] = clusters
-    for part in rest.split(",") if rest else ():
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise InvalidInput("no setting of a policy", "--policy", part, "write fas:beta=0.25")
-        given[key] = value
-    model = model_of(kind)
-    try:
-        return POLICY.validate_python(model.model_validate(given))
-    except ValidationError as error:
-        problem = problem_of(error, model, "")
-        if problem.field in given.keys() - model.model_fields:
-            problem.hint = f"{kind} has the settings {known_settings(model)}"
-        problem.field = f"--policy {kind}:{problem.field}"
-        raise problem from None
-
-
-def model_of(kind: str) -> type[Settings]:
-    return type(POLICY.validate_python({"kind": kind}))
-
-
-def known_settings(model: type[Settings]) -> str:
-    return ", ".join(name for name in model.model_fields if name != "kind") or "none"
+    usual = {"clusters": clusters} if clusters else {}
+    return settings_of_text(name, POLICY, POLICY_KINDS, "policy", "fas:beta=0.25", usual)
 
 
 def checked_policy_name(name: str) -> str:
     try:
         policy_of(name)
-    except InvalidInput as problem:  # which stands in a file, and not on a command line
-        told = problem.field.removeprefix("--policy").strip()
-        title = f"{told}: {problem.title}" if told else problem.title
-        raise Contradiction(title, value=problem.value, hint=problem.hint) from None
+    except InvalidInput as problem:
+        raise in_a_file(problem, "policy") from None
     return name
 
 

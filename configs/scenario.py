@@ -7,9 +7,7 @@ naming file, field, value and remedy. docs/scenarios.md describes every key.
 from __future__ import annotations
 
 import math
-import os.path
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -20,11 +18,9 @@ from configs.classes import PriorityClass, Weight
 from configs.load import LoadSettings
 from configs.policies import PolicyName
 from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
-from configs.reading import parse_model, read_data
+from configs.reading import parse_model
+from configs.scenario_files import ScenarioData, scenario_data
 from configs.utility import Utility
-
-PRESETS = Path(__file__).parent / "presets"
-EXTENDS_MAX = 5
 
 
 class Costs(Settings):
@@ -431,6 +427,7 @@ class Claim(Settings):
 class Scenario(Settings):
     """One simulated run. `extends: NAME` in its file takes over another scenario and changes what it states."""
 
+    kind: Literal["classes"] = "classes"
     name: Name
     description: str = ""
     seconds: Annotated[float, Field(gt=0, le=86_400)]
@@ -474,60 +471,22 @@ class Scenario(Settings):
         return {one.name: one.priority / total for one in self.classes}
 
 
-def preset_names() -> list[str]:
-    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
-
-
 def load_scenario(source: str) -> Scenario:
     """A preset by name, or a YAML file by path; InvalidInput if anything in it cannot be."""
-    path = scenario_path(source, "SCENARIO", Path())
-    scenario = parse_model(Scenario, extended(path), str(path))
+    found = scenario_data(source)
+    if found.kind != "classes":
+        hint = "name a scenario of classes; `weir sim` runs either"
+        raise InvalidInput("describes periodic queries, not classes", "kind", found.kind, hint, found.file)
+    return checked_scenario(found)
+
+
+def checked_scenario(found: ScenarioData) -> Scenario:
+    """The model of a file's data; InvalidInput if anything in it cannot be."""
+    scenario = parse_model(Scenario, found.data, found.file)
     for problem in contradictions(scenario):
-        problem.file = str(path)
+        problem.file = found.file
         raise problem
     return scenario
-
-
-def scenario_path(source: str, field: str, beside: Path) -> Path:
-    """Where a scenario stands: among the presets by name, else at the path, relative to `beside`."""
-    presets = preset_names()
-    if source in presets:
-        return PRESETS / f"{source}.yaml"
-    path = beside / source
-    if os.path.isfile(path) or "/" in source or source.endswith((".yaml", ".yml")):
-        return path
-    hint = f"give a preset's name or the path of a .yaml file; {nearest(source, presets)}"
-    raise UnknownName("no such preset", field, source, hint)
-
-
-def extended(path: Path, depth: int = 0) -> object:
-    """The file's data laid over what it extends: mappings are merged, everything else is replaced."""
-    data = read_data(path)
-    if not isinstance(data, dict) or "extends" not in data:
-        return data
-    base = data.pop("extends")
-    if not isinstance(base, str):
-        hint = "give a preset's name or the path of a .yaml file"
-        raise InvalidInput("must be one name", "extends", base, hint, str(path))
-    if depth >= EXTENDS_MAX:
-        hint = "let one scenario extend another that stands alone; perhaps two extend each other"
-        raise InvalidInput(
-            f"more than {EXTENDS_MAX} scenarios extend one another", "extends", base, hint, str(path)
-        )
-    try:
-        below = scenario_path(base, "extends", path.parent)
-    except UnknownName as problem:
-        problem.file = str(path)
-        raise
-    return overlaid(extended(below, depth + 1), data)
-
-
-def overlaid(below: object, above: object) -> object:
-    if not isinstance(below, dict) or not isinstance(above, dict):
-        return above
-    return below | {
-        key: overlaid(below[key], value) if key in below else value for key, value in above.items()
-    }
 
 
 def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:

@@ -7,11 +7,12 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from configs.base import Positive, Settings
+from configs.base import BareOff, Positive, Settings
 from configs.problems import Contradiction
 
-Admission = Literal["off", "warn", "refuse"]
-ADMISSIONS: tuple[str, ...] = get_args(Admission)
+AdmissionKind = Literal["off", "warn", "refuse"]
+Admission = Annotated[AdmissionKind, BareOff]
+ADMISSIONS: tuple[str, ...] = get_args(AdmissionKind)
 Bytes = Annotated[int, Field(ge=1024, le=1 << 30)]
 Many = Annotated[int, Field(ge=1, le=1_000_000)]
 PORT = 8642

@@ -13,7 +13,7 @@ from heapq import heapify, heapreplace
 from math import inf
 
 from configs.periodic import PeriodicSettings
-from scheduler.periodic import PeriodicQuery, ScanCosts, build_periodic
+from scheduler.periodic import PeriodicQuery, ScanCosts, Task, build_periodic
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,38 @@ class QueryRuns:
     """What became of one query."""
 
     runs: int = 0
+    unanswered: int = 0
+    """Of them, one that was due when the time was over: as late as that, but no answer."""
     updates_late: int = 0
     tardiness_s: float = 0.0
     tardiness_s_max: float = 0.0
 
-    def add(self, updates: int, tardiness_s: float) -> None:
+    @property
+    def answers(self) -> int:
+        return self.runs - self.unanswered
+
+    def add(self, updates: int, tardiness_s: float, answered: bool = True) -> None:
         self.runs += 1
+        self.unanswered += not answered
         self.updates_late += updates
         self.tardiness_s += tardiness_s
         self.tardiness_s_max = max(self.tardiness_s_max, tardiness_s)
+
+
+@dataclass(slots=True)
+class Scans:
+    """What was run for a group."""
+
+    runs: int = 0
+    """One answers several queries."""
+    shared: int = 0
+    """Those that answered several sub-groups."""
+    busy_s: float = 0.0
+
+    def add(self, task: Task) -> None:
+        self.runs += 1
+        self.shared += len(task.parts) > 1
+        self.busy_s += task.cost
 
 
 @dataclass(frozen=True)
@@ -59,16 +82,32 @@ class PeriodicOutcome:
 
     seconds: float
     queries: Mapping[str, QueryRuns]
-    tasks: int
-    """Runs; one answers several queries."""
+    scans: Mapping[str, Scans]
+    """By group."""
     busy_s: float
-    at_own_period: Mapping[str, bool] = field(default_factory=dict)
-    """Whether its period is its slide."""
+    periods: Mapping[str, int] = field(default_factory=dict)
+    """After how many updates each query runs."""
+    shortened: float = 0.0
+    """Share of the queries whose period is shorter than their slide."""
+
+    @property
+    def tasks(self) -> int:
+        """Runs, of all groups."""
+        return sum(one.runs for one in self.scans.values())
+
+    @property
+    def shared(self) -> int:
+        """Those that answered several sub-groups."""
+        return sum(one.shared for one in self.scans.values())
+
+    @property
+    def answers(self) -> int:
+        return sum(one.answers for one in self.queries.values())
 
     @cached_property
     def throughput(self) -> float:
-        """Queries run per second."""
-        return sum(one.runs for one in self.queries.values()) / self.seconds
+        """Queries answered per second."""
+        return self.answers / self.seconds
 
     @cached_property
     def latency_updates(self) -> float:
@@ -94,17 +133,16 @@ def mean(values: Sequence[float]) -> float:
 
 
 def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds: float) -> PeriodicOutcome:
-    """The workload under a schedule. A run that is due and has not ended counts as one that ends with the time."""
+    """The workload under a schedule. A run that is due and has not ended is as late as if it ended with the time."""
     scheduler = build_periodic(settings)
     for name, load in workload.synopses.items():
         scheduler.open(name, load.interval_s)
     for query in workload.queries:
         scheduler.add(query, workload.costs[query.group])
-    groups = {(query.synopsis, query.group) for query in workload.queries}
+    groups = dict.fromkeys((query.synopsis, query.group) for query in workload.queries)
     slides = {query.name: query.slide for query in workload.queries}
-    at_own_period = {
-        name: period == slides[name] for group in groups for name, period in scheduler.periods(*group).items()
-    }
+    periods = {name: period for group in groups for name, period in scheduler.periods(*group).items()}
+    shortened = mean([float(period < slides[name]) for name, period in periods.items()])
 
     # When each comes next, and its name; of one-time queries, none.
     coming: list[tuple[float, str]] = [(load.interval_s, name) for name, load in workload.synopses.items()]
@@ -113,7 +151,8 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
     heapify(coming)
     updates = dict.fromkeys(workload.synopses, 0)
     runs = {query.name: QueryRuns() for query in workload.queries}
-    now, busy_s, tasks = 0.0, 0.0, 0
+    scans = {group: Scans() for _, group in groups}
+    now, busy_s = 0.0, 0.0
     while now < seconds:
         at_s, name = coming[0]
         if at_s <= now:
@@ -128,7 +167,8 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
                 heapreplace(coming, (at_s + workload.one_time_every_s, name))
                 spent = workload.one_time_s
         elif (task := scheduler.pick(now)) is not None:
-            spent, tasks = task.cost, tasks + 1
+            spent = task.cost
+            scans[task.group].add(task)
             for late in scheduler.done(task, now + spent):
                 for query_name in late.queries:
                     runs[query_name].add(late.updates, late.tardiness_s)
@@ -140,5 +180,5 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
         for late in scheduler.done(task, now):
             for query_name in late.queries:
                 if late.updates or not runs[query_name].runs:
-                    runs[query_name].add(late.updates, late.tardiness_s)
-    return PeriodicOutcome(max(now, seconds), runs, tasks, busy_s, at_own_period)
+                    runs[query_name].add(late.updates, late.tardiness_s, answered=False)
+    return PeriodicOutcome(max(now, seconds), runs, scans, busy_s, periods, shortened)

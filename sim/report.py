@@ -263,3 +263,21 @@ def svg(drawing: Figure, label: str) -> str:
         text = io.StringIO()
         drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def draw_bars(axes: Axes, bars: Mapping[str, float], label: str, log: bool) -> None:
+    """Lying, so that long names can be read; the first on top."""
+    colours = [COLOURS[place % len(COLOURS)] for place in range(len(bars))]
+    drawn = axes.barh(list(bars), list(bars.values()), color=colours, height=0.65)
+    axes.bar_label(
+        drawn,
+        [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in bars.values()],
+        padding=4,
+        fontsize="small",
+    )
+    axes.invert_yaxis()
+    if log:
+        axes.set_xscale("log")
+    axes.margins(x=0.12)
+    axes.set_xlabel(label)
+    axes.grid(axis="x", alpha=0.25)

@@ -1,4 +1,4 @@
-"""`weir sim`: a scenario in virtual time."""
+"""`weir sim`: a scenario in virtual time, of classes or (`services.cli.periodic_sim`) of periodic queries."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ import typer
 from rich.console import Console
 
 from configs.managers import MANAGERS, known_manager
+from configs.periodic import PERIODIC_KINDS
+from configs.periodic_scenario import PeriodicScenario
 from configs.policies import POLICY_KINDS, policy_of
 from configs.problems import InvalidInput, UnknownName, nearest
-from configs.scenario import Scenario, load_scenario, preset_names
+from configs.scenario import Scenario
+from configs.scenario_files import preset_names
+from configs.scenarios import load_any_scenario
 from scheduler.tuning import last_of
+from services.cli.periodic_sim import run_periodic_sim, wanted_schedule
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
 from services.cli.tables import (
@@ -36,6 +41,12 @@ from sim.results import outcome_of, results
 from sim.simulation import Simulation
 
 DEFAULT_MANAGER = "dilos"
+# Of what a scenario of classes can be asked for, what one of periodic queries has.
+INSTEAD = {
+    "--compare": "--schedules compares what periodic queries run by",
+    "--policies": "--schedules compares what periodic queries run by",
+    "--policy": "name a schedule with --schedule",
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,16 @@ def sim(
     policies: Annotated[
         bool, typer.Option("--policies", help="Run every level-2 policy; tables side by side.")
     ] = False,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help=f"When periodic queries run, and which together: {', '.join(PERIODIC_KINDS)}, hybrid:late=off, …",
+            show_default="the scenario's",
+        ),
+    ] = None,
+    schedules: Annotated[
+        bool, typer.Option("--schedules", help="Run periodic queries by every schedule; one table.")
+    ] = False,
     explain: Annotated[
         str | None, typer.Option(help="Print the last decisions of this class in words.", show_default=False)
     ] = None,
@@ -94,10 +115,10 @@ def sim(
         ),
     ] = None,
 ) -> None:
-    """Run a scenario in virtual time: what would each class get, and lose?"""
+    """Run a scenario in virtual time: what would each class get, and lose? Or: when would periodic queries be answered?"""
     if replay is not None:
-        beside = (scenario, manager, policy, seed, seconds, report, explain, record)
-        if compare or policies or any(given is not None for given in beside):
+        beside = (scenario, manager, policy, schedule, seed, seconds, report, explain, record)
+        if compare or policies or schedules or any(given is not None for given in beside):
             raise InvalidInput(
                 "a log is replayed as it was recorded", "--replay", hint="give it alone, or with --json"
             )
@@ -105,6 +126,34 @@ def sim(
         return
     if scenario is None:
         raise typer.BadParameter("name a scenario, or a log to --replay")
+    found = load_any_scenario(scenario)
+    if isinstance(found, PeriodicScenario):
+        refuse_of_classes(
+            found.name,
+            {
+                "--compare": compare or None,
+                "--policies": policies or None,
+                "--manager": manager,
+                "--policy": policy,
+                "--explain": explain,
+                "--record": record,
+            },
+        )
+        wanted = wanted_schedule(found, schedule, schedules)
+        seed = checked_seed(found.seed if seed is None else seed)
+        if seconds is not None:
+            found = found.model_copy(update={"seconds": checked_seconds(seconds)})
+        if report is not None:
+            make_folder("--report", report)
+        run_periodic_sim(found, wanted, seed, as_json, report)
+        return
+    if schedules or schedule is not None:
+        raise InvalidInput(
+            f"is about periodic queries, of which {found.name} has none",
+            "--schedules" if schedules else "--schedule",
+            None if schedules else schedule,
+            "name a scenario of `kind: periodic`, such as golab-low; docs/scenarios.md tells its keys",
+        )
     if compare and policies:
         raise InvalidInput("--compare and --policies exclude each other", hint="run the command twice")
     if manager is not None:
@@ -118,7 +167,7 @@ def sim(
             raise InvalidInput(f"{option} is about one run", hint="leave out --compare and --policies")
     # Level 2 alone: with shedding a policy would be compared on different tuples.
     manager = manager or ("none" if policies else DEFAULT_MANAGER)
-    chosen = configured(scenario, policy, seconds)
+    chosen = configured(found, policy, seconds)
     if explain is not None and explain not in (names := [one.name for one in chosen.classes]):
         raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
     if report is not None:
@@ -155,14 +204,19 @@ def sim(
         typer.echo(f"report: {write_report(outcome, promises, report)}", err=as_json)
 
 
-def configured(source: str, policy: str | None, seconds: float | None) -> Scenario:
+def refuse_of_classes(name: str, given: Mapping[str, object]) -> None:
+    """Options that a scenario of periodic queries has no use for."""
+    for option, value in given.items():
+        if value is not None:
+            hint = INSTEAD.get(option, "leave it out")
+            title = f"is about classes, of which {name} has none"
+            raise InvalidInput(title, option, None if value is True else str(value), hint)
+
+
+def configured(scenario: Scenario, policy: str | None, seconds: float | None) -> Scenario:
     """The scenario with what the command line changes."""
-    scenario = load_scenario(source)
     if seconds is not None:
-        if not 0 < seconds <= 86_400:
-            raise InvalidInput(
-                "must be above 0 and at most 86400", "--seconds", seconds, "give seconds of virtual time"
-            )
+        checked_seconds(seconds)
         faults = tuple(fault for fault in scenario.faults if fault.at_s < seconds)
         scenario = scenario.model_copy(update={"seconds": seconds, "faults": faults})
     if policy is not None:
@@ -181,6 +235,13 @@ def make_folder(option: str, folder: Path) -> None:
         raise InvalidInput(
             f"cannot be a folder: {why}", option, str(folder), "choose another place"
         ) from None
+
+
+def checked_seconds(seconds: float) -> float:
+    if not 0 < seconds <= 86_400:
+        hint = "give seconds of virtual time"
+        raise InvalidInput("must be above 0 and at most 86400", "--seconds", seconds, hint)
+    return seconds
 
 
 def checked_seed(seed: int) -> int:

@@ -2,7 +2,7 @@
 
 **The workload** is the paper's: eight groups of top-k and quantile queries over packet headers, each over frequency counts of an
 attribute; 5, 10, 20 or 30 queries a group, windows of 20 to 100 intervals of a second, slides of 1 to half the window; a one-time
-query a second; 200 seconds, five times. The queue is never empty (Algorithm 1): what is not due yet runs when nothing else is to do.
+query a second; 200 seconds, five times: the presets `golab-low` and `golab-high`. The queue is never empty (Algorithm 1): what is not due yet runs when nothing else is to do.
 
 **What the paper does not say** is what a run costs. Here it is the number of counts read: a scan merges those of every interval, as
 many as there are distinct values in a second's tuples; what the answer needs afterwards is a small part of those in its window. One
@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import exp
 from statistics import geometric_mean
 
-from configs.periodic import Conservative, Hybrid, Order, PeriodicSettings, periodic_of
-from scheduler.periodic import PeriodicQuery, ScanCosts, build_periodic
-from sim.chance import generator
+from configs.periodic import Conservative, Hybrid, Order, PeriodicSettings, periodic_of, schedule_of
+from configs.periodic_scenario import PeriodicScenario
+from configs.scenarios import load_periodic
+from scheduler.periodic import PeriodicQuery, build_periodic
 from sim.papers.finding import Chart, Experiment, Finding, Found
-from sim.periodic import PeriodicOutcome, PeriodicWorkload, SynopsisLoad, mean, run_periodic
+from sim.periodic import PeriodicWorkload, mean, run_periodic
+from sim.periodic_scenario import workload_of
 
 # -- the worked example ----------------------------------------------------------------------------------
 
@@ -92,61 +93,35 @@ def run_example(quick: bool) -> Found:
 
 # -- the evaluation --------------------------------------------------------------------------------------
 
-# Distinct values of the groups' attributes; the paper names six and has eight groups, so two come twice.
-DISTINCT: Mapping[str, float] = {
-    "source": 1e3,
-    "destination": 1e3,
-    "pair": 1e6,
-    "protocol": 100,
-    "port": 100,
-    "protocol-port": 1e4,
-    "source, again": 1e3,
-    "port, again": 100,
-}
 PER_GROUP, QUICK_PER_GROUP = (5, 10, 20, 30), (10, 30)
 LOW, HIGH = 1500, 3000  # tuples a second; at the higher rate attributes have twice as many values
-COUNT_S = 5e-6  # to read and merge one count
-ANSWERING = 0.05  # of a window's counts, for what an answer needs after the scan
-TUPLE_S = 2e-5  # to add a tuple to the newest interval
-ONE_TIME_S = 2e-3
+PRESETS: Mapping[int, str] = {LOW: "golab-low", HIGH: "golab-high"}
 SECONDS, QUICK_SECONDS = 200.0, 100.0
 RUNS, QUICK_RUNS = 5, 3
-SCHEDULES: Mapping[str, PeriodicSettings] = {
-    "No-S": periodic_of("none", eager=True),
-    "AS": periodic_of("aggressive", eager=True),
-    "CS": periodic_of("conservative", eager=True),
-    "HS": periodic_of("hybrid", late="off", eager=True),
-    "H-LS": periodic_of("hybrid", late="late", eager=True),
-    "H-LP": periodic_of("hybrid", late="late-pending", eager=True),
-    "C-LP": periodic_of("conservative", late="late-pending", eager=True),
-    "HS, no meetings": periodic_of("hybrid", late="off", meetings=False, eager=True),
+SCHEDULES: Mapping[str, str] = {
+    "No-S": "none",
+    "AS": "aggressive",
+    "CS": "conservative",
+    "HS": "hybrid:late=off",
+    "H-LS": "hybrid:late=late",
+    "H-LP": "hybrid",
+    "C-LP": "conservative:late=late-pending",
+    "HS, no meetings": "hybrid:late=off,meetings=false",
 }
 
 
-def distinct(values: float, tuples: float) -> float:
-    """Of so many values, how many are among so many tuples."""
-    return values * (1 - exp(-tuples / values))
+@cache
+def packets(rate: int) -> PeriodicScenario:
+    """Golab §5.1, as `weir sim golab-low` and `golab-high` have it."""
+    return load_periodic(PRESETS[rate])
 
 
 def packet_queries(per_group: int, rate: int, run: int) -> PeriodicWorkload:
-    """Golab §5.1."""
-    chance = generator(run, "golab", str(per_group))
-    queries, costs = [], {}
-    for group, values in DISTINCT.items():
-        values *= (rate / LOW) ** (2 if "pair" in group or "-" in group else 1)
-        # What a window has of distinct values grows less than its length: a line through the shortest and the longest.
-        shortest, longest = distinct(values, 20 * rate), distinct(values, 100 * rate)
-        by_interval = (longest - shortest) / 80
-        costs[group] = ScanCosts(
-            interval=COUNT_S * distinct(values, rate),
-            answer=COUNT_S * ANSWERING * (shortest - 20 * by_interval),
-            answer_interval=COUNT_S * ANSWERING * by_interval,
-        )
-        for place in range(per_group):
-            window = chance.randint(20, 100)
-            slide = chance.randint(1, window // 2)
-            queries.append(PeriodicQuery(f"{group}/{place}", "packets", group, window, slide))
-    return PeriodicWorkload(queries, {"packets": SynopsisLoad(1.0, TUPLE_S * rate)}, costs, 1.0, ONE_TIME_S)
+    """So many of each group."""
+    scenario = packets(rate)
+    assert scenario.drawn is not None
+    drawn = scenario.drawn.model_copy(update={"per_group": per_group})
+    return workload_of(scenario.model_copy(update={"drawn": drawn}), run)
 
 
 @dataclass(frozen=True)
@@ -197,19 +172,17 @@ def updates(values: Sequence[float]) -> str:
 
 @cache
 def over_runs(name: str, per_group: int, rate: int, quick: bool) -> Fared:
-    settings, seconds = SCHEDULES[name], QUICK_SECONDS if quick else SECONDS
+    settings = schedule_of(SCHEDULES[name], packets(rate).schedule)
+    seconds = QUICK_SECONDS if quick else SECONDS
     outcomes = [
         run_periodic(packet_queries(per_group, rate, run), settings, seconds)
         for run in range(1, 1 + (QUICK_RUNS if quick else RUNS))
     ]
 
-    def own(outcome: PeriodicOutcome) -> float:
-        return mean([float(one) for one in outcome.at_own_period.values()])
-
     return Fared(
         mean([one.throughput for one in outcomes]),
         mean([one.latency_updates for one in outcomes]),
-        1 - mean([own(one) for one in outcomes]),
+        mean([one.shortened for one in outcomes]),
     )
 
 
@@ -415,19 +388,20 @@ def charts_of(found: Evaluation, rate: int, figures: str) -> tuple[Chart, ...]:
 ORDERS: Mapping[str, Order] = {"EDF": "edf", "HR": "hr", "EDF/HR": "edf-hr"}
 UTILISATIONS = (0.8, 0.9, 0.95, 1.0, 1.03, 1.1, 1.2, 1.5)
 QUICK_UTILISATIONS = (0.95, 1.03, 1.1)
-AGGREGATES, TARDY_SECONDS, TARDY_RUNS = 20, 600.0, 5
+TARDY_SECONDS, TARDY_RUNS = 600.0, 5
 
 
 def aggregate_queries(utilisation: float, run: int) -> PeriodicWorkload:
-    """Random SLIDEs of 1 to 10 seconds and costs of Sharaf's five classes, each result due before the next one's SLIDE is over."""
-    chance = generator(run, "sharaf-tardiness")
-    drawn = [(chance.uniform(1, 10), 2.0 ** chance.randrange(5)) for _ in range(AGGREGATES)]
-    scale = utilisation / sum(cost / slide for slide, cost in drawn)
-    return PeriodicWorkload(
-        [PeriodicQuery(f"q{place}", f"s{place}", f"g{place}", 1, 1) for place in range(AGGREGATES)],
-        {f"s{place}": SynopsisLoad(slide) for place, (slide, _) in enumerate(drawn)},
-        {f"g{place}": ScanCosts(interval=0.0, call=cost * scale) for place, (_, cost) in enumerate(drawn)},
-    )
+    """Those of `weir sim sharaf-tardiness`, so many processors' worth of them."""
+    scenario = tardy_aggregates()
+    assert scenario.aggregates is not None
+    asked = scenario.aggregates.model_copy(update={"utilisation": utilisation})
+    return workload_of(scenario.model_copy(update={"aggregates": asked}), run)
+
+
+@cache
+def tardy_aggregates() -> PeriodicScenario:
+    return load_periodic("sharaf-tardiness")
 
 
 def tardiness_ms(order: Order, utilisation: float, quick: bool) -> float:

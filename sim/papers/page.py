@@ -6,7 +6,7 @@ It reads by itself, on paper as on a phone: nothing is loaded, and the same find
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from sim.papers.collection import PAPERS, Results
 from sim.papers.finding import Chart, Experiment, Finding, Found
-from sim.report import COLOURS, svg
+from sim.report import COLOURS, draw_bars, svg
 
 FILE = "papers.html"
 # Set-ups are written in Markdown, of which they use no more than this.
@@ -196,21 +196,3 @@ def draw_lines(axes: Axes, chart: Chart) -> None:
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize="small", borderaxespad=0
     )
-
-
-def draw_bars(axes: Axes, bars: Mapping[str, float], label: str, log: bool) -> None:
-    """Lying, so that long names can be read; the first on top."""
-    colours = [COLOURS[place % len(COLOURS)] for place in range(len(bars))]
-    drawn = axes.barh(list(bars), list(bars.values()), color=colours, height=0.65)
-    axes.bar_label(
-        drawn,
-        [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in bars.values()],
-        padding=4,
-        fontsize="small",
-    )
-    axes.invert_yaxis()
-    if log:
-        axes.set_xscale("log")
-    axes.margins(x=0.12)
-    axes.set_xlabel(label)
-    axes.grid(axis="x", alpha=0.25)

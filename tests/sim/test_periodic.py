@@ -1,11 +1,24 @@
 """Periodic queries in virtual time; Golab's claims are judged by `weir papers`."""
 
+from math import exp
+
 import pytest
 
-from configs.periodic import PERIODIC_KINDS, PeriodicSettings, periodic_of
+from configs.periodic import PERIODIC_KINDS, PeriodicSettings, periodic_of, schedule_of
+from configs.scenarios import load_periodic
 from scheduler.periodic import PeriodicQuery, ScanCosts
-from sim.papers.golab import packet_queries
-from sim.periodic import PeriodicWorkload, QueryRuns, SynopsisLoad, run_periodic
+from sim.papers.golab import (
+    PRESETS,
+    QUICK_RUNS,
+    QUICK_SECONDS,
+    SCHEDULES,
+    aggregate_queries,
+    over_runs,
+    packet_queries,
+)
+from sim.periodic import PeriodicWorkload, QueryRuns, SynopsisLoad, mean, run_periodic
+from sim.periodic_results import run_scenario
+from sim.periodic_scenario import workload_of
 
 ONES = (("a", 10, 2), ("b", 15, 3), ("c", 30, 5))
 
@@ -65,6 +78,52 @@ def test_starved_queries_are_counted_when_the_time_is_over() -> None:
     assert all(one.runs for one in outcome.queries.values())
     assert outcome.latency_updates > 1
     assert outcome.tardiness_s_max > outcome.tardiness_s > 0
+
+
+def test_what_was_not_answered_in_time_for_the_end_is_late_but_no_answer() -> None:
+    outcome = run_periodic(workload(0.2), periodic_of("none", tasks="query"), 100.0)
+    assert outcome.answers == outcome.tasks
+    assert outcome.throughput == outcome.tasks / outcome.seconds
+    assert {name: one.unanswered for name, one in outcome.queries.items()} == {"a": 1, "b": 0, "c": 1}
+
+
+@pytest.mark.parametrize("rate", PRESETS)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_presets_come_to_what_the_papers_command_says_of_the_same_queries(name: str, rate: int) -> None:
+    preset = load_periodic(PRESETS[rate])
+    assert preset.drawn is not None
+    few = preset.model_copy(
+        update={"seconds": QUICK_SECONDS, "drawn": preset.drawn.model_copy(update={"per_group": 10})}
+    )
+    settings = schedule_of(SCHEDULES[name], preset.schedule)
+    ran = [run_scenario(few, settings, seed) for seed in range(1, 1 + QUICK_RUNS)]
+    fared = over_runs(name, 10, rate, True)
+    assert mean([one["throughput"] for one in ran]) == pytest.approx(fared.throughput, abs=1e-6)
+    assert mean([one["latency_updates"] for one in ran]) == pytest.approx(fared.latency, abs=1e-6)
+    assert mean([one["shortened_pct"] / 100 for one in ran]) == pytest.approx(fared.shortened, abs=1e-6)
+
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_the_preset_of_orders_has_the_queries_of_the_papers_command(run: int) -> None:
+    preset = load_periodic("sharaf-tardiness")
+    workload = workload_of(preset, run)
+    assert workload == aggregate_queries(1.1, run)
+    asked = [
+        workload.costs[one.group].call / workload.synopses[one.synopsis].interval_s
+        for one in workload.queries
+    ]
+    assert len(asked) == 20
+    assert sum(asked) == pytest.approx(1.1)
+    assert preset.groups == {}
+
+
+def test_counts_of_values_grow_less_than_ranges() -> None:
+    """Golab's setting at the lower rate: a line through what 20 and 100 seconds have."""
+    costs = packet_queries(10, 1500, 1).costs["pair"]
+    for window in (20, 100):
+        counts = 1e6 * (1 - exp(-1500 * window / 1e6))
+        assert costs.answering(1, window) == pytest.approx(5e-6 * 0.05 * counts)
+    assert costs.interval == pytest.approx(5e-6 * 1e6 * (1 - exp(-0.0015)))
 
 
 def test_runs_are_repeatable() -> None:

@@ -236,7 +236,7 @@ def test_a_policy_replaces_that_of_every_class(weir: Command) -> None:
             (
                 "SCENARIO: no such preset (got '[bold]x')",
                 "  hint: give a preset's name or the path of a .yaml file; known: dilos-sc, dilos-steps, "
-                "overload-2x, sharaf-joins, sharaf-qod, sharaf-qos, sharaf-shared",
+                "golab-high, golab-low, overload-2x, sharaf-joins, sharaf-qod, sharaf-qos, sharaf-shared, sharaf-tardiness",
             ),
         ),
         (

@@ -11,8 +11,21 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from configs.arrivals import Arrivals
+from configs.periodic import Hybrid, PeriodicSettings, compared_schedules
+from configs.periodic_scenario import (
+    Aggregates,
+    CostModel,
+    Drawn,
+    OneTime,
+    PeriodicScenario,
+    ScheduleClaim,
+    SynopsisModel,
+    WindowGroup,
+    WindowModel,
+    checked_periodic,
+)
 from configs.policies import POLICY_KINDS
-from configs.reading import parse_model, parse_yaml
+from configs.reading import parse_yaml
 from configs.scenario import (
     Fault,
     NetworkModel,
@@ -20,10 +33,12 @@ from configs.scenario import (
     QueryModel,
     Scenario,
     SimulatedClass,
-    contradictions,
+    checked_scenario,
 )
+from configs.scenario_files import ScenarioData
 from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
 from services.cli.main import app
+from sim.periodic_results import compare
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -33,12 +48,22 @@ PAGES = sorted(
 
 def models_of_a_scenario() -> Iterator[type[BaseModel]]:
     yield from (Scenario, SimulatedClass, QueryModel)
+    yield from (
+        PeriodicScenario,
+        SynopsisModel,
+        OneTime,
+        WindowGroup,
+        WindowModel,
+        Drawn,
+        Aggregates,
+        ScheduleClaim,
+    )
     for name in ("costs", "load"):
         model = Scenario.model_fields[name].annotation
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
         yield model
-    for union in (Arrivals, Fault, NetworkModel, OperatorModel):
+    for union in (Arrivals, Fault, NetworkModel, OperatorModel, CostModel, PeriodicSettings):
         yield from get_args(get_args(union)[0])
 
 
@@ -61,10 +86,17 @@ def test_every_policy_is_described() -> None:
     assert " ".join(POLICY_KINDS) in page
 
 
-def test_the_example_of_a_scenario_is_one() -> None:
-    (example,) = fenced("docs/scenarios.md", "yaml")
-    scenario = parse_model(Scenario, parse_yaml(example))
-    assert (scenario.name, list(contradictions(scenario))) == ("two-tenants", [])
+def test_the_examples_of_scenarios_are_some() -> None:
+    of_classes, of_periodic = (parse_yaml(one) for one in fenced("docs/scenarios.md", "yaml"))
+    scenario = checked_scenario(ScenarioData("classes", of_classes, ""))
+    periodic = checked_periodic(ScenarioData("periodic", of_periodic, ""))
+    assert (scenario.name, periodic.name) == ("two-tenants", "dashboards")
+    assert compare(periodic.model_copy(update={"seconds": 70}), periodic.seed)["claims"][0]["holds"]
+
+
+def test_every_schedule_that_is_compared_is_described() -> None:
+    page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
+    assert [text for text in compared_schedules(Hybrid()) if f"`{text}`" not in page] == []
 
 
 def commands(group: TyperGroup, before: str = "weir") -> Iterator[str]:

@@ -10,6 +10,7 @@ from actors.units import QUERIES_MAX, Quality
 from actors.worth import Worth
 from configs.utility import UtilityGraph
 from engine.quality import QueryQuality
+from engine.runner import Alone
 
 GRAPH = UtilityGraph.step(100)
 CYCLE_S = 0.25
@@ -45,14 +46,14 @@ def test_first_answers_are_told_at_once_and_others_once_a_second() -> None:
 
 
 def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_looked_at() -> None:
-    ideal_s = {"q": 0.05, "r": 0.001}
-    worth, queries = Worth(lambda: ideal_s), {"q": QueryQuality(GRAPH), "r": QueryQuality()}
+    alone = {"q": Alone(0.05), "r": Alone(0.001)}
+    worth, queries = Worth(lambda: alone), {"q": QueryQuality(GRAPH), "r": QueryQuality()}
     worth.begin(0.0, queries)
     answer(queries["q"], 0.5, took=0.15, count=4)
     answer(queries["r"], 0.5, took=0.2, count=1)
     worth.end_cycle(0.5, queries)
     assert worth.figures.slowdown == pytest.approx({"mean": (4 * 3 + 200) / 5, "of_queries": (3 + 200) / 2})
-    ideal_s["q"] = 0.5
+    alone["q"] = Alone(0.5)
     answer(queries["q"], 2.0, took=1.0, count=1)
     worth.end_cycle(2.0, queries)
     assert worth.figures.slowdown == pytest.approx(
@@ -66,7 +67,7 @@ def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_lo
         answer(queries["q"], at, took=1.5)
         worth.end_cycle(at, queries)
     assert worth.figures.slowdown_now == pytest.approx(3)
-    del ideal_s["q"]
+    del alone["q"]
     worth.end_cycle(last + PIECE_S, queries)
     assert worth.figures.slowdown["mean"] == pytest.approx((4 * 3 + 2 + 200 + 2 * 3) / 8)
 
