@@ -27,7 +27,7 @@ from tests.live import runs
 from tests.live.waiting import DEADLINE_S, eventually
 from tests.unit.test_plan_running import Clock
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = pytest.mark.live
 
 # What there is to do in a burst takes longer than a load cycle.
 ROWS, WINDOW, LEAST, CYCLE_MS = 300_000, 50, 0.99, 40
