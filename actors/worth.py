@@ -16,8 +16,8 @@ from operator import is_not, mul
 
 from actors.recent import PIECE_S, RECENT_S
 from actors.units import QUERIES_MAX, Qualities
+from engine.alone import Alone
 from engine.quality import QueryQuality
-from engine.runner import Alone
 from loadshed.tardiness import Tardiness
 
 

@@ -34,6 +34,7 @@ from configs.policies import PolicySettings
 from configs.problems import InvalidInput
 from configs.utility import UtilityGraph
 from configs.windows import WindowSettings
+from engine.alone import Alone
 from engine.door import Piece, unpacked
 from engine.entrances import FROM_NOW, Entrance, Following
 from engine.exchange import Unbounded, wait_us
@@ -44,7 +45,7 @@ from engine.operators.source import SourceOperator
 from engine.plan import Query
 from engine.reading import dependents, reads, streams
 from engine.repetition import Mismatches, Repetition
-from engine.runner import Alone, ClassRunner, Clock
+from engine.runner import ClassRunner, Clock
 from engine.running import Running
 from engine.samples import Samples
 from engine.schema import StreamSchema

@@ -12,13 +12,14 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from configs.limits import ClassLimits
 from configs.policies import HighestRate, PolicySettings
 from configs.problems import InvalidInput
 from configs.utility import UtilityGraph
 from configs.windows import WindowSettings
+from engine.alone import Alone, alone_of
 from engine.causes import Moment
 from engine.limits import Lot, beginning, train_bytes, tuple_bytes
 from engine.network import ClassNetwork, Node, slack_of
@@ -55,19 +56,6 @@ class ClassSnapshot:
     answered: Mapping[str, int]
     unsettled: tuple[tuple[str, Train], ...] = ()
     pane_lengths: Mapping[Hashable, int] = field(default_factory=dict)
-
-
-class Alone(NamedTuple):
-    """An answer of which nothing else is in the way."""
-
-    ideal_s: float
-    """What it costs: T."""
-    apart_s: float = 0.0
-    """Of that, what is done before the last tuple that it is made of arrives: the other sides of joins."""
-
-
-# Of a query that nothing answers.
-NO_ANSWER = Alone(math.inf)
 
 
 def go_on() -> bool:
@@ -381,40 +369,11 @@ class ClassRunner:
         return self._current().refresh()
 
     def alone(self) -> dict[str, Alone]:
-        """What each query's answers cost by what operators have taken a tuple on the mean; the least, if several give them.
-
-        Not by what the scheduler believes: that begins with a guess, which it takes hundreds of tuples to leave behind, and
-        some operators never have as many.
-        """
-        network, found = self._current().network, dict[str, Alone]()
-        costs, every = [mean_cost(node) for node in self._nodes], list[Alone]()
-        for number, node in enumerate(self._nodes):
-            above = network.upstream[number]
-            if len(above) > 1:
-                given = [self._given(one) for one in above]
-                total = sum(given)
-                parts = [one / total for one in given] if total else [1 / len(above)] * len(above)
-                apart_s = sum([part * every[one].apart_s for part, one in zip(parts, above, strict=True)])
-            else:
-                apart_s = sum([every[one].apart_s for one in above])
-            if node.partner is None and len(above) <= 1:
-                ideal_s = sum([every[one].ideal_s for one in above]) + costs[number].cost_s
-            else:
-                ideal_s = network.ideal_cost(number, costs)
-            if node.partner is not None:
-                on_the_way_s = sum([every[one].ideal_s - every[one].apart_s for one in above])
-                apart_s = ideal_s - on_the_way_s - costs[number].cost_s
-            every.append(Alone(ideal_s, apart_s))
-            # What reads the output of a query stands below it; T of the query itself ends here.
-            for query in node.outputs:
-                found[query] = min(every[number], found.get(query, NO_ANSWER))
-        return found
-
-    def _given(self, number: int) -> float:
-        """Tuples that an operator has passed on, nearly."""
-        scheduler = self._scheduler
-        assert scheduler is not None
-        return self._taken[number] * scheduler.statistics.estimates[number].selectivity
+        """What each query's answers cost if nothing else is in their way."""
+        scheduler = self._current()
+        estimates = scheduler.statistics.estimates
+        given = [taken * one.selectivity for taken, one in zip(self._taken, estimates, strict=True)]
+        return alone_of(self._nodes, scheduler.network, [mean_cost(node) for node in self._nodes], given)
 
     def taken(self, number: int) -> int:
         """Tuples an operator has taken so far."""

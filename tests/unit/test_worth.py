@@ -9,8 +9,8 @@ from actors.recent import PIECE_S, RECENT_S
 from actors.units import QUERIES_MAX, Quality
 from actors.worth import Worth
 from configs.utility import UtilityGraph
+from engine.alone import Alone
 from engine.quality import QueryQuality
-from engine.runner import Alone
 
 GRAPH = UtilityGraph.step(100)
 CYCLE_S = 0.25
