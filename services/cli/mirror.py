@@ -31,7 +31,10 @@ def mirror(
         bool, typer.Option("--json", help="A JSON object a second instead of the table.")
     ] = False,
 ) -> None:
-    """Poll the objects of a file's mirrors and bring their changes to the service; Ctrl-C ends it."""
+    """Poll the objects of a file's mirrors and bring their changes to the service; Ctrl-C ends it.
+
+    To the one that WEIR_ENDPOINT names, or else that runs here. Mirrors that it is to poll itself are declared: `weir apply`.
+    """
     mirrors = mirrors_in(file)
     checked = check_table(str(file), mirrors)
     if check:

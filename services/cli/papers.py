@@ -43,7 +43,7 @@ def papers(
 ) -> None:
     """Repeat what the papers measured; which of their claims hold, and why not the others?
 
-    Ends with 1 if a claim does not hold and nobody has told why.
+    All of it takes tens of minutes. Ends with 1 if a claim does not hold and nobody has told why.
     """
     experiments = chosen(names or ())
     if as_json and as_markdown:

@@ -76,7 +76,11 @@ def sim(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-p", help=f"Level-2 policy of every class: {', '.join(POLICY_KINDS)}."),
+        typer.Option(
+            "--policy",
+            "-p",
+            help=f"Level-2 policy of every class: {', '.join(POLICY_KINDS)}; with its settings: fas:beta=0.25.",
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed; the same seed gives the same bytes.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Length of the run in virtual time.")] = None,
@@ -88,7 +92,8 @@ def sim(
         bool, typer.Option("--compare", help="Run every manager; one table side by side.")
     ] = False,
     policies: Annotated[
-        bool, typer.Option("--policies", help="Run every level-2 policy; tables side by side.")
+        bool,
+        typer.Option("--policies", help="Run every level-2 policy; tables side by side, and the claims."),
     ] = False,
     schedule: Annotated[
         str | None,
@@ -98,10 +103,17 @@ def sim(
         ),
     ] = None,
     schedules: Annotated[
-        bool, typer.Option("--schedules", help="Run periodic queries by every schedule; one table.")
+        bool,
+        typer.Option(
+            "--schedules", help="Run periodic queries by every schedule; one table, and the claims."
+        ),
     ] = False,
     explain: Annotated[
-        str | None, typer.Option(help="Print the last decisions of this class in words.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Print the last decisions about this class in words, and each switch of its policy.",
+            show_default=False,
+        ),
     ] = None,
     record: Annotated[
         Path | None,
