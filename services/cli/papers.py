@@ -89,11 +89,12 @@ def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
                 done[pending[future]] = future.result()
                 advance(len(done))
         except BaseException:
-            # Nobody waits for what is still running: an experiment may take minutes.
-            pool.shutdown(wait=False, cancel_futures=True)
+            # Nobody waits for what is still running: an experiment may take minutes. The pool's own thread waits for its processes, too;
+            # whoever joins one at the same time as it may be told that it has ended before it has.
             children = active_children()
             for child in children:
                 child.terminate()
+            pool.shutdown(cancel_futures=True)
             for child in children:
                 child.join()
             raise
