@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
@@ -79,8 +80,12 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A call that Ctrl-C has ended may have left the pool of connections locked: to close it could take for ever.
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            self.close()
 
     # -- declarations ----------------------------------------------------------------------------------
 

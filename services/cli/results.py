@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import select
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import yaml
 from services.cli.catalog_views import warn
 from services.cli.completion import queries
 from services.cli.here import service
+from services.cli.main import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from services.remote.results import Results
@@ -55,7 +57,7 @@ def results(
     `_kept` is the fraction of the input behind a row that was not shed, in a table as percent.
     Rows that were forgotten before they could be read are told of on stderr.
     """
-    with service() as weir, until_nobody_reads():
+    with service() as weir, ended_by_ctrl_c(), until_nobody_reads():
         found = weir.results(query, after=after, follow=follow, forgotten=tell)
         write(found, WRITERS[output]())
 
@@ -75,6 +77,21 @@ def tell(lost: RowsForgotten) -> None:
 
 
 # -- who reads -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def ended_by_ctrl_c() -> Iterator[None]:
+    """The process ends where it is: it has changed nothing, and a call that is interrupted as it locks the pool of connections would
+    leave it locked, so that closing it would never end."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # it is ignored, or somebody else's
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -280,6 +280,30 @@ def test_a_query_that_is_not_there_is_wrong_input(called: Called) -> None:
     assert err.startswith("error: no such Query (got 'cold')")
 
 
+# Ctrl-C at the worst moment: the pool of connections has just been locked by a call that does not know it yet.
+AS_THE_POOL_IS_LOCKED = """
+import os, signal
+from httpcore import _synchronization
+from services.cli.main import main
+def interrupted(lock):
+    lock._lock.acquire()
+    os.kill(os.getpid(), signal.SIGINT)
+    return lock
+_synchronization.ThreadLock.__enter__ = interrupted
+main()
+"""
+
+
+def test_ctrl_c_ends_it_also_while_connections_are_locked(weir: Served) -> None:
+    environ = os.environ | {"WEIR_ENDPOINT": weir.url, "WEIR_API_KEY": weir.key("tenant:gold")}
+    command = [sys.executable, "-c", AS_THE_POOL_IS_LOCKED, "results", "hot", "--follow"]
+    # Without an end it would wait for itself.
+    found = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
+
+
 def test_following_ends_by_ctrl_c_and_with_its_reader(
     answering: Answering, weir: Served, tmp_path: Path
 ) -> None:
