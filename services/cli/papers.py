@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from os import cpu_count
 from pathlib import Path
@@ -24,6 +25,8 @@ from sim.papers.collection import PAPERS, Results, chosen, named
 from sim.papers.finding import Experiment, Finding, Found
 from sim.papers.markdown import markdown
 from sim.papers.page import write_page
+
+ENDED_S = 0.05
 
 
 def papers(
@@ -89,16 +92,28 @@ def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
                 done[pending[future]] = future.result()
                 advance(len(done))
         except BaseException:
-            # Nobody waits for what is still running: an experiment may take minutes. The pool's own thread waits for its processes, too;
-            # whoever joins one at the same time as it may be told that it has ended before it has.
-            children = active_children()
-            for child in children:
-                child.terminate()
-            pool.shutdown(cancel_futures=True)
-            for child in children:
-                child.join()
+            # Nobody waits for what is still running: an experiment may take minutes.
+            with undisturbed():
+                pool.shutdown(wait=False, cancel_futures=True)
+                children = active_children()
+                for child in children:
+                    child.terminate()
+                for child in children:
+                    # The pool's own thread waits for it, too: to one of the two it seems to have ended before it has.
+                    while child.is_alive():
+                        child.join(ENDED_S)
             raise
     return [(one, done[one.name]) for one in experiments]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """By Ctrl-C once more: what is under way takes a moment, and a pool that is left amid its end says so in a traceback."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def leave_interrupts() -> None:
