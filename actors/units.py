@@ -114,9 +114,7 @@ class Figures:
     utility: dict[str, float] = field(default_factory=dict)  # from the beginning
     slowdown: dict[str, float] = field(default_factory=dict)  # from the beginning
     staleness: dict[str, float] = field(default_factory=dict)  # from the beginning
-    tardiness: dict[str, float] = field(
-        default_factory=dict
-    )  # from the beginning; empty until a window has answered
+    tardiness: dict[str, float] = field(default_factory=dict)  # from the beginning; of windows
     slowdown_now: float = 0.0  # mean of the last seconds; 0 without answers
     utility_now: float = 1.0  # mean of the last seconds
     missed_now: float = 0.0  # part of the answers of the last seconds

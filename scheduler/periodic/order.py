@@ -1,4 +1,5 @@
-"""Which of the due tasks runs next: window results in the simulator, and operators under the policies `edf` and `edf-hr` (`policies/deadlines.py`).
+"""Which of the due tasks runs next: window results in the simulator, and operators under the policies `edf` and `edf-hr`
+(`policies/deadlines.py`).
 
     EDF     the earliest deadline (Golab §4.1)
     HR      the most answers for its cost: least tardiness once everybody is late (Sharaf §3.5.1)
