@@ -1,6 +1,7 @@
 """What is asked of a class beyond its form, before it is let in: its streams and queries can be run, alone and beside others.
 
     checked(declared)           its streams parse, its queries plan, its key is where it is needed
+    runnable(declared)          the same with those queries that plan, and why the others do not
     check_together(classes)     names differ, a stream is the same for all, minimum shares fit
 
 Every refusal is an InvalidInput that names the class, the field, the value and a remedy.
@@ -8,14 +9,14 @@ Every refusal is an InvalidInput that names the class, the field, the value and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from configs.live import SAID_OF_QUERIES, LiveClass
 from configs.problems import InvalidInput, UnknownName, nearest
 from engine.partition import Places, key_places
 from engine.plan import Query, Scan
-from engine.reading import check_lookups, reads, sources
+from engine.reading import check_lookups, dependents, reads, sources
 from engine.schema import StreamSchema
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query
 
@@ -91,11 +92,7 @@ class CheckedClass:
                     name,
                     f"remove {reader.name} first",
                 )
-        said = {
-            field: {one: what for one, what in getattr(self.declared, field).items() if one != name}
-            for field in SAID_OF_QUERIES
-        }
-        return checked(self.declared.model_copy(update=said))
+        return checked(with_queries(self.declared, self.queries.keys() - {name}))
 
     def _check_key(self, query: Query) -> None:
         key = self.declared.key
@@ -114,6 +111,14 @@ class CheckedClass:
 
 def checked(declared: LiveClass) -> CheckedClass:
     """The class as it is declared, or why it cannot be run."""
+    found, problems = runnable(declared)
+    for problem in problems.values():
+        raise problem
+    return found
+
+
+def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
+    """Return the class with those of its queries that can be run, and why each of the others cannot."""
     at = f"classes.{declared.name}"
     streams: dict[str, StreamSchema] = {}
     for place, sql in enumerate(declared.streams):
@@ -133,9 +138,38 @@ def checked(declared: LiveClass) -> CheckedClass:
         declared.model_copy(update={"queries": {}}), streams, Catalog.of(streams=streams.values()), {}, {}
     )
     check_key_types(found)
+    problems: dict[str, Exception] = {}
     for name, sql in declared.queries.items():
-        found = found.with_query(name, sql)
-    return found
+        try:
+            found = found.with_query(name, sql)
+        except Exception as problem:  # also a mistake of the planner's is about one query
+            problems[name] = problem
+    if problems:
+        found = replace(found, declared=with_queries(declared, found.queries))
+    return found, problems
+
+
+def with_queries(declared: LiveClass, names: Collection[str]) -> LiveClass:
+    """Return the class with these of its queries and no others."""
+    said = {
+        field: {name: what for name, what in getattr(declared, field).items() if name in names}
+        for field in SAID_OF_QUERIES
+    }
+    return declared.model_copy(update=said)
+
+
+def without_streams(declared: LiveClass, streams: Collection[str]) -> LiveClass:
+    """Return the class without these streams, by name in small letters, and without all queries that read them."""
+    found, _ = runnable(declared)
+    readers = {
+        name
+        for name, query in found.queries.items()
+        if any(one.stream.name.lower() in streams for one in sources(query.plan) if isinstance(one, Scan))
+    }
+    left = found.queries.keys() - set(dependents(found.queries, readers))
+    statements = zip(found.declared.streams, found.streams, strict=True)
+    kept = tuple(sql for sql, name in statements if name not in streams)
+    return with_queries(declared, left).model_copy(update={"streams": kept})
 
 
 def check_key_types(one: CheckedClass) -> None:
@@ -192,7 +226,7 @@ def check_change(before: CheckedClass, after: CheckedClass) -> None:
                 f"cannot change while the class runs, from {getattr(before.declared, field)}",
                 f"classes.{before.name}.{field}",
                 getattr(after.declared, field),
-                "remove the class and declare it again; its windows begin anew",
+                "delete its queries, change it, and add them again; their windows start empty",
             )
     for name, stream in after.streams.items():
         if name in before.streams and before.streams[name] != stream:

@@ -48,6 +48,9 @@ class Door:
     key: int | None = None
     shard: tuple[int, int] = (0, 1)  # which, of how many
     lossless: bool = False
+    """Nothing is shed."""
+    holds_back: bool = False
+    """Nothing is rejected: input is only brought to the door while there is room."""
     let_in: int = field(init=False, default=0)  # tuples so far
 
     def set_keep(self, keep: float) -> None:
@@ -65,7 +68,7 @@ class Door:
             chosen = both(mine, admission.kept)
         kept = offered if chosen is None else len(chosen)
         room = max(0, self.queue_max - queued)
-        rejected = 0 if self.lossless else max(0, kept - room)
+        rejected = 0 if self.holds_back else max(0, kept - room)
         if rejected:
             chosen = np.arange(room) if chosen is None else chosen[:room]
         inside = train if chosen is None else train.take(chosen)

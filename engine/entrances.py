@@ -33,6 +33,8 @@ class Position:
     rows: int | None = None  # that the stream has had before
     opened: Opened | None = None
     done: int = 0
+    dropped: float = 0.0
+    """Input behind the tuples dropped before what follows; it counts against the kept fraction of that."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,12 @@ class Entrance:
         self.queued.append((opened, left))
         self.tuples += left
         self.next_batch = opened.batch + 1
+
+    def count_late(self, tuples: int) -> None:
+        """Account for tuples that were late by themselves: what counted them is about to go."""
+        self.ledger.delivered -= tuples
+        self.ledger.late += tuples
+        self.cycle_delivered -= tuples
 
     def lose_last(self) -> None:
         """The tuples of the batch that was queued last are not there."""

@@ -101,6 +101,19 @@ TRUNCATIONS = (
 )
 """What `date_trunc` truncates to; a plural is read as its singular."""
 
+TIME_PARTS = (
+    "year",
+    "quarter",
+    "month",
+    "day",
+    "day_of_week",
+    "day_of_year",
+    "hour",
+    "minute",
+    "second",
+)
+"""The whole numbers that a timestamp is made of: functions, and parts for EXTRACT and `date_part`."""
+
 ALIASES = {
     "+": "add",
     "-": "subtract",
@@ -466,7 +479,7 @@ RULES: dict[str, Rule] = {
     "contains": fixed((STRING, STRING), BOOLEAN),
     "strpos": fixed((STRING, STRING), INT64),
     **dict.fromkeys(
-        ("year", "quarter", "month", "day", "day_of_week", "day_of_year", "hour", "minute", "second"),
+        TIME_PARTS,
         fixed((TIMESTAMP,), INT64),
     ),
     "epoch": fixed((TIMESTAMP,), FLOAT64),

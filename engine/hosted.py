@@ -22,16 +22,17 @@ import math
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
 from configs.choices import Choice
+from configs.limits import ClassLimits
 from configs.live import LiveClass
 from configs.plans import PlanSettings
 from configs.policies import PolicySettings
-from configs.problems import InvalidInput
+from configs.problems import InvalidInput, sentence
 from configs.utility import UtilityGraph
 from configs.windows import WindowSettings
 from engine.alone import Alone
@@ -42,8 +43,8 @@ from engine.limits import train_bytes, tuple_bytes
 from engine.load_cycle import LoadCycle
 from engine.network import walk
 from engine.operators.source import SourceOperator
-from engine.plan import Query
-from engine.reading import dependents, reads, streams
+from engine.plan import Query, Scan
+from engine.reading import dependents, reads, sources, streams
 from engine.repetition import Mismatches, Repetition
 from engine.runner import ClassRunner, Clock
 from engine.running import Running
@@ -58,11 +59,15 @@ from engine.steps import (
     Exchanged,
     ExchangeGivenUp,
     Interrupted,
+    LimitsSet,
     Opened,
     PlanSet,
     QueryAdded,
     QueryRemoved,
+    Released,
     Step,
+    StreamLeft,
+    StreamsSet,
     Took,
     WindowsSet,
 )
@@ -71,7 +76,7 @@ from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 # What an answer costs alone, where nobody has said.
 UNKNOWN = Alone(0.0)
 # Why an exchange was given up.
@@ -89,7 +94,8 @@ class HostedClass:
         self.answers_max = answers_max
         self.name = settings.name
         self.target_s = settings.delay_target_ms / 1e3
-        self.schemas = {one.name.lower(): one for one in map(parse_create_stream, settings.streams)}
+        self._statements = settings.streams
+        self.schemas = schemas_of(settings.streams)
         self.runner = ClassRunner(
             self._answer,
             settings.first_policy,
@@ -109,6 +115,7 @@ class HostedClass:
         self.mismatches = Mismatches()
         self._catalog = Catalog.of(streams=self.schemas.values())
         self._queries: dict[str, Query] = {}
+        self.refused: dict[str, str] = {}  # declared queries that cannot run, and why
         self._worth(settings)
         self._weights = settings.weights
         self._entrances: dict[str, Entrance] = {}
@@ -126,6 +133,8 @@ class HostedClass:
         self._repeating = Repetition(self._repeat, self._check)
         self._to_add: dict[str, str] = {}  # of queries that are added together, those that have been repeated
         self._fetch: Fetch | None = None  # for what is repeated
+        # Queued trains of streams that queries have just stopped reading, for the queries that are about to read them.
+        self._unread: dict[str, Sequence[Train]] = {}
         self._waiting: dict[
             str, int
         ] = {}  # queries with a twin: the event time, in µs, that all its streams have to pass
@@ -133,7 +142,7 @@ class HostedClass:
         self.plan_kept: dict[str, str] = {}  # why a query that ran goes on by another plan than its class's
         self._held: deque[tuple[Piece, int]] = deque()  # until everything is repeated
         self._following: dict[str, Following] = {}  # by stream, where to read on after that
-        self._add_all(settings.queries)
+        self._add_all(self._planned_all(settings.queries, self._catalog))
 
     # --- queries ---------------------------------------------------------------------------------------
 
@@ -171,28 +180,51 @@ class HostedClass:
 
         def change() -> None:
             with self._other_queries():
-                self._empty_unread(name)
-                self._remove(name)
-            self._settled_steps.append(QueryRemoved(name))
+                self._remove_all([name])
+            self._leave_unread()
 
         self._change(change)
 
-    def set_queries(self, queries: Mapping[str, str]) -> None:
-        """These queries and no others from the next settle point on; they are known to be good together."""
+    def set_queries(
+        self,
+        queries: Mapping[str, str],
+        statements: Sequence[str] | None = None,
+        limits: ClassLimits | None = None,
+    ) -> None:
+        """Run these queries and no others from the next settle point on, over these streams and within these limits.
+
+        Streams and limits that are None do not change. A query that cannot be planned is left out; `refused` says why.
+        """
 
         def change() -> None:
-            gone = {name for name, query in self._queries.items() if queries.get(name) != query.sql}
-            if not gone and queries.keys() == self._queries.keys():
-                return
-            with self._other_queries():
-                for name in dependents(self._queries, gone):
-                    self._empty_unread(name)
-                    self._remove(name)
-                    self._settled_steps.append(QueryRemoved(name))
-                added = {name: sql for name, sql in queries.items() if name not in self._queries}
-                self._add_all(added)
-            last = next(reversed(added), None)
-            self._settled_steps += [QueryAdded(name, sql, name != last) for name, sql in added.items()]
+            wanted = self._statements if statements is None else tuple(statements)
+            schemas = schemas_of(wanted)
+            changed = {
+                name
+                for name, query in self._queries.items()
+                if queries.get(name) != query.sql or not reads_as_declared(query, schemas)
+            }
+            gone = dependents(self._queries, changed)
+            left = {name: query for name, query in self._queries.items() if name not in gone}
+            added = {name: sql for name, sql in queries.items() if name not in left}
+            self.refused = {}
+            catalog = Catalog.of(streams=schemas.values()).with_queries(left.values())
+            planned = self._planned_all(added, catalog)
+            # Exchanges that wait begin again with other queries, and with these alone: so do they when this is repeated.
+            with self._other_queries() if gone or planned else nullcontext():
+                self._remove_all(gone)
+                if schemas != self.schemas:
+                    for stream in others(self.schemas, schemas):
+                        self._leave(stream)
+                    self._set_streams(wanted)
+                    self._settled_steps.append(StreamsSet(wanted))
+                if limits is not None and limits != self.runner.network.account.limits:
+                    self.runner.network.account.set_limits(limits)
+                    self._settled_steps.append(LimitsSet(limits))
+                names = self._add_all(planned)
+            last = names[-1:]
+            self._settled_steps += [QueryAdded(name, added[name], [name] != last) for name in names]
+            self._leave_unread()
 
         self._change(change)
 
@@ -342,15 +374,36 @@ class HostedClass:
     def _graph(self, name: str) -> UtilityGraph:
         return self._graphs.get(name, self._class_graph)
 
-    def _empty_unread(self, name: str) -> None:
-        """What is queued for the query alone is dropped by decision."""
-        for stream, entrance in self._entrances.items():
-            node = self.runner.network.source(stream)
-            if node is not None and node.users <= {name}:
-                self._evict(stream, entrance.tuples)
-                self._consume(entrance, 0)
-        self._settled_steps += self._steps
+    def _leave_unread(self) -> None:
+        """Leave the streams that no query reads any more."""
+        for stream in self._entrances:
+            if self.runner.network.source(stream) is None:
+                self._leave(stream)
+
+    def _leave(self, stream: str) -> None:
+        """Drop by decision what is queued of a stream that no query reads; a later query begins with what comes then."""
+        entrance = self._entrances.get(stream)
+        if entrance is None or entrance.following == Following():
+            return
+        self._evict(stream, entrance.tuples)
+        self._consume(entrance, 0)
+        self._settled_steps += [*self._steps, StreamLeft(stream)]
         self._steps = []
+        self._forget_position(stream)
+
+    def _forget_position(self, stream: str) -> None:
+        entrance = self._entrances.get(stream)
+        if entrance is not None:
+            entrance.next_batch, entrance.rows = Following()
+        self._unread.pop(stream, None)
+
+    def _set_streams(self, statements: Sequence[str]) -> None:
+        """Let queries read these streams and no others; no query reads one that changes."""
+        schemas = schemas_of(statements)
+        for stream in others(self.schemas, schemas):
+            self._entrances.pop(stream, None)
+        self._statements, self.schemas = tuple(statements), schemas
+        self._catalog = Catalog.of(streams=schemas.values()).with_queries(self._queries.values())
 
     def _change(self, change: Callable[[], None]) -> None:
         self._changes.append(change)
@@ -362,13 +415,30 @@ class HostedClass:
             raise InvalidInput("the class has a query of this name", "query", name, "choose another name")
         return plan_query(name, sql, self._catalog)
 
-    def _add_all(self, queries: Mapping[str, str]) -> None:
-        """Together, so that their windows share panes; a query may read the output of an earlier one."""
-        catalog, planned = self._catalog, []
+    def _planned_all(self, queries: Mapping[str, str], catalog: Catalog) -> list[Query]:
+        """Return the plans of the queries that can be planned; a query may read the output of an earlier one."""
+        planned = []
         for name, sql in queries.items():
-            planned.append(plan_query(name, sql, catalog))
-            catalog = catalog.with_query(planned[-1])
-        self._add(*planned)
+            try:
+                planned.append(plan_query(name, sql, catalog))
+            except Exception as problem:  # also a mistake of the planner's harms no other query
+                self.refused[name] = sentence(problem)
+            else:
+                catalog = catalog.with_query(planned[-1])
+        return planned
+
+    def _add_all(self, planned: Sequence[Query]) -> list[str]:
+        """Add queries together, so that their windows share panes; return the names of those that run."""
+        if not planned:
+            return []
+        try:
+            self._add(*planned)
+        except InvalidInput as problem:
+            if len(planned) == 1:
+                self.refused[planned[0].name] = sentence(problem)
+                return []
+            return [name for query in planned for name in self._add_all([query])]
+        return [query.name for query in planned]
 
     def _add(self, *queries: Query) -> None:
         names = [query.name for query in queries]
@@ -382,21 +452,31 @@ class HostedClass:
             self._catalog = self._catalog.with_query(query)
             self._cycle.add_query(query.name)
         for schema in self.streams():
-            self._entrances.setdefault(schema.name.lower(), Entrance())
+            stream = schema.name.lower()
+            self._entrances.setdefault(stream, Entrance())
+            for train in self._unread.pop(stream, ()):
+                self.runner.offer(stream, train)
+
+    def _remove_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._remove(name)
+            self._settled_steps.append(QueryRemoved(name))
 
     def _remove(self, name: str) -> None:
+        for stream, entrance in self._entrances.items():
+            node = self.runner.network.source(stream)
+            if node is not None and node.users <= {name}:
+                assert isinstance(node.operator, SourceOperator)
+                entrance.count_late(node.operator.late)
+                if node.queue:
+                    self._unread[stream] = tuple(node.queue)
         self.runner.remove(name)
         del self._queries[name]
         self._again = [one for one in self._again if one.query != name]
         self._others.pop(name, None)
         self._widths.pop(name, None)
         self._cycle.remove_query(name)
-        for stream, entrance in self._entrances.items():
-            if self.runner.network.source(stream) is None:
-                entrance.next_batch, entrance.rows = Following()
-        self._catalog = Catalog.of(streams=self.schemas.values())
-        for query in self._queries.values():
-            self._catalog = self._catalog.with_query(query)
+        self._catalog = Catalog.of(streams=self.schemas.values()).with_queries(self._queries.values())
 
     def switch(self, policy: PolicySettings) -> None:
         """Run by another policy from the next operator on. No step: what comes out at settle points is the same."""
@@ -406,6 +486,8 @@ class HostedClass:
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
         """A stream that has not been read yet begins with this batch, and so many rows came before."""
+        if self._repeating and self._following.get(stream) == Following():
+            self._following[stream] = Following(batch, rows)
         entrance = self._entrances.get(stream)
         if entrance is not None and entrance.next_batch == FROM_NOW:
             entrance.next_batch, entrance.rows = batch, rows
@@ -440,6 +522,8 @@ class HostedClass:
         used = self._repeating.run(quota_s, now, cpu) if self._repeating else 0.0
         self.runner.measures = not self._repeating
         if not self._repeating:
+            if self._following:
+                self._follow_on()
             self._give_rest(now())
         while self._held and not self._repeating:
             self._queue(*self._held.popleft())
@@ -449,10 +533,29 @@ class HostedClass:
             self.runner.settle(now())  # what was asked for while steps were repeated
         return used
 
+    def _follow_on(self) -> None:
+        """Continue streams where repetition has ended; streams with held pieces continue with these."""
+        held = {piece.stream for piece, _ in self._held}
+        for stream, following in self._following.items():
+            entrance = self._entrances.get(stream)
+            if entrance is not None and entrance.next_batch == FROM_NOW and stream not in held:
+                entrance.next_batch, entrance.rows = following
+        self._following.clear()
+
     def advance(self, stream: str, time: int, now: float) -> None:
         """The clock tells how far event time of an idle stream has come; only where nothing is queued."""
         self._write(Advanced(stream, time, now))
         self.runner.advance(stream, time, now)
+
+    def overdue(self, before: float) -> bool:
+        """Return True if tuples that arrived before wait for their lookups."""
+        return not self._repeating and bool(self.runner.overdue(before))
+
+    def release(self, before: float, now: float) -> None:
+        """Answer the lookups of tuples that arrived before with the rows there are; only where nothing is queued."""
+        for query, upto_us in sorted(self.runner.overdue(before).items()):
+            self._write(Released(query, upto_us, now))
+            self.runner.release(query, upto_us, now)
 
     def event_time(self, stream: str) -> int | None:
         """The largest event time that the stream has come to."""
@@ -512,15 +615,26 @@ class HostedClass:
             for stream, entrance in self._entrances.items():
                 self._evict(stream, int(part * entrance.tuples))
 
+    def drop_older(self, age_s: float, now: float) -> int:
+        """Drop what has waited for longer than this without being taken by an operator; return how many tuples."""
+        if self._repeating:
+            return 0
+        return sum(
+            self._evict(stream, self.runner.older(stream, now - age_s)) for stream in list(self._entrances)
+        )
+
     def wake(self, now: float) -> None:
         """The first cycle after sleep begins."""
         self._cycle.begin(now)
 
     def ledger(self, stream: str) -> TupleLedger:
         """The account of one stream; it closes with `queued`."""
-        found = replace(self._entrances[stream].ledger)
-        late = self.runner.late().get(f"source:{self.schemas[stream].name}", 0)
-        return replace(found, delivered=found.delivered - late, late=late)
+        account, node = self._entrances[stream].ledger, self.runner.network.source(stream)
+        if node is None:
+            return replace(account)
+        assert isinstance(node.operator, SourceOperator)
+        late = node.operator.late
+        return replace(account, delivered=account.delivered - late, late=account.late + late)
 
     def failures(self) -> Counter[str]:
         """Rows that failed inside a query, by reason."""
@@ -534,14 +648,16 @@ class HostedClass:
         if self._repeating or open_ends or not self.runner.is_settled():
             return None
         streams = {
-            stream: (entrance.begun_ledger, entrance.position) for stream, entrance in self._entrances.items()
+            stream: (entrance.begun_ledger, replace(entrance.position, dropped=self.runner.dropped(stream)))
+            for stream, entrance in self._entrances.items()
         }
         network = self.runner.network
         queries = [
             (name, query.sql, network.planned_as(name).model_dump()) for name, query in self._queries.items()
         ]
         settings = network.windows.model_dump(), network.plan.model_dump(), self._waiting, self.plan_kept
-        state = STATE_VERSION, queries, settings, self.runner.settled_state(), streams
+        reads_from = self._statements, network.account.limits.model_dump()
+        state = STATE_VERSION, reads_from, queries, settings, self.runner.settled_state(), streams
         return pickle.dumps(state, protocol=5)
 
     def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
@@ -553,31 +669,41 @@ class HostedClass:
                 raise InvalidInput(
                     "the state is of another version", "state", version, "let its host finish first"
                 )
-            queries, (windows, plan, waiting, kept), runner_state, streams = held
+            (statements, limits), queries, (windows, plan, waiting, kept), runner_state, streams = held
             self._drop_twins()
             for name in dependents(self._queries, set(self._queries)):
                 self._remove(name)
+            self._unread.clear()
+            self._set_streams(statements)
+            self.runner.network.account.set_limits(ClassLimits.model_validate(limits))
             self.runner.network.windows = WindowSettings.model_validate(windows)
             self.runner.network.expect(runner_state.pane_lengths)
             for planned_as, some in groupby(queries, itemgetter(2)):
                 self.runner.network.plan = PlanSettings.model_validate(planned_as)
-                self._add_all({name: sql for name, sql, _ in some})
+                self._add_all(self._planned_all({name: sql for name, sql, _ in some}, self._catalog))
             self.runner.network.plan = PlanSettings.model_validate(plan)
             self._find_others()
-            self.runner.network.add_twins(*waiting)
-            self._waiting, self.plan_kept = waiting, kept
+            self._waiting = {name: until for name, until in waiting.items() if name in self._queries}
+            self.runner.network.add_twins(*self._waiting)
+            self.plan_kept = kept
             self.runner.restore(runner_state)
             for stream, (ledger, position) in streams.items():
                 entrance = self._entrances[stream] = Entrance(
                     ledger=ledger, next_batch=position.batch, rows=position.rows
                 )
+                self.runner.set_dropped(stream, position.dropped)
                 if position.opened is not None:
                     self._reopen(entrance, position.opened, position.done)
                     entrance.begun = bool(entrance.queued)
         self._repeating = Repetition(self._repeat, self._check, commits)
         self.runner.measures = not self._repeating
-        opened = (step for commit in commits for step in commit.steps if isinstance(step, Opened))
-        self._following = {step.stream: Following(step.batch + 1, step.upto) for step in opened}
+        self._following = {}
+        for step in (step for commit in commits for step in commit.steps):
+            match step:
+                case Opened(stream, batch):
+                    self._following[stream] = Following(batch + 1, step.upto)
+                case StreamLeft(stream):
+                    self._following[stream] = Following()
 
     def positions(self) -> Mapping[str, int]:
         """By stream, the first batch that a state made now would not do without."""
@@ -587,8 +713,7 @@ class HostedClass:
         """By stream, where to read on."""
         following = self._following if self._repeating else {}
         return {
-            stream: max(entrance.following, following.get(stream, Following()), key=lambda one: one.batch)
-            for stream, entrance in self._entrances.items()
+            stream: following.get(stream, entrance.following) for stream, entrance in self._entrances.items()
         }
 
     def _reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
@@ -599,9 +724,12 @@ class HostedClass:
             entrance.leave(opened)
             return
         entrance.queue(opened, left)
+        if self.runner.network.source(opened.stream) is None:
+            return  # nothing reads it: it is about to be dropped
         assert self._fetch is not None
         train = self._fetch(opened.stream, opened.batch)
-        if train is None:
+        types = tuple(one.type for one in self.schemas[opened.stream].schema.fields)
+        if train is None or tuple(column.type for column in train.columns) != types:
             self.mismatches.add(f"batch {opened.batch} of {opened.stream} is not kept any more")
             entrance.lose_last()
             return
@@ -613,7 +741,7 @@ class HostedClass:
     def _repeat(self, step: Step, now: Clock) -> None:
         match step:
             case Opened(stream):
-                entrance = self._entrances[stream]
+                entrance = self._entrances.setdefault(stream, Entrance())
                 entrance.enter(step)
                 self._reopen(entrance, step, 0)
             case Took(stream, tuples):
@@ -623,18 +751,26 @@ class HostedClass:
             case Advanced(stream, time, at):
                 self.runner.advance(stream, time, at)
                 self.runner.drain(now)
+            case Released(query, upto_us, at):
+                self.runner.release(query, upto_us, at)
+                self.runner.drain(now)
             case QueryAdded(name, sql, with_next):
                 self._to_add[name] = sql
                 if not with_next:
+                    added = {one: sql for one, sql in self._to_add.items() if one not in self._queries}
                     with self._other_queries():
-                        self._add_all(
-                            {one: sql for one, sql in self._to_add.items() if one not in self._queries}
-                        )
+                        self._add_all(self._planned_all(added, self._catalog))
                     self._to_add = {}
             case QueryRemoved(name):
                 if name in self._queries:
                     with self._other_queries():
                         self._remove(name)
+            case StreamLeft(stream):
+                self._forget_position(stream)
+            case StreamsSet(statements):
+                self._set_streams(statements)
+            case LimitsSet(limits):
+                self.runner.network.account.set_limits(limits)
             case WindowsSet(windows):
                 self.runner.network.windows = windows
             case PlanSet(plan):
@@ -681,13 +817,15 @@ class HostedClass:
         if not self._repeating:  # what is repeated is written down already
             self._steps.append(step)
 
-    def _evict(self, stream: str, tuples: int) -> None:
-        gone = self.runner.evict(stream, tuples)
+    def _evict(self, stream: str, tuples: int) -> int:
+        entrance = self._entrances[stream]
+        is_read = self.runner.network.source(stream) is not None
+        gone = self.runner.evict(stream, tuples) if is_read else min(tuples, entrance.tuples)
         if gone:
-            entrance = self._entrances[stream]
             entrance.ledger.shed += gone
             self._consume(entrance, gone)
             self._write(Evicted(stream, gone))
+        return gone
 
     def _answer(self, query: str, train: Train) -> None:
         answer = Answer(query, self.runner.answered[query], train)
@@ -742,3 +880,19 @@ class HostedClass:
             self.responses.add_same(response_s, results)
             self.recent.add_same(response_s, results)
         self._same.clear()
+
+
+def schemas_of(statements: Sequence[str]) -> dict[str, StreamSchema]:
+    """Return the streams that CREATE STREAM statements declare, by name in small letters."""
+    return {one.name.lower(): one for one in map(parse_create_stream, statements)}
+
+
+def others(before: Mapping[str, StreamSchema], after: Mapping[str, StreamSchema]) -> list[str]:
+    """Return names of streams that are gone or have changed."""
+    return [name for name, schema in before.items() if after.get(name) != schema]
+
+
+def reads_as_declared(query: Query, schemas: Mapping[str, StreamSchema]) -> bool:
+    """Return True if all streams that a query reads itself are declared with the columns it was planned with."""
+    scans = (one.stream for one in sources(query.plan) if isinstance(one, Scan))
+    return all(schemas.get(stream.name.lower()) == stream for stream in scans)

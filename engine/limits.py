@@ -33,11 +33,15 @@ class Account:
     """What all operators of a class hold."""
 
     def __init__(self, limits: ClassLimits) -> None:
+        self.set_limits(limits)
+        self.groups = self.state = self.queued = 0
+        self.holdings: dict[int, Holding] = {}
+
+    def set_limits(self, limits: ClassLimits) -> None:
+        """Refuse what exceeds these limits from now on; what is held stays."""
         self.limits = limits
         self.queue_limit = limits.state_bytes // QUEUES
         self.state_limit = limits.state_bytes - self.queue_limit
-        self.groups = self.state = self.queued = 0
-        self.holdings: dict[int, Holding] = {}
 
     @property
     def queue_room(self) -> int:

@@ -23,7 +23,7 @@ from engine.equivalent import arranged
 from engine.expressions import Condition, Failures, compile_condition
 from engine.limits import Account, Holding, Lot
 from engine.operators.join import JoinSideOperator, JoinState
-from engine.operators.last import LastRows, LastRowsOperator, LookUpOperator
+from engine.operators.last import LastRows, LastRowsOperator, LookUp, LookUpOperator
 from engine.operators.protocol import Operator
 from engine.operators.rows import NumberOperator, RowWindowOperator
 from engine.operators.select import SelectOperator, plain_columns
@@ -32,7 +32,7 @@ from engine.operators.stored import TOO_MANY_PAIRS
 from engine.operators.table import TableJoinOperator
 from engine.operators.union import UnionInputOperator
 from engine.operators.windows import PaneOperator, PeriodicWindowOperator, WindowOperator
-from engine.panes import PaneStore
+from engine.panes import PaneStore, stands_for
 from engine.plan import (
     TRUE,
     Apart,
@@ -59,7 +59,7 @@ from engine.plan import (
 from engine.reading import check_lookups
 from engine.schedule import WindowSchedule
 from engine.schema import StreamSchema
-from engine.train import Mask, Train, merged, progress
+from engine.train import Mask, Train, late_together, merged, progress
 
 # Before the name of a query, the user of what stands beside it until it takes its place; no query is named so.
 TWIN = "~"
@@ -77,6 +77,8 @@ class Node:
     queue: deque[Train] = field(default_factory=deque)
     lots: deque[Lot | None] = field(default_factory=deque)  # of the trains in the queue; none at a source
     tuples: int = 0  # queued
+    dropped: float = 0.0
+    """Input behind the tuples dropped before the first train of a source's queue; it counts against that train."""
     width: int | None = None  # bytes of a tuple that it gives; 0 if there are texts among them, which differ
     users: set[str] = field(default_factory=set)  # queries that need it
     outputs: set[str] = field(default_factory=set)  # queries whose answers it gives
@@ -90,6 +92,7 @@ class Node:
     holding: Holding = field(default_factory=Holding)  # what the operator holds
     worked: int = 0  # tuples that it took in slices; a call without any counts for one
     worked_s: float = 0.0  # processor time of that
+    given: int = 0  # tuples that it passed on or answered
 
     @property
     def mean_cost_s(self) -> float | None:
@@ -108,7 +111,9 @@ class Node:
         if not len(train) and self.queue and not len(self.queue[-1]):
             before = self.queue[-1]
             self.queue[-1] = progress(
-                max(before.watermark, train.watermark), followed(before.causes, train.causes)
+                max(before.watermark, train.watermark),
+                followed(before.causes, train.causes),
+                late_together(before.late, train.late),
             )
         else:
             self.queue.append(train)
@@ -144,12 +149,36 @@ class Node:
         if len(train) > most:
             self.queue.appendleft(train.slice(most, len(train)))
             train = train.slice(0, most)
-        elif self.source and self.queue:
+        elif self.source and self.queue and not self.dropped:
             train = self._gathered(train, most, upto)
         elif self.lots and (lot := self.lots.popleft()) is not None:
             lot.leave()
         self.tuples -= len(train)
+        if self.dropped and len(train):
+            train = train.slice(0, len(train))
+            train.kept = len(train) / (len(train) * stands_for(train.kept) + self.dropped)
+            self.dropped = 0.0
         return train
+
+    def drop(self, most: int) -> int:
+        """Drop the oldest tuples of a source's queue; return how many there were. The next train stands for them, too."""
+        left, offered, self.dropped = most, self.dropped, 0.0
+        while left and self.queue:
+            train = self.dequeue(left)
+            left -= len(train)
+            offered += len(train) * stands_for(train.kept)
+        self.dropped = offered
+        return most - left
+
+    def older(self, before: float) -> int:
+        """Return how many of the oldest tuples in the queue arrived earlier than this."""
+        count = 0
+        for train in self.queue:
+            early = int((train.arrival < before).sum())
+            count += early
+            if early < len(train):
+                break
+        return count
 
     def _gathered(self, first: Train, most: int, upto: float) -> Train:
         """A call costs the same for few tuples as for many, and a shed stream comes in small trains."""
@@ -516,13 +545,18 @@ class ClassNetwork:
         yield self._fed(right, inputs[1][0], user)
 
     def _last_join(self, plan: LastJoin, user: str) -> Iterator[Node]:
-        rows = LastRows(plan.right.schema, plan.right_keys)
-        looks = LookUpOperator(
-            rows, plan.right.schema, plan.left_keys, condition_of(plan.residual), plan.outer, plan.schema
+        times = time_of(plan.left), time_of(plan.right)
+        state = LookUp(
+            LastRows(plan.right.schema, plan.right_keys, times[1]),
+            plan.right.schema,
+            plan.left_keys,
+            times,
+            condition_of(plan.residual),
+            plan.outer,
+            plan.schema,
         )
-        keeps = LastRowsOperator(rows)
-        left = Node((plan, 0), "lookup", looks)
-        right = Node((plan, 1), "last", keeps, relays=False, holding=keeps.holding)
+        left = Node((plan, 0), "lookup", LookUpOperator(state), progressive=True, holding=state.holding)
+        right = Node((plan, 1), "last", LastRowsOperator(state), progressive=True, holding=state.rows_holding)
         left.partner, right.partner = right, left
         yield self._fed(left, plan.left, user)
         yield self._fed(right, plan.right, user)

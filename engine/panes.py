@@ -22,16 +22,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.causes import NO_PROGRESS
 from engine.keys import Codes, KeyIndex
 from engine.limits import FEW_KEYS, Holding
 from engine.schema import DataType, Kind
 from engine.sketches import SKETCHES, Sketches, growth_max
-from engine.train import Places, Train, Values
+from engine.train import LateRows, Places, Train, Values
 
 Array = npt.NDArray[Any]
 HALF, LOWER = 32, (1 << 32) - 1
 # What Python takes for a pane, beside its arrays.
 PANE_BYTES = 1000
+# What Python takes for the count of late rows of one pane and end.
+MISSED_BYTES = 200
 # What a kept value takes, beside itself.
 LISTED_BYTES = 16
 # How many tuples before shedding one stands for: all of them for as many, or each for its own number.
@@ -88,6 +91,8 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
+        # By pane and the number of the first end that a window can still close at: late rows, before shedding.
+        self._missed: dict[tuple[int, int], float] = {}
         self.holding = Holding()
         self.holding.compact = self.compact
         self._bytes = 0  # of all panes
@@ -111,15 +116,39 @@ class PaneStore:
             part = tuple(column.take(places) for column in train.columns)
             self._add_to(number, codes.take(places), part, train.kept)
 
+    def miss(self, late: LateRows) -> None:
+        """Count late rows for the windows that are still to be closed and would have held them."""
+        numbers = late.columns[self._time].data // self.pane
+        # A window that ends at the watermark has been closed.
+        ends = late.behind // self.pane + 1
+        floor = min(self._floors.values(), default=NO_PROGRESS) // self.pane
+        places, inverse = np.unique(np.stack([numbers, ends]), axis=1, return_inverse=True)
+        rows = np.bincount(inverse.ravel(), late.offered)
+        for number, end, more in zip(*places.tolist(), rows.tolist(), strict=True):
+            if number >= floor and ((number, end) in self._missed or self.holding.room >= MISSED_BYTES):
+                self._missed[number, end] = self._missed.get((number, end), 0.0) + more
+        self._tell()
+
+    def missed(self, start: int, end: int) -> float:
+        """Return how many late rows a window with these bounds lacks, before shedding."""
+        if not self._missed:
+            return 0.0
+        first, last = start // self.pane, end // self.pane
+        return sum(
+            rows
+            for (number, least_end), rows in self._missed.items()
+            if first <= number < last and least_end <= last
+        )
+
     @property
     def has_keys(self) -> bool:
         return bool(self._keys)
 
     def snapshot(self) -> Any:
-        return self.index, self.panes, self._floors
+        return self.index, self.panes, self._floors, self._missed
 
     def restore(self, state: Any) -> None:
-        self.index, self.panes, self._floors = copy.deepcopy(state)
+        self.index, self.panes, self._floors, self._missed = copy.deepcopy(state)
         self.recodings += 1
         self._bytes = sum(pane.bytes for pane in self.panes.values())
         self._compact_at, self._settled = FEW_KEYS, 0
@@ -143,6 +172,8 @@ class PaneStore:
         """A reader will not look at anything before `time` again; what nobody needs is forgotten."""
         self._floors[reader] = time
         floor = min(self._floors.values()) // self.pane
+        if self._missed:
+            self._missed = {place: rows for place, rows in self._missed.items() if place[0] >= floor}
         gone = [number for number in self.panes if number < floor]
         for number in gone:
             self._bytes -= self.panes.pop(number).bytes
@@ -180,7 +211,7 @@ class PaneStore:
         """What is held now; without keys there is one group, which is not worth a word."""
         if self._keys:
             self.holding.set_keys(len(self.index), self.index.bytes)
-        self.holding.set_state(self._bytes + self._beside)
+        self.holding.set_state(self._bytes + self._beside + MISSED_BYTES * len(self._missed))
 
     def _codes(self, columns: Sequence[Values]) -> Codes:
         """The group codes of tuples; NO_CODE for those of new groups for which there is no room."""

@@ -27,6 +27,7 @@ from loadshed.responses import ResponseStatistics
 from loadshed.staleness import Staleness
 from loadshed.tardiness import Tardiness
 from loadshed.utility import UtilityStatistics
+from scheduler.ratios import ratio
 
 # Trains that are measured together: for each alone, numpy would take several times as long.
 TOGETHER = 128
@@ -142,8 +143,8 @@ class QueryQuality:
 
     def stale_share(self, now: float) -> float:
         """The same as a part of the time."""
-        stale_s = self.stale_s
-        return min(1.0, max(0.0, stale_s / (now - self._since))) if now > self._since else 0.0
+        stale_s = self.stale_s  # measures first, which may move the beginning
+        return ratio(stale_s, now - self._since)
 
     def _measure(self) -> None:
         """What has come since it was done last."""

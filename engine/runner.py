@@ -23,6 +23,7 @@ from engine.alone import Alone, alone_of
 from engine.causes import Moment
 from engine.limits import Lot, beginning, train_bytes, tuple_bytes
 from engine.network import ClassNetwork, Node, slack_of
+from engine.operators.last import LookUp, LookUpOperator
 from engine.operators.source import SourceOperator
 from engine.plan import Query
 from engine.quality import QueryQuality
@@ -115,6 +116,8 @@ class ClassRunner:
         self._calls: list[int] = []
         self._meeting: dict[int, tuple[int, ...]] = {}  # of sources, by their places: whom they meet
         self._scheduler: OperatorScheduler | None = None
+        self._lookup_nodes: list[Node] = []
+        self._lookups_among = (0, 0)  # how many nodes there were, and how often nodes had gone
 
     def add(
         self,
@@ -193,6 +196,22 @@ class ClassRunner:
         if node is not None:
             assert isinstance(node.operator, SourceOperator)
             self._tell(node, node.operator.advance(time), now)
+
+    def overdue(self, before: float) -> dict[str, int]:
+        """Return, by query, the event time in microseconds up to which tuples that arrived before wait for their lookups."""
+        found: dict[str, int] = {}
+        for node in self._lookups():
+            upto_us = state_of(node).overdue(before)
+            if upto_us is not None:
+                query = min(node.users)
+                found[query] = max(upto_us, found.get(query, upto_us))
+        return found
+
+    def release(self, query: str, upto_us: int, now: float) -> None:
+        """Answer the lookups of a query up to an event time with the rows there are."""
+        for node in self._lookups():
+            if query in node.users:
+                self._deliver(node, state_of(node).release(upto_us, now), now)
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """The main loop: run operators until the slice or the input is used up; the processor time used."""
@@ -298,16 +317,28 @@ class ClassRunner:
     def evict(self, stream: str, tuples: int) -> int:
         """Drop the oldest tuples that no operator has taken; how many there were."""
         node = self.network.source(stream)
-        left = tuples
-        while node is not None and left and node.queue:
-            left -= len(node.dequeue(left))
-            if self._scheduler is None or id(node) not in self._place:
-                continue
+        gone = 0 if node is None else node.drop(tuples)
+        if node is not None and gone and self._scheduler is not None and id(node) in self._place:
             if not node.queue:
                 self._scheduler.idle(self._place[id(node)])
             elif self._scheduler.counts:
                 self._scheduler.pending(self._place[id(node)], node.tuples)
-        return tuples - left
+        return gone
+
+    def older(self, stream: str, before: float) -> int:
+        """Return how many tuples that no operator has taken arrived earlier than this."""
+        node = self.network.source(stream)
+        return 0 if node is None else node.older(before)
+
+    def dropped(self, stream: str) -> float:
+        """Return how much input was behind the dropped tuples that count against the stream's next train."""
+        node = self.network.source(stream)
+        return 0.0 if node is None else node.dropped
+
+    def set_dropped(self, stream: str, offered: float) -> None:
+        node = self.network.source(stream)
+        if node is not None:
+            node.dropped = offered
 
     def is_settled(self) -> bool:
         """Whether nothing is queued inside."""
@@ -442,12 +473,23 @@ class ClassRunner:
         """What follows is caused by the clock."""
         self._deliver(node, progress(watermark, (Moment(watermark, now),)), now)
 
+    def _lookups(self) -> list[Node]:
+        """Return the nodes that look up, which are searched for only when nodes have come or gone."""
+        nodes = self.network.removals, len(self.network.nodes)
+        if nodes != self._lookups_among:
+            self._lookups_among = nodes
+            self._lookup_nodes = [
+                node for node in self.network.nodes if isinstance(node.operator, LookUpOperator)
+            ]
+        return self._lookup_nodes
+
     def _count_inside(self) -> int:
         return sum(bool(node.queue) and not node.source for node in self.network.nodes)
 
     def _deliver(self, node: Node, out: Train, head: float) -> int:
         """How many were told of event time alone."""
         if len(out):
+            node.given += len(out)
             if node.downstream:
                 self._pass_on(node, out, head)
             for query in node.outputs:
@@ -608,6 +650,12 @@ class ClassRunner:
         for place, node in enumerate(self._nodes[start:], start):
             if node.queue:
                 yield place, queue_head(node, moved_at(node.queue[0])), node.tuples
+
+
+def state_of(lookup: Node) -> LookUp:
+    """Return what the operators of a lookup share."""
+    assert isinstance(lookup.operator, LookUpOperator)
+    return lookup.operator.state
 
 
 def first_estimate(node: Node) -> Estimate:

@@ -1,8 +1,8 @@
 """What a class did with its input, in order: enough to do it again.
 
 A class is a function of its steps: which batches its door let in, how many tuples its source operators took of
-them, what the clock told, which queries came and went, how windows were scheduled,
-by which plans. A host writes them down with the answers they led to; a host
+them, how far the clock moved event time, which queries came and went, over which streams and within which limits, how windows
+were scheduled, by which plans. A host writes them down with the answers they led to; a host
 that takes its place repeats them and comes to the same state. Steps refer to batches by their number in the
 stream, so that the tuples themselves are written down once, by whoever keeps the stream.
 """
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from configs.limits import ClassLimits
 from configs.plans import PlanSettings
 from configs.windows import WindowSettings
 from engine.train import Train
@@ -64,6 +65,15 @@ class Advanced:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """Lookups of a query that had waited for long were answered with the rows there were, up to a time in microseconds."""
+
+    query: str
+    upto_us: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class QueryAdded:
     name: str
     sql: str
@@ -74,6 +84,28 @@ class QueryAdded:
 @dataclass(frozen=True, slots=True)
 class QueryRemoved:
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLeft:
+    """No query reads the stream any more. A later query begins with the rows that come after it was added."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsSet:
+    """Queries that are added from here on may read these streams and no others."""
+
+    statements: tuple[str, ...]
+    """CREATE STREAM statements."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSet:
+    """Queries may hold this much from here on."""
+
+    limits: ClassLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +144,12 @@ Step = (
     | Took
     | Evicted
     | Advanced
+    | Released
     | QueryAdded
     | QueryRemoved
+    | StreamLeft
+    | StreamsSet
+    | LimitsSet
     | WindowsSet
     | PlanSet
     | Exchanged

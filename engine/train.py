@@ -48,6 +48,24 @@ class Values:
 
 
 @dataclass(slots=True)
+class LateRows:
+    """Rows that a stream's source has turned away as late, for windows to count them as missing."""
+
+    columns: tuple[Values, ...]
+    behind: npt.NDArray[np.int64]
+    """The watermark that each row was behind when it came."""
+    offered: npt.NDArray[np.float64]
+    """How many rows each stands for, before shedding."""
+
+    def __len__(self) -> int:
+        return len(self.behind)
+
+    def take(self, places: Places) -> LateRows:
+        columns = tuple([column.take(places) for column in self.columns])
+        return LateRows(columns, self.behind.take(places), self.offered.take(places))
+
+
+@dataclass(slots=True)
 class Train:
     """Tuples of one schema, with their arrival times."""
 
@@ -56,6 +74,8 @@ class Train:
     kept: float = 1.0
     watermark: int = NO_PROGRESS
     causes: Causes = ()
+    late: LateRows | None = None
+    """Rows that were turned away among these; they travel with the progress, as far as the next windows."""
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -72,6 +92,7 @@ class Train:
             self.kept,
             self.watermark,
             self.causes,
+            self.late,
         )
 
     def slice(self, start: int, stop: int) -> Train:
@@ -79,7 +100,7 @@ class Train:
         columns = tuple(column.slice(start, stop) for column in self.columns)
         part = Train(columns, self.arrival[start:stop], self.kept)
         if stop >= len(self):
-            part.watermark, part.causes = self.watermark, self.causes
+            part.watermark, part.causes, part.late = self.watermark, self.causes, self.late
         return part
 
 
@@ -103,9 +124,18 @@ def taken(arrival: Arrivals, places: Places) -> Arrivals:
     return arrival[: len(places)] if len(places) <= len(arrival) else same_arrival(arrival[0], len(places))
 
 
-def progress(watermark: int, causes: Causes) -> Train:
-    """News of event time alone."""
-    return Train((), np.empty(0), 1.0, watermark, causes)
+def progress(watermark: int, causes: Causes, late: LateRows | None = None) -> Train:
+    """News of event time alone, perhaps with rows that were late for it."""
+    return Train((), np.empty(0), 1.0, watermark, causes, late)
+
+
+def late_together(first: LateRows | None, second: LateRows | None) -> LateRows | None:
+    """Return the late rows of two trains of one schema."""
+    if first is None or second is None:
+        return first or second
+    columns = tuple(joined(pair) for pair in zip(first.columns, second.columns, strict=True))
+    behind = np.concatenate([first.behind, second.behind])
+    return LateRows(columns, behind, np.concatenate([first.offered, second.offered]))
 
 
 def values_from_arrow(array: pa.Array, type_: DataType) -> Values:

@@ -1,12 +1,21 @@
-"""Join with the last row by key of a stream: a table that the stream keeps current.
+"""Join with the last row by key of a stream: the row of equal key that was the newest at the tuple's own event time.
 
-    in: tuples that look up                 out: each with the last row of equal key; outer: also those without one
-    in: rows of the stream                  out: nothing; the row replaces that of its key
+    in: tuples that look up                 out: each with its row; outer: also those without one
+    in: rows of the stream                  out: the tuples that waited for them
 
-Two operators over one `LastRows`. What a train finds is what was taken in before it: sources take trains in the order of
-arrival, and what follows from one is done before the next is taken. Within trains there is no order between two streams. So
-no stream looks itself up. A row stays until another of its key comes, so state is bounded by the keys; rows for which there is
-no room are refused and counted.
+Two operators over one `LookUp`. A tuple of time t meets the row of its key with the largest time ≤ t; of rows of one key and
+time, the one that arrived last. So a tuple waits until the stream's watermark has passed t, and what it meets depends neither
+on trains nor on how the two streams interleave.
+
+| kept | how long |
+|---|---|
+| tuples that look up | until the stream's watermark has passed them, or `release` answers them with the rows there are |
+| the newest row of each key up to the horizon | until another row of the key replaces it |
+| every row after the horizon | until the horizon passes it |
+
+The horizon is the time before which no tuple can look up any more. Without room for rows after it, all of them are taken as if
+it had passed them, and counted: a tuple that comes later may then find no row. Without room for a new key or for another tuple,
+that is refused and counted.
 """
 
 from __future__ import annotations
@@ -17,41 +26,69 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from engine.causes import NO_PROGRESS, Causes, Meeting, Moment, arrival_of
 from engine.expressions import Condition, Failures
-from engine.keys import KeyIndex
-from engine.limits import Holding
+from engine.keys import Codes, KeyIndex
+from engine.limits import Holding, train_bytes
 from engine.operators.join import key_mask, key_types, without_mask, without_null_keys
-from engine.operators.protocol import Stateless
-from engine.operators.stored import ROOM_MIN, Column, Fixed, Texts
+from engine.operators.stored import ROOM_MIN, Column, Fixed, Texts, Times
 from engine.operators.table import nulls
+from engine.plan import EventTime
 from engine.schema import Kind, Schema
-from engine.train import Places, Train, Values, concatenated, empty_values, taken
+from engine.train import (
+    Arrivals,
+    Places,
+    Train,
+    Values,
+    concatenated,
+    empty_values,
+    is_same,
+    merged,
+    progress,
+    same_arrival,
+    taken,
+)
 
 NOWHERE = -1
+# After any event time there can be, in any unit; times in microseconds stay below it.
+END = 2**62
+NEVER = np.iinfo(np.int64).min
+# Bytes of a row after the horizon, in addition to its columns: its code, time and place.
+LATER_BYTES = 24
+HISTORY_FULL = "no room for earlier rows of keys in LAST BY"
 
 
 class LastRows:
-    """The last row by key."""
+    """The rows of the stream: by key the newest up to the horizon, and all rows after it. Times are in microseconds."""
 
-    def __init__(self, schema: Schema, keys: Sequence[int]) -> None:
-        self._schema, self._keys = schema, tuple(keys)
+    def __init__(self, schema: Schema, keys: Sequence[int], time: EventTime) -> None:
+        self._schema, self._keys, self._time = schema, tuple(keys), time
         self.index = KeyIndex(key_types(schema, keys))
         self._columns: list[Column] = []
         self._room = self._end = 0
         self._place: Places = np.full(0, NOWHERE, np.intp)
-        """Of each code's row; NOWHERE of keys that have none."""
-        self._width = 1 + sum(
+        """By code, the row up to the horizon; NOWHERE for keys that have none."""
+        self._at: Times = np.full(0, NEVER, np.int64)
+        """The times of these rows."""
+        self._horizon = NEVER
+        # Rows after the horizon, by code and time once `_sort` has been called.
+        self._codes: Codes = np.empty(0, np.intp)
+        self._times: Times = np.empty(0, np.int64)
+        self._places: Places = np.empty(0, np.intp)
+        self._is_sorted = True
+        self._width = LATER_BYTES + sum(
             1 + one.type.numpy.itemsize for one in schema.fields if one.type.kind is not Kind.STRING
         )
 
     @property
     def bytes(self) -> int:
         texts = sum(one.bytes for one in self._columns if isinstance(one, Texts))
-        return self._width * self._room + self._place.nbytes + texts
+        return self._width * self._room + self._place.nbytes + self._at.nbytes + texts
 
     def add(self, train: Train, holding: Holding) -> None:
-        """Rows of one train; of several with one key the last counts."""
+        """Keep the rows of a train, as far as there is room."""
         train = without_null_keys(train, self._keys)
         codes = holding.codes(
             self.index, [without_mask(train.columns[key]) for key in self._keys], self._width
@@ -60,27 +97,46 @@ class LastRows:
             fitting = np.flatnonzero(codes >= 0)
             holding.refuse_keys(len(codes) - len(fitting))
             train, codes = train.take(fitting), codes.take(fitting)
-        # What is written takes room until the rows that it replaces are left behind, twice as much while they move.
+        # Rows that move to new arrays take their room twice for a moment.
+        needed = train_bytes(train) + 2 * self._width * len(train)
+        if needed > holding.room and len(self._times):
+            self._forget_history(holding)
         if not len(train) or len(admitted := holding.admitted(train, 2 * self._width)) == 0:
             return
         train, codes = admitted, codes[: len(admitted)]
         if len(self.index) > len(self._place):
-            more = np.full(max(ROOM_MIN, 2 * len(self.index)) - len(self._place), NOWHERE, np.intp)
-            self._place = np.concatenate([self._place, more])
+            more = max(ROOM_MIN, 2 * len(self.index)) - len(self._place)
+            self._place = np.concatenate([self._place, np.full(more, NOWHERE, np.intp)])
+            self._at = np.concatenate([self._at, np.full(more, NEVER, np.int64)])
         if self._end + len(train) > self._room:
             self._move(len(train))
         for column, values in zip(self._columns, train.columns, strict=True):
             column.write(values, self._end)
-        self._place[codes] = np.arange(self._end, self._end + len(train))
+        places = np.arange(self._end, self._end + len(train))
         self._end += len(train)
+        self._codes = np.concatenate([self._codes, codes])
+        self._times = np.concatenate([self._times, self._us(train)])
+        self._places = np.concatenate([self._places, places])
+        self._is_sorted = False
+        self._settle()
         holding.set_state(self.bytes)
 
-    def find(self, keys: Sequence[Values]) -> Places:
-        """Of each tuple the place of its row, or NOWHERE."""
+    def pass_horizon(self, horizon: int) -> None:
+        """No tuple before this time will look up any more."""
+        if horizon > self._horizon:
+            self._horizon = min(horizon, END)
+            self._settle()
+
+    def find(self, keys: Sequence[Values], times: Times) -> Places:
+        """Return, for each tuple, the place of its row, or NOWHERE."""
         codes = self.index.known(keys)
         found = np.full(len(codes), NOWHERE, np.intp)
         known = np.flatnonzero(codes < min(len(self.index), len(self._place)))
-        found[known] = self._place.take(codes.take(known))
+        if len(known):
+            mine, at = codes.take(known), times.take(known)
+            early = np.where(self._at.take(mine) <= at, self._place.take(mine), NOWHERE)
+            later = self._found_later(mine, at)
+            found[known] = np.where(later != NOWHERE, later, early)
         return found
 
     def take(self, places: Places) -> list[Values]:
@@ -88,8 +144,63 @@ class LastRows:
             return [empty_values(field) for field in self._schema.fields]
         return [column.take(places) for column in self._columns]
 
+    def _us(self, train: Train) -> Times:
+        return in_us(train, self._time)
+
+    def _found_later(self, codes: Codes, times: Times) -> Places:
+        """Return the places of rows after the horizon; NOWHERE for keys without any up to their times."""
+        if not len(self._times):
+            return np.full(len(codes), NOWHERE, np.intp)
+        self._sort()
+        moments = np.unique(self._times)
+        # Codes and the ranks of times make one number each, which grows by code and then by time.
+        most = len(moments) + 1
+        rows = self._codes * most + np.searchsorted(moments, self._times, "right")
+        wanted = codes * most + np.searchsorted(moments, times, "right")
+        at = np.searchsorted(rows, wanted, "right") - 1
+        near = np.maximum(at, 0)
+        is_own = (at >= 0) & (self._codes.take(near) == codes)
+        return np.where(is_own, self._places.take(near), NOWHERE)
+
+    def _sort(self) -> None:
+        """Order rows after the horizon by code, time and arrival; of equal codes and times only the last row stays."""
+        if self._is_sorted:
+            return
+        order = np.lexsort((self._places, self._times, self._codes))
+        codes, times = self._codes.take(order), self._times.take(order)
+        last = np.append((codes[1:] != codes[:-1]) | (times[1:] != times[:-1]), True)
+        self._codes, self._times = codes[last], times[last]
+        self._places = self._places.take(order)[last]
+        self._is_sorted = True
+
+    def _settle(self) -> None:
+        """Rows that the horizon has passed take the places of earlier rows of their keys."""
+        passed = self._times <= self._horizon
+        if not passed.any():
+            return
+        self._sort()
+        passed = self._times <= self._horizon
+        codes, times, places = self._codes[passed], self._times[passed], self._places[passed]
+        # Of rows of one key the last one counts, unless an even later row came before.
+        last = np.append(codes[1:] != codes[:-1], True)
+        codes, times, places = codes[last], times[last], places[last]
+        newer = times >= self._at.take(codes)
+        self._place[codes[newer]], self._at[codes[newer]] = places[newer], times[newer]
+        left = ~passed
+        self._codes, self._times, self._places = self._codes[left], self._times[left], self._places[left]
+
+    def _forget_history(self, holding: Holding) -> None:
+        """Keep the newest row of each key alone, and count the others."""
+        rows = len(self._times)
+        horizon, self._horizon = self._horizon, END
+        self._settle()
+        self._horizon = horizon
+        holding.refused[HISTORY_FULL] += rows
+        self._move(0)
+        holding.set_state(self.bytes)
+
     def _move(self, more: int) -> None:
-        """Rows that have been replaced are left behind."""
+        """Move rows that can still be found to new arrays with room for more; the others are left behind."""
         if not self._columns:
             self._room = max(ROOM_MIN, 2 * more)
             self._columns = [
@@ -97,81 +208,228 @@ class LastRows:
                 for one in self._schema.fields
             ]
             return
+        self._sort()
         held = np.flatnonzero(self._place != NOWHERE)
-        order = held[np.argsort(self._place[held])]
+        order = np.sort(np.concatenate([self._place[held], self._places]))
         self._room = max(ROOM_MIN, 2 * len(order) + 2 * more)
         for column in self._columns:
-            column.move(self._place[order], self._room)
-        self._place[order] = np.arange(len(order))
+            column.move(order, self._room)
+        self._place[held] = np.searchsorted(order, self._place[held])
+        self._places = np.searchsorted(order, self._places)
         self._end = len(order)
 
 
-class LastRowsOperator:
-    """The stream's side: keeps, and tells nothing."""
-
-    def __init__(self, rows: LastRows) -> None:
-        self.rows, self.holding = rows, Holding()
-
-    def process(self, train: Train) -> Train | None:
-        if len(train):
-            self.rows.add(train, self.holding)
-        return None
-
-    def wants(self, time: int) -> bool:
-        return False
-
-    def snapshot(self) -> Any:
-        return vars(self.rows)
-
-    def restore(self, state: Any) -> None:
-        vars(self.rows).update(copy.deepcopy(state))
-        self.holding.set_keys(len(self.rows.index), self.rows.index.bytes)
-        self.holding.set_state(self.rows.bytes)
-
-
-class LookUpOperator(Stateless):
-    """The side that looks up; its event time goes on."""
+class LookUp:
+    """State that both operators of a lookup share: the rows, the tuples that wait, and the progress of both streams."""
 
     def __init__(
         self,
         rows: LastRows,
         rows_schema: Schema,
         keys: Sequence[int],
+        times: tuple[EventTime, EventTime],
         residual: Condition | None,
         outer: bool,
         schema: Schema,
     ) -> None:
-        self._rows, self._keys, self._residual, self._outer = rows, tuple(keys), residual, outer
+        self.rows = rows
+        self._keys, self._residual, self._outer = tuple(keys), residual, outer
+        self._time, self._rows_time = times
         self._schema = schema
         self._nulls = [empty_values(field) for field in rows_schema.fields]
+        self.progress = Meeting((0, 0))  # in the unit of the tuples that look up
+        self.waiting: list[Train] = []
+        self.holding, self.rows_holding = Holding(), Holding()
         self.failed: Counter[str] = Counter()
 
-    def process(self, train: Train) -> Train | None:
-        if not len(train):
-            return train
+    @property
+    def upto(self) -> int:
+        """Rows before this time are complete."""
+        return self.progress.marks[1]
+
+    def hear_tuples(self, train: Train) -> Train:
+        """Return the answers to those tuples of the train that need not wait."""
+        watermark, causes = self.progress.hear(0, train.watermark, train.causes)
+        ready = train
+        if len(train):
+            late = np.flatnonzero(self._times(train) >= self.upto)
+            if len(late):
+                ready = train.take(np.flatnonzero(self._times(train) < self.upto))
+                self._wait(train.take(late))
+        out = self._answers(ready) if len(ready) else None
+        self._pass_horizon()
+        return self._told(out, watermark, causes)
+
+    def hear_rows(self, train: Train) -> Train:
+        """Keep the rows of the train, and return the answers to tuples that have waited for them."""
+        if len(train):
+            self.rows.add(train, self.rows_holding)
+        mark, causes = self._in_tuples_unit(train.watermark, train.causes)
+        return self._hear_rows_mark(mark, causes)
+
+    def release(self, upto_us: int, now: float) -> Train:
+        """Answer tuples before this time with the rows there are."""
+        upto = -(-upto_us // self._time.unit_us)
+        return self._hear_rows_mark(upto, (Moment(upto, now),))
+
+    def overdue(self, before: float) -> int | None:
+        """Return the time up to which `release` answers all tuples that arrived before; None if no such tuple waits."""
+        latest = [
+            int(in_us(train, self._time).max()) + 1
+            for train in self.waiting
+            if float(train.arrival[0]) <= before
+        ]
+        return max(latest, default=None)
+
+    def restored(self) -> None:
+        """Report what is held now."""
+        self.holding.set_state(sum(map(train_bytes, self.waiting)))
+        self.rows_holding.set_keys(len(self.rows.index), self.rows.index.bytes)
+        self.rows_holding.set_state(self.rows.bytes)
+
+    def _times(self, train: Train) -> Times:
+        times: Times = train.columns[self._time.place].data
+        return times
+
+    def _in_tuples_unit(self, mark: int, causes: Causes) -> tuple[int, Causes]:
+        """Convert the progress of rows; a time in a coarser or finer unit is complete only if all of it is."""
+        unit, rows_unit = self._time.unit_us, self._rows_time.unit_us
+        if unit == rows_unit or mark == NO_PROGRESS:
+            return mark, causes
+        converted = min(-(-mark * rows_unit // unit), END)
+        return converted, (Moment(converted, arrival_of(causes, mark)),) if causes else ()
+
+    def _hear_rows_mark(self, mark: int, causes: Causes) -> Train:
+        before = self.upto
+        arrived = arrival_of(causes, mark) if causes and mark > before else 0.0
+        watermark, causes = self.progress.hear(1, mark, causes)
+        out = self._released(arrived) if self.upto > before else None
+        self._pass_horizon()
+        return self._told(out, watermark, causes)
+
+    def _wait(self, train: Train) -> None:
+        admitted = self.holding.admitted(train)
+        if len(admitted):
+            admitted.watermark, admitted.causes = NO_PROGRESS, ()
+            self.waiting.append(admitted)
+            self.holding.set_state(sum(map(train_bytes, self.waiting)))
+
+    def _released(self, arrived: float) -> Train | None:
+        """Return the answers to tuples that need not wait any more; `arrived` is when what they waited for did."""
+        ready, left = [], []
+        for train in self.waiting:
+            is_ready = self._times(train) < self.upto
+            if is_ready.all():
+                ready.append(train)
+                continue
+            left.append(train)
+            if is_ready.any():
+                ready.append(train.take(np.flatnonzero(is_ready)))
+                left[-1] = train.take(np.flatnonzero(~is_ready))
+        if not ready:
+            return None
+        self.waiting = left
+        self.holding.set_state(sum(map(train_bytes, left)))
+        train = merged(ready)
+        return self._answers(Train(train.columns, not_before(train.arrival, arrived), train.kept))
+
+    def _pass_horizon(self) -> None:
+        """Tuples to come are at their watermark or after it; those that wait may be older."""
+        mark = self.progress.marks[0]
+        if mark == NO_PROGRESS:
+            return
+        for train in self.waiting:
+            mark = min(mark, int(self._times(train).min()))
+        self.rows.pass_horizon(mark * self._time.unit_us)
+
+    def _told(self, out: Train | None, watermark: int, causes: Causes) -> Train:
+        if out is None:
+            return progress(watermark, causes)
+        out.watermark, out.causes = watermark, causes
+        return out
+
+    def _answers(self, train: Train) -> Train | None:
         present = key_mask(train, self._keys)
         mine = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(mine)
-        found = self._rows.find([without_mask(probing.columns[key]) for key in self._keys])
+        keys = [without_mask(probing.columns[key]) for key in self._keys]
+        found = self.rows.find(keys, in_us(probing, self._time))
         known = np.flatnonzero(found != NOWHERE)
         mine = mine.take(known)
-        columns = [one.take(known) for one in probing.columns] + self._rows.take(found.take(known))
-        pairs = Train(tuple(columns), taken(train.arrival, mine))
+        columns = [one.take(known) for one in probing.columns] + self.rows.take(found.take(known))
+        pairs = Train(tuple(columns), taken(train.arrival, mine), train.kept)
         if self._residual is not None:
             failures = Failures()
             holds = np.flatnonzero(self._residual(pairs, failures))
             self.failed.update(failures.counts())
             pairs, mine = pairs.take(holds), mine[holds]
-        pairs.kept = train.kept
         if self._outer:
             pairs = self._with_others(train, mine, pairs)
-        pairs.watermark, pairs.causes = train.watermark, train.causes
-        return pairs
+        return pairs if len(pairs) else None
 
     def _with_others(self, train: Train, met: Places, pairs: Train) -> Train:
-        """The pairs, and after them the tuples that have met nobody."""
+        """The pairs, and after them the tuples that have met no row."""
         alone = np.ones(len(train), bool)
         alone[met] = False
         rest = train.take(np.flatnonzero(alone))
-        padded = Train((*rest.columns, *(nulls(one, len(rest)) for one in self._nulls)), rest.arrival)
+        padded = Train(
+            (*rest.columns, *(nulls(one, len(rest)) for one in self._nulls)), rest.arrival, train.kept
+        )
         return concatenated([pairs, padded], self._schema) if len(rest) else pairs
+
+
+class LookUpOperator:
+    """The side that looks up."""
+
+    def __init__(self, state: LookUp) -> None:
+        self.state, self.holding, self.failed = state, state.holding, state.failed
+
+    def process(self, train: Train) -> Train | None:
+        return self.state.hear_tuples(train)
+
+    def wants(self, time: int) -> bool:
+        return True
+
+    def snapshot(self) -> Any:
+        return self.state.waiting, self.state.progress.snapshot(0)
+
+    def restore(self, state: Any) -> None:
+        waiting, mark = state
+        self.state.waiting = copy.deepcopy(waiting)
+        self.state.progress.restore(0, mark)
+        self.state.restored()
+
+
+class LastRowsOperator:
+    """The stream's side."""
+
+    def __init__(self, state: LookUp) -> None:
+        self.state, self.holding = state, state.rows_holding
+
+    def process(self, train: Train) -> Train | None:
+        return self.state.hear_rows(train)
+
+    def wants(self, time: int) -> bool:
+        return True
+
+    def snapshot(self) -> Any:
+        return vars(self.state.rows), self.state.progress.snapshot(1)
+
+    def restore(self, state: Any) -> None:
+        rows, mark = state
+        vars(self.state.rows).update(copy.deepcopy(rows))
+        self.state.progress.restore(1, mark)
+        self.state.restored()
+
+
+def in_us(train: Train, time: EventTime) -> npt.NDArray[np.int64]:
+    """Return the event times of a train in microseconds."""
+    times: npt.NDArray[np.int64] = train.columns[time.place].data
+    return times if time.unit_us == 1 else times * time.unit_us
+
+
+def not_before(arrival: Arrivals, moment: float) -> Arrivals:
+    """Return arrival times, with the moment in place of earlier ones."""
+    if is_same(arrival):
+        return same_arrival(max(float(arrival[0]), moment), len(arrival))
+    return np.maximum(arrival, moment)

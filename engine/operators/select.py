@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from engine.expressions import Failures, compile_condition, compile_projection
 from engine.operators.protocol import Stateless
 from engine.plan import Column, Expression
-from engine.train import Train, taken
+from engine.train import LateRows, Train, same_arrival, taken
 
 
 class SelectOperator(Stateless):
@@ -29,8 +30,14 @@ class SelectOperator(Stateless):
         self.failed: Counter[str] = Counter()
 
     def process(self, train: Train) -> Train | None:
+        late = None if train.late is None else self._late(train.late)
         if not len(train):
-            return Train((), train.arrival, train.kept, train.watermark, train.causes)
+            return Train((), train.arrival, train.kept, train.watermark, train.causes, late)
+        out = self._selected(train)
+        out.late = late
+        return out
+
+    def _selected(self, train: Train) -> Train:
         failures = Failures()
         if self._places is not None:
             train = (
@@ -50,6 +57,20 @@ class SelectOperator(Stateless):
         self.failed.update(failures.counts())
         return train
 
+    def _late(self, late: LateRows) -> LateRows:
+        """Return the late rows that would have been selected; those that fail are counted nowhere else."""
+        if self._condition is not None:
+            failures = Failures()
+            mask, failed = self._condition(as_train(late), failures), failures.rows()
+            late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
+        if self._places is not None:
+            return replace(late, columns=tuple(late.columns[place] for place in self._places))
+        if self._project is None or not len(late):
+            return late
+        failures = Failures()
+        late, failed = replace(late, columns=self._project(as_train(late), failures)), failures.rows()
+        return late if failed is None else late.take(np.flatnonzero(~failed))
+
     def _filtered(self, train: Train, failures: Failures, places: Sequence[int]) -> Train:
         """Only the columns asked for are gathered."""
         assert self._condition is not None
@@ -60,6 +81,10 @@ class SelectOperator(Stateless):
             return train.with_columns(tuple(train.columns[place] for place in places))
         columns = tuple(train.columns[place].take(chosen) for place in places)
         return Train(columns, taken(train.arrival, chosen), train.kept, train.watermark, train.causes)
+
+
+def as_train(late: LateRows) -> Train:
+    return Train(late.columns, same_arrival(0.0, len(late)))
 
 
 def plain_columns(expressions: Sequence[Expression] | None) -> tuple[int, ...] | None:

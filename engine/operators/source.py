@@ -3,7 +3,8 @@
     in: tuples as they arrived              out: the tuples in time; watermark = largest event time − lateness
 
 A tuple is late if its event time lies before the watermark that the tuples before it have set. That depends on the
-order of arrival alone, never on how the input was cut into trains. A tuple without an event time counts as late.
+order of arrival alone, never on how the input was cut into trains. A tuple without an event time counts as late. The gateway
+writes each batch in the order of event time (`engine.ordering`), so only the batches before it make a tuple late.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from engine.causes import NO_PROGRESS, Causes, Moment, Tuples
-from engine.train import Mask, Train, is_same
+from engine.train import LateRows, Mask, Train, is_same
 
 
 class SourceOperator:
@@ -31,20 +32,23 @@ class SourceOperator:
         times = train.columns[self._time].data
         if not len(times):
             return train
-        before = self._latest
+        before, late = self._latest, None
         in_order = bool((times[1:] >= times[:-1]).all()) and int(times[0]) >= self._latest - self._lateness
         if in_order:
             self._latest = max(self._latest, int(times[-1]))
         else:
             reached = np.maximum.accumulate(np.concatenate([[self._latest], times[:-1]]))
-            in_time = np.flatnonzero(
-                times >= np.where(reached == NO_PROGRESS, reached, reached - self._lateness)
-            )
-            self.late += len(times) - len(in_time)
+            behind = np.where(reached == NO_PROGRESS, reached, reached - self._lateness)
+            is_late = times < behind
             self._latest = max(self._latest, int(times.max()))
-            train = train.take(in_time)
+            if is_late.any():
+                missed = np.flatnonzero(is_late)
+                self.late += len(missed)
+                offered = np.full(len(times), 1 / train.kept if train.kept > 0 else 1.0)
+                late = LateRows(train.columns, behind, offered).take(missed)
+                train = train.take(np.flatnonzero(~is_late))
         causes = self._caused_by(train) if self._latest > before else ()
-        return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness, causes)
+        return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness, causes, late)
 
     def _caused_by(self, train: Train) -> Causes:
         upto = self._latest - self._lateness

@@ -35,6 +35,8 @@ class PaneOperator:
     def process(self, train: Train) -> Train | None:
         if len(train):
             self._store.add(train)
+        if train.late is not None:
+            self._store.miss(train.late)
         return progress(train.watermark, train.causes)
 
     def wants(self, time: int) -> bool:
@@ -155,7 +157,8 @@ class WindowOperator:
             Values(field.type, np.full(len(groups), bound, np.int64))
             for field, bound in zip(self._schema.fields, (start, end), strict=False)
         ]
-        kept = whole.tuples / whole.offered if whole.offered else 1.0
+        offered = whole.offered + self._store.missed(start, end)
+        kept = whole.tuples / offered if offered else 1.0
         results = [answered(one, whole, groups, rows) for one in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
         return Train((*bounds, *keys, *results), arrival, kept)

@@ -1,6 +1,8 @@
 """Aggregate functions: their names, what they take and what they give.
 
 COUNT(*) COUNT(x) COUNT(DISTINCT x)    int64
+COUNT_IF(condition)                    int64
+BOOL_OR BOOL_AND(condition)            boolean
 SUM(x)                                 int64 of integers, float64 of floats, a wide decimal of decimals
 AVG STDDEV VARIANCE MEDIAN(x), PERCENTILE(x, p)    float64
 MIN MAX FIRST LAST(x)                  the type of x
@@ -37,10 +39,15 @@ AGGREGATES = {
     "first": Aggregation.FIRST,
     "last": Aggregation.LAST,
     "top": Aggregation.TOP,
+    "count_if": Aggregation.COUNT,
+    "countif": Aggregation.COUNT,
+    "bool_or": Aggregation.MAX,
+    "bool_and": Aggregation.MIN,
     "approx_count_distinct": Aggregation.APPROX_COUNT_DISTINCT,
     "approx_quantile": Aggregation.APPROX_QUANTILE,
     "approx_top_k": Aggregation.APPROX_TOP,
 }
+OF_CONDITIONS = ("count_if", "countif", "bool_or", "bool_and")
 SCALABLE = (Aggregation.COUNT_ALL, Aggregation.COUNT, Aggregation.SUM)
 COUNTS = (
     Aggregation.COUNT_ALL,

@@ -8,6 +8,7 @@ The column of the watermark is a timestamp, or an int64 of milliseconds since th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from sqlglot import exp
@@ -89,6 +90,8 @@ class StreamParser(WeirParser):
         return name
 
 
+# Statements are parsed again with every change of what is declared.
+@lru_cache(maxsize=2000)
 def parse_create_stream(sql: str) -> StreamSchema:
     """The stream that a CREATE STREAM declares, or a PlanningError."""
     text = Text(sql)

@@ -22,6 +22,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engine.sql.errors import PlanningError, Text
+from engine.sql.unsupported import PHRASES, construct_at, function_named, statement_refused, unknown_part
 
 SQL_BYTES_MAX = 100_000
 # sqlglot descends about 25 calls per level, and Python stops at 1,000.
@@ -73,23 +74,17 @@ class TypeName(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
 
 
-def refusal(what: str, hint: str = "") -> Callable[[parser.Parser], NoReturn]:
-    """A parser of something Weir does not do, at the token that starts it."""
+def refusal(phrase: str) -> Callable[[parser.Parser], NoReturn]:
+    """Return a parser that refuses a clause of PHRASES at the token that starts it."""
 
     def refuse(self: parser.Parser) -> NoReturn:
-        raise Text(self.sql).error(self._curr.start, what, hint=hint)
+        construct = PHRASES[phrase]
+        raise Text(self.sql).error(self._curr.start, construct.title, hint=construct.hint)
 
     return refuse
 
 
-CHANGES = {
-    *("ALTER", "ATTACH", "CALL", "COPY", "CREATE", "DELETE", "DETACH", "DROP", "EXECUTE", "EXPORT", "GRANT"),
-    *("IMPORT", "INSERT", "INSTALL", "LOAD", "MERGE", "PRAGMA", "REPLACE", "REVOKE", "SET", "TRUNCATE"),
-    *("UPDATE", "USE", "VACUUM"),
-}
 INTERVAL_STARTS = (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.L_PAREN)
-NEEDS_ALL_ROWS = "a stream has no last row, so its rows cannot be put in order or counted off"
-ONE_WINDOW = "aggregate in a window: FROM s [RANGE 10 SECONDS]"
 
 
 class WeirParser(parser.Parser):
@@ -105,6 +100,7 @@ class WeirParser(parser.Parser):
         "CAST": lambda self: self._parse_cast(True),
         "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
         "EXTRACT": lambda self: self._parse_extract(),
+        "IF": lambda self: self._parse_choice(),
     }
     STRING_PARSERS: ClassVar = {TokenType.STRING: parser.Parser.STRING_PARSERS[TokenType.STRING]}
     NUMERIC_PARSERS: ClassVar = {TokenType.NUMBER: parser.Parser.NUMERIC_PARSERS[TokenType.NUMBER]}
@@ -142,17 +138,13 @@ class WeirParser(parser.Parser):
         TokenType.WHERE: lambda self: ("where", self._parse_where()),
         TokenType.GROUP_BY: lambda self: ("group", self._parse_group()),
         TokenType.HAVING: lambda self: ("having", self._parse_having()),
-        TokenType.ORDER_BY: refusal(f"ORDER BY over a stream: {NEEDS_ALL_ROWS}", "leave it out"),
-        TokenType.LIMIT: refusal(
-            f"LIMIT over a stream: {NEEDS_ALL_ROWS}", f"leave it out, or take TOP(x, k): {ONE_WINDOW}"
-        ),
-        TokenType.FETCH: refusal(f"FETCH over a stream: {NEEDS_ALL_ROWS}", "leave it out"),
-        TokenType.OFFSET: refusal(f"OFFSET over a stream: {NEEDS_ALL_ROWS}", "leave it out"),
-        TokenType.QUALIFY: refusal(
-            "QUALIFY is not supported", "filter a subquery: FROM (SELECT …) AS x WHERE …"
-        ),
-        TokenType.WINDOW: refusal("named windows are not supported", ONE_WINDOW),
-        TokenType.TABLE_SAMPLE: refusal("TABLESAMPLE is not supported", "Weir sheds load on its own"),
+        TokenType.ORDER_BY: refusal("ORDER BY"),
+        TokenType.LIMIT: refusal("LIMIT"),
+        TokenType.FETCH: refusal("FETCH"),
+        TokenType.OFFSET: refusal("OFFSET"),
+        TokenType.QUALIFY: refusal("QUALIFY"),
+        TokenType.WINDOW: refusal("WINDOW"),
+        TokenType.TABLE_SAMPLE: refusal("TABLESAMPLE"),
     }
     QUERY_MODIFIER_TOKENS: ClassVar = set(QUERY_MODIFIER_PARSERS)
     TABLE_ALIAS_TOKENS: ClassVar = parser.Parser.TABLE_ALIAS_TOKENS - set(QUERY_MODIFIER_PARSERS)
@@ -161,14 +153,12 @@ class WeirParser(parser.Parser):
         """A whole statement that is a query."""
         query = self._parse_select(nested=True)
         if query is None:
-            first = self._curr.text.upper()
-            if first in CHANGES:
-                self._refuse(
-                    f"{first} is refused: queries read streams and change nothing", hint="SELECT … FROM s"
-                )
+            refused = statement_refused([token.text.upper() for token in self._tokens[:3]])
+            if refused is not None:
+                self._refuse(refused[0], hint=refused[1])
             self._refuse("a query starts with SELECT", self._seen, "SELECT … FROM stream …")
         if self._curr:
-            self._refuse("this is not expected here", self._seen)
+            self._unexpected("this is not expected here")
         return query
 
     # -- FROM ----------------------------------------------------------------------------------------
@@ -192,20 +182,23 @@ class WeirParser(parser.Parser):
 
     def _named_or_query(self) -> exp.Expr:
         if self._match(TokenType.L_PAREN):
-            query = self._parse_select(nested=True)
+            query = None if self._at_phrase("VALUES") else self._parse_select(nested=True)
             if query is None:
-                self._refuse("a query is missing in these parentheses", hint="FROM (SELECT … FROM s) AS x")
+                self._unexpected("a query is missing in these parentheses", "FROM (SELECT … FROM s) AS x")
             self._match_r_paren()
             return query
         if self._curr.token_type == TokenType.STRING:
             self._refuse("a query reads streams and tables that are registered, no files", self._curr.text)
         if self._match_set((TokenType.LATERAL, TokenType.UNNEST, TokenType.VALUES), advance=False):
-            self._refuse(f"{self._curr.text.upper()} is not supported in FROM", hint="name a stream")
+            self._unexpected("the name of a stream is missing here", "FROM stream")
         name = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
         if name is None:
             self._refuse("the name of a stream is missing here", hint="FROM stream")
         if self._match(TokenType.L_PAREN, advance=False):
             self._retreat(self._index - 1)
+            construct = function_named(self._curr.text.lower())
+            if construct is not None and "{name}" not in construct.title:
+                self._refuse(construct.title, self._curr.text, construct.hint)
             self._refuse(
                 "no such table function",
                 self._curr.text,
@@ -297,6 +290,9 @@ class WeirParser(parser.Parser):
             return None
         if words not in ([], ["INNER"], ["LEFT"], ["LEFT", "OUTER"], ["CROSS"]):
             self._retreat(index)
+            construct = PHRASES.get(f"{' '.join(words)} JOIN")
+            if construct is not None:
+                self._refuse(construct.title, hint=construct.hint)
             self._refuse(f"{' '.join(words)} JOIN is not supported", hint="JOIN, or LEFT JOIN with a table")
         join = exp.Join(this=self._parse_table(), side="LEFT" if "LEFT" in words else None)
         if self._match(TokenType.ON):
@@ -406,10 +402,23 @@ class WeirParser(parser.Parser):
         return self.expression(TypeName(this=start.text.lower(), expressions=digits), start)
 
     def _parse_extract(self) -> exp.Anonymous:
+        start = self._curr
         unit = self._parse_var(any_token=True) or self._missing()
         if not self._match(TokenType.FROM):
             self._refuse("FROM is missing here", hint="EXTRACT(hour FROM ts)")
+        unknown = unknown_part(unit.name.lower())
+        if unknown is not None:
+            raise Text(self.sql).error(start.start, *unknown)
         return self.expression(exp.Anonymous(this=unit.name, expressions=[self._operand()]))
+
+    def _parse_choice(self) -> exp.Expr:
+        """IF(condition, value, other value): a CASE of one branch."""
+        arguments = self._parse_csv(self._parse_disjunction)
+        if len(arguments) != 3:
+            self._refuse("IF takes a condition and two values", len(arguments), "`IF(x > 0, 'up', 'down')`")
+        condition, value, otherwise = arguments
+        branch = self.expression(exp.If(this=condition, true=value))
+        return self.expression(exp.Case(ifs=[branch], default=otherwise))
 
     def _parse_limit(self, this: exp.Expr | None = None, *_: Any, **__: Any) -> exp.Expr | None:
         # Without this, SELECT TOP(x, 3) would be another dialect's LIMIT.
@@ -448,10 +457,22 @@ class WeirParser(parser.Parser):
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
         """sqlglot's complaints, in our words."""
-        raise Text(self.sql).error(self._place(), *own_words(message, self._seen))
+        title, hint = own_words(message)
+        self._unexpected(title, hint)
 
     def _missing(self) -> NoReturn:
-        self._refuse("a value or a column is missing here", self._seen)
+        self._unexpected("a value or a column is missing here")
+
+    def _unexpected(self, what: str, hint: str = "") -> NoReturn:
+        """Refuse the token where the parser stands, as part of a construct if it starts one."""
+        known = construct_at(self._tokens, self._index)
+        if known is None:
+            self._refuse(what, self._seen, hint)
+        construct, start = known
+        raise Text(self.sql).error(start.start, construct.title, start.text, construct.hint)
+
+    def _at_phrase(self, phrase: str) -> bool:
+        return bool(self._curr) and self._curr.text.upper() == phrase
 
     def _refuse(self, what: str, value: object = None, hint: str = "") -> NoReturn:
         raise Text(self.sql).error(self._place(), what, value, hint)
@@ -465,15 +486,15 @@ class WeirParser(parser.Parser):
         return int(self._curr.start) if self._curr else int(self._prev.end) + 1
 
 
-def own_words(message: str, token: str | None) -> tuple[str, object, str]:
-    """Title, value and hint for one of sqlglot's messages."""
+def own_words(message: str) -> tuple[str, str]:
+    """Return title and hint for one of sqlglot's messages."""
     if message.startswith(("Expecting )", "Expected )")):
-        return "a closing parenthesis is missing", token, "or a comma, or an operator"
+        return "a closing parenthesis is missing", "or a comma, or an operator"
     if message.startswith("Required"):
-        return "a value or a column is missing here", token, ""
+        return "a value or a column is missing here", ""
     if "CTE" in message:
-        return "SELECT is missing after WITH", token, "WITH x AS (SELECT …) SELECT … FROM x"
-    return "this cannot be read as SQL", token, "SELECT … FROM stream [RANGE …] WHERE … GROUP BY …"
+        return "SELECT is missing after WITH", "WITH x AS (SELECT …) SELECT … FROM x"
+    return "this cannot be read as SQL", "SELECT … FROM stream [RANGE …] WHERE … GROUP BY …"
 
 
 # What sqlglot may stumble over, deep in a dialect that is not ours, on a text that makes no sense.

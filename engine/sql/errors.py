@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from configs.problems import InvalidInput
+
+EXCERPT_CHARACTERS = 100
 
 
 @dataclass(eq=False)
@@ -15,21 +18,60 @@ class PlanningError(InvalidInput):
 
     line: int = 1
     column: int = 1
+    excerpt: str = ""
+    """The line of the text, and a caret below the column."""
 
     def __post_init__(self) -> None:
         # All fields, so that the error survives pickling.
         Exception.__init__(
-            self, self.title, self.field, self.value, self.hint, self.file, self.line, self.column
+            self,
+            self.title,
+            self.field,
+            self.value,
+            self.hint,
+            self.file,
+            self.line,
+            self.column,
+            self.excerpt,
         )
 
     def __str__(self) -> str:
         where = f"line {self.line}, column {self.column}"
-        told = replace(self, field=f"{where}: {self.field}" if self.field else where)
-        return InvalidInput.__str__(told)
+        placed = replace(self, field=f"{where}: {self.field}" if self.field else where)
+        if not self.excerpt:
+            return InvalidInput.__str__(placed)
+        # The caret stands near the line of the error, before what to write instead.
+        lines = [InvalidInput.__str__(replace(placed, hint="")), self.excerpt]
+        return "\n".join([*lines, f"  hint: {self.hint}"] if self.hint else lines)
+
+    def shown_in(self, text: str) -> PlanningError:
+        """Return the error with the line of the text that it is about."""
+        return replace(self, excerpt=excerpt(text, self.line, self.column))
 
     def moved(self, lines: int, columns: int) -> PlanningError:
         """The same error in a larger text, in which this one starts after so many lines and columns."""
         return replace(self, line=self.line + lines, column=self.column + (columns if self.line == 1 else 0))
+
+
+def excerpt(text: str, line: int, column: int) -> str:
+    """Return a line of a text, cut to EXCERPT_CHARACTERS around the column, and a caret below the column."""
+    lines = text.split("\n")
+    if not 1 <= line <= len(lines):
+        return ""
+    written = "".join(one if one.isprintable() else " " for one in lines[line - 1].rstrip("\r"))
+    first = max(0, column - 1 - EXCERPT_CHARACTERS // 2)
+    shown = written[first : first + EXCERPT_CHARACTERS]
+    before, after = "…" if first else "", "…" if first + EXCERPT_CHARACTERS < len(written) else ""
+    margin = f"  {line} | "
+    width = sum(columns_of(one) for one in before + shown[: column - 1 - first])
+    return f"{margin}{before}{shown}{after}\n{' ' * (len(margin) - 2)}| {' ' * width}^"
+
+
+def columns_of(letter: str) -> int:
+    """Return how many columns of a terminal a letter takes."""
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,17 @@ from typing import ClassVar
 from sqlglot import exp
 
 from configs.problems import WeirError, nearest
-from engine.functions import ALIASES, RULES, TRUNCATIONS, castable, common_type, resolve
+from engine.functions import TRUNCATIONS, castable, common_type, resolve
 from engine.plan import Case, Column, Expression, Literal
 from engine.schema import BOOLEAN, INT64, STRING, TIMESTAMP, DataType, Kind, decimal
 from engine.sql.aggregates import AGGREGATES, SCALINGS
 from engine.sql.dialect import TypeName
+from engine.sql.errors import PlanningError, Text
 from engine.sql.literals import interval_us, number
 from engine.sql.names import Scope, Visible
 from engine.sql.normalise import DoesNotFit, call, cast, negated, shifted, size
 from engine.sql.typenames import type_named
+from engine.sql.unsupported import construct_of, is_known, unknown_function, unknown_part
 
 # The type of a bare NULL until something says which it takes.
 UNTYPED = DataType(Kind.INT32, scale=-1)
@@ -32,17 +34,15 @@ IMPURE = {
     *("read_parquet", "glob", "http_get", "pg_read_file", "load_file"),
 }
 OUT_OF_REACH = "queries reach no clock, no chance, no files, no network and no environment"
+NUMBER_WRITTEN = "a number has no quotes, as 5 or 2.5; a column's name has none or double quotes"
+CONSTANTS = {
+    **dict.fromkeys((Kind.INT32, Kind.INT64), "a whole number has no quotes, as 5"),
+    **dict.fromkeys((Kind.FLOAT32, Kind.FLOAT64, Kind.DECIMAL), NUMBER_WRITTEN),
+    Kind.BOOLEAN: "write TRUE or FALSE",
+    Kind.TIMESTAMP: "write `TIMESTAMP '2026-01-01 00:00:00'`",
+}
 # How much of a plan may be repetition: of a subquery's columns, of the x in `x BETWEEN 1 AND 2`.
 REPEATED_MAX = 20_000
-# Constructs that the grammar reads and no plan has.
-NOT_SUPPORTED: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.Window: ("OVER is not supported", "give the stream a window: FROM s [RANGE 10 SECONDS]"),
-    exp.Subquery: ("a query inside an expression is not supported", "JOIN the two instead"),
-    exp.Tuple: ("a list of values is not supported", "write a.x = 1 AND a.y = 2"),
-    exp.Star: ("* is not supported", "it stands for all columns in SELECT, and in COUNT(*)"),
-    exp.Dot: ("a path is not supported", "a column is named column or stream.column"),
-    exp.Filter: ("FILTER is not supported", "it stands after an aggregate: SUM(x) FILTER (WHERE y > 0)"),
-}
 
 
 class Expressions:
@@ -79,8 +79,7 @@ class Expressions:
         if found is None:
             reader = self.READERS.get(type(node))
             if reader is None:
-                what, hint = NOT_SUPPORTED.get(type(node), (f"{node.key.upper()} is not supported", ""))
-                raise self.text.error(node, f"{what} in {self.where}", self.text.of(node) or None, hint)
+                raise not_supported(self.text, node, self.where)
             found = self._known[id(node)] = reader(self, node)
         return found
 
@@ -263,7 +262,8 @@ class Expressions:
         try:
             return cast(argument, type_, try_)
         except DoesNotFit:
-            raise self.text.error(node.this, f"this is no {type_}", self.text.of(node.this)) from None
+            title, hint = f"this is not a value of type {type_}", CONSTANTS.get(type_.kind, "")
+            raise self.text.error(node.this, title, self.text.of(node.this), hint) from None
 
     def _case(self, node: exp.Case) -> Expression:
         if node.this is None:
@@ -302,13 +302,14 @@ class Expressions:
             and isinstance(arguments[0], exp.Literal)
         ):
             name = arguments.pop(0).name.lower()  # date_part('hour', ts) is hour(ts)
+            if (unknown := unknown_part(name)) is not None:
+                raise self.text.error(node, *unknown)
         if name in IMPURE:
             raise self.text.error(
                 node, OUT_OF_REACH, f"{name}()", "for the time, take the event time of the stream"
             )
-        if name not in RULES and name not in ALIASES:
-            known = [*RULES, *(one for one in ALIASES if one.isidentifier()), *AGGREGATES, *SCALINGS]
-            raise self.text.error(node, "there is no such function", name, nearest(name, known))
+        if not is_known(name):
+            raise self.text.error(node, *unknown_function(name))
         for argument in arguments:
             if isinstance(argument, exp.Star | exp.Distinct):
                 raise self.text.error(node, f"{name} takes values only")
@@ -348,12 +349,17 @@ class Expressions:
         """An operand in the type that is wanted of it."""
         operand = typed(operand, wanted)
         if operand.type == STRING and wanted != STRING and not isinstance(operand, Literal):
-            hint = f"CAST({self.text.of(node)} AS {wanted})"
-            raise self.text.error(node, f"a string where {wanted} is wanted", self.text.of(node), hint)
+            written = self.text.of(node)
+            hint = (
+                "a constant to compare texts with is quoted, as '5'; where the texts hold values of that type, "
+                f"`TRY_CAST({written} AS {wanted})` converts them, and gives NULL for others"
+            )
+            raise self.text.error(node, f"a string stands where {wanted} is needed", written, hint)
         try:
             return cast(operand, wanted)
         except DoesNotFit:
-            raise self.text.error(node, f"this is no {wanted}", self.text.of(node)) from None
+            title, hint = f"this is not a value of type {wanted}", CONSTANTS.get(wanted.kind, "")
+            raise self.text.error(node, title, self.text.of(node), hint) from None
 
     def truncation(self, node: exp.Expr, unit: Expression) -> Expression:
         if not isinstance(unit, Literal) or not isinstance(unit.value, str):
@@ -390,6 +396,15 @@ class Expressions:
         exp.Case: _case,
         exp.Anonymous: _call,
     }
+
+
+def not_supported(text: Text, node: exp.Expr, where: str) -> PlanningError:
+    """Return the error for a part of the tree that the grammar reads and no plan has."""
+    construct = construct_of(node)
+    if construct is None:
+        return text.error(node, f"{node.key.upper()} is not supported in {where}", text.of(node) or None)
+    name = "" if not isinstance(node.this, exp.Anonymous) else str(node.this.name).upper()
+    return text.error(node, construct.title.format(name=name), text.of(node) or None, construct.hint)
 
 
 OPERATORS: dict[type[exp.Expr], str] = {

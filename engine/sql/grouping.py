@@ -28,10 +28,11 @@ from engine.plan import (
     WindowAggregate,
     event_time,
 )
-from engine.schema import BOOLEAN, DataType, Field, Schema
+from engine.schema import BOOLEAN, TIMESTAMP, DataType, Field, Schema
 from engine.sql.aggregates import (
     AGGREGATES,
     EXAMPLES,
+    OF_CONDITIONS,
     QUANTILES,
     SCALABLE,
     SCALED_ERROR,
@@ -41,7 +42,7 @@ from engine.sql.aggregates import (
     result_type,
 )
 from engine.sql.expressions import BOUNDS, UNTYPED, Expressions
-from engine.sql.normalise import key
+from engine.sql.normalise import all_of, key
 
 FIRST_AGGREGATE = 1_000_000  # provisional places: bounds 0 and 1, keys from 2, aggregates from here
 FIRST_KEY = 2
@@ -173,23 +174,30 @@ class Grouped(Expressions):
             raise self.text.error(node, f"{name} takes one argument", hint=f"{name.upper()}(x)")
         argument = arguments[0]
         if isinstance(argument, exp.Star):
-            if function is not Aggregation.COUNT:
+            if function is not Aggregation.COUNT or name in OF_CONDITIONS:
                 raise self.text.error(node, f"{name} takes a column, not *", hint="COUNT(*)")
             return self._counted(condition, scaling)
         if isinstance(argument, exp.Distinct):
             argument = argument.expressions[0]
-            if function is Aggregation.COUNT and not scaling:
+            if function is Aggregation.COUNT and not scaling and name not in OF_CONDITIONS:
                 function = Aggregation.COUNT_DISTINCT
             elif function not in (Aggregation.MIN, Aggregation.MAX):  # for which DISTINCT changes nothing
                 raise self.text.error(
                     node, f"{name} of DISTINCT values is not supported", hint="COUNT(DISTINCT x)"
                 )
         value = self._argument(argument)
+        if name in OF_CONDITIONS and value.type != BOOLEAN:
+            what, hint = f"{name} takes a condition, and this is {value.type}", f"`{name.upper()}(x > 0)`"
+            raise self.text.error(node, what, self.text.of(argument), hint)
+        if name in OF_CONDITIONS and function is Aggregation.COUNT:
+            return self._counted(value if condition is None else all_of((condition, value)), scaling)
         type_ = argument_type(function, value.type, bool(scaling))
         if type_ is None:
-            raise self.text.error(
-                node, f"{name} wants a number, and this is {value.type}", self.text.of(argument)
+            what, hint = (
+                f"{name} takes numbers, and this is {value.type}",
+                number_hint(name, self.text.of(argument), value.type),
             )
+            raise self.text.error(node, what, self.text.of(argument), hint)
         value = self.below.fitted(argument, value, type_)
         if function is Aggregation.COUNT and isinstance(value, Literal) and value.value is not None:
             return self._counted(condition, scaling)
@@ -258,6 +266,16 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 def scaled_examples(scaling: str) -> str:
     return f"{scaling.upper()}(SUM(x)), {scaling.upper()}(COUNT(*))"
+
+
+def number_hint(name: str, argument: str, type_: DataType) -> str:
+    """Return what to write instead of an aggregate of numbers over values that are none."""
+    if type_ == BOOLEAN:
+        return f"count where it holds: `COUNT_IF({argument})`"
+    if type_ == TIMESTAMP:
+        return f"for a number write `epoch_ms({argument})`"
+    several = f"`TOP({argument}, 10)`, `MIN({argument})` and `COUNT(DISTINCT {argument})` take texts"
+    return f"{several}; where they hold numbers, `TRY_CAST({argument} AS float64)` converts them"
 
 
 def is_bound(node: exp.Expr) -> bool:

@@ -422,6 +422,10 @@ class Joiner:
         read = Expressions(self.scope, offsets, "the join's condition")
         residual = all_of([read.condition(one.node) for one in rest])
         if not isinstance(table, TableSchema):
+            if event_time(plan) is None or event_time(table) is None:
+                what = "a lookup of the last row goes by event time, and one side of this join has none"
+                hint = "declare WATERMARK FOR the time column of both streams, and select it in subqueries"
+                raise self.text.error(item.join or item.relation.node, what, hint=hint)
             last = tuple(column.place for _, column in pairs)
             schema = joined_schema(plan.schema, table.schema)
             return LastJoin(plan, table, keys, last, residual, item.is_outer, schema)

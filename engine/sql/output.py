@@ -50,7 +50,9 @@ def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expr
     taken: set[str] = set()
     for item in items:
         if item.given and item.name.lower() in taken:
-            raise text.error(item.node, "two columns have one name", item.name)
+            other = fresh(item.name, {*taken, *(one.name.lower() for one in items if one.given)})
+            hint = f"give one of them another name: {text.of(item.node)} AS {other}"
+            raise text.error(item.node, "two columns have one name", item.name, hint)
         if item.given:
             taken.add(item.name.lower())
     columns = []

@@ -32,7 +32,7 @@ from engine.schema import StreamSchema, TableSchema
 from engine.sql.catalog import Catalog
 from engine.sql.dialect import FunctionWindow, LastRow, Source
 from engine.sql.errors import Text
-from engine.sql.expressions import NOT_SUPPORTED, Expressions
+from engine.sql.expressions import IMPURE, Expressions, not_supported
 from engine.sql.grouping import Grouped, Wanted, is_aggregate, is_bound, windowed
 from engine.sql.joins import Item, Joined, Joiner, filtered
 from engine.sql.names import Named, Relation, columns_of, time_among
@@ -46,6 +46,7 @@ from engine.sql.output import (
     with_bounds,
 )
 from engine.sql.unions import branches_of, united
+from engine.sql.unsupported import is_known, unknown_function
 from engine.sql.windows import check_unit, window_of
 
 COLUMNS_MAX = 1_000
@@ -56,6 +57,7 @@ INLINE_MAX = 100
 
 CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
 ORDERED = (Aggregation.FIRST, Aggregation.LAST)
+NO_SUCH_STREAM = "there is no such stream"
 NO_WINDOW = "an aggregate over a stream without a window would never be finished"
 
 
@@ -121,6 +123,7 @@ class Selects:
         if aggregates or group or having or node.args.get("distinct"):
             return self._aggregated(node, joined, items, aggregates)
         if joined.window is not None:
+            self._check_calls(items)
             bound = next((one for item in items for one in item.node.walk() if is_bound(one)), None)
             what = "the window has nothing to do: nothing is aggregated"
             raise self.text.error(bound or source_of(node), what, hint="leave it out, or aggregate")
@@ -133,13 +136,21 @@ class Selects:
         for item in items:
             found = item.node.find(exp.Window, exp.Subquery)
             if found is not None:
-                what, hint = NOT_SUPPORTED[type(found)]
-                raise self.text.error(found, what, self.text.of(found), hint)
+                raise not_supported(self.text, found, "SELECT")
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             raise self.text.error(
                 distinct, "DISTINCT ON is not supported", hint="FIRST(x) or LAST(x), and GROUP BY"
             )
+
+    def _check_calls(self, items: Sequence[SelectItem]) -> None:
+        """Refuse calls of unknown names in a query with a window: they are meant as aggregates."""
+        for item in items:
+            for node in item.node.find_all(exp.Anonymous, exp.WithinGroup):
+                if isinstance(node, exp.WithinGroup):
+                    raise not_supported(self.text, node, "SELECT")
+                if not is_known(name := str(node.name).lower()) and name not in IMPURE:
+                    raise self.text.error(node, *unknown_function(name, aggregates=True))
 
     def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
         """A relation whose columns are expressions over the plan, or computed below if they are large."""
@@ -202,7 +213,7 @@ class Selects:
             case TableSchema():
                 return Relation(found, columns_of(found.schema))
         names = [*self.catalog.names(), *self.known]
-        raise self.text.error(name, "there is no such stream", name.name, nearest(name.name, names))
+        raise self.text.error(name, NO_SUCH_STREAM, name.name, nearest(name.name, names))
 
     def _last(self, relation: Relation, node: LastRow) -> Relation:
         """The last row by key of a stream, as a table that others look into."""

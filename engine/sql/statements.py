@@ -9,6 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from configs.problems import nearest
 from engine.sql.dialect import SQL_BYTES_MAX, tokenized
 from engine.sql.errors import Text
+from engine.sql.unsupported import statement_refused
 
 StatementKind = Literal["stream", "mirror", "query", "explain"]
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM)
@@ -51,7 +52,9 @@ def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> State
         first = 4
         if len(tokens) < 5 or tokens[3].text.upper() != "AS":
             raise Text(sql).error(
-                tokens[0].start, "a query is named so", hint="CREATE QUERY name AS SELECT …"
+                tokens[0].start,
+                "CREATE QUERY has no name followed by AS",
+                hint="CREATE QUERY name AS SELECT …",
             )
         name = tokens[2].text
     elif words[0] == "EXPLAIN":
@@ -74,6 +77,9 @@ def _check_is_query(sql: str, tokens: list[Token], first: int) -> None:
     token = tokens[first]
     if token.token_type in QUERY_STARTS:
         return
+    refused = statement_refused([token.text.upper() for token in tokens[first : first + 4]])
+    if refused is not None:
+        raise Text(sql).error(token.start, refused[0], hint=refused[1])
     words = ["SELECT", "WITH", "CREATE STREAM", "CREATE MIRROR", "CREATE QUERY", "EXPLAIN"]
     raise Text(sql).error(
         token.start,
