@@ -121,6 +121,11 @@ class ShareMove:
         """Whether it has moved anything."""
         return self.before != self.after and any(map(self.concerns, {**self.before, **self.after}))
 
+    @property
+    def is_visible(self) -> bool:
+        """Return True if a share has changed by more than is left out of sentences."""
+        return bool(self._changes())
+
     def concerns(self, name: str) -> bool:
         """Whether it has moved that share."""
         before, after = self.before.get(name), self.after.get(name)
@@ -129,16 +134,20 @@ class ShareMove:
         return abs(after - before) > LEAST_MOVE
 
     def sentence(self) -> str:
-        moved = [
+        return f"{self.reason}: {', '.join(self._changes()) or 'nothing moved'}"
+
+    def _changes(self) -> list[str]:
+        """Return what has changed, in words; shares that are the same to three digits are left out."""
+        came = [
             f"{name} comes with {after:.3f}" for name, after in self.after.items() if name not in self.before
         ]
-        moved += [
-            f"{name} {self.before[name]:.3f} → {after:.3f}"
+        shares = [
+            (name, f"{self.before[name]:.3f}", f"{after:.3f}")
             for name, after in self.after.items()
-            if name in self.before and abs(after - self.before[name]) > LEAST_MOVE
+            if name in self.before
         ]
-        moved += [f"{name} goes" for name in self.before if name not in self.after]
-        return f"{self.reason}: " + (", ".join(moved) if moved else "nothing moved")
+        moved = [f"{name} {before} → {after}" for name, before, after in shares if before != after]
+        return [*came, *moved, *(f"{name} goes" for name in self.before if name not in self.after)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.ratios import ratio
+
 Floats = npt.NDArray[np.float64]
 
 # Marginals may differ by this; a hundredth of what rates are ever known to would do.
@@ -163,7 +165,7 @@ def perceived_freshness(
     p = np.asarray(interests, np.float64)
     fresh = np.broadcast_arrays(freshness(frequencies, changes), p)
     total = float(p.sum() if p.shape == fresh[0].shape else fresh[1].sum())
-    return float(np.sum(fresh[0] * fresh[1])) / total if total > 0 else 1.0
+    return ratio(float(np.sum(fresh[0] * fresh[1])), total, 1.0)
 
 
 def marginals(

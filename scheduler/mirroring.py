@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from scheduler.change_rates import ChangeRates, Interests, fresh_part
 from scheduler.freshening import perceived_freshness, refreshes
+from scheduler.ratios import ratio
 
 SOLVE_S = 2.0
 EXPLORING = 0.05
@@ -185,11 +186,11 @@ class MirrorCore:
             changes=self.changes,
             failures=self.failures,
             failing=int((self._failed > 0).sum()),
-            spent=self.spent,
+            spent=max(0.0, self.spent),  # corrections of charges may round below nothing
             solved=self.solved,
             uses=self.uses,
             perceived_expected=expected,
-            perceived_measured=self._fresh / self._seen if self._seen > 0 else None,
+            perceived_measured=ratio(self._fresh, self._seen) if self._seen > 0 else None,
         )
 
     @property

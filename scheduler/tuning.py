@@ -33,6 +33,7 @@ from statistics import median
 from typing import Literal
 
 from configs.classes import PriorityClass
+from configs.numbers import duration, figure
 from configs.objectives import WAYS, Objective
 from configs.policies import Automatic
 
@@ -312,4 +313,4 @@ def with_ratio(ratios: tuple[float, ...], event: Compared, policy: str) -> tuple
 def told(value: float | None, unit: str) -> str:
     if value is None:
         return "not measured"
-    return f"{value:.3g} {unit}".rstrip()
+    return duration(value) if unit == "ms" else f"{figure(value)} {unit}".rstrip()
