@@ -18,7 +18,7 @@ from configs.classes import PriorityClass
 from configs.load import LoadSettings
 from configs.managers import Manager, lends, sheds
 from loadshed.cycle import CycleEnded
-from loadshed.manager import LoadManager
+from loadshed.manager import LoadManager, held_queue_s
 from scheduler.redistribution import ClassAccount
 
 # The common manager serves all classes under this name.
@@ -43,8 +43,17 @@ def load_manager(
     declared: PriorityClass, settings: LoadSettings, share: float, original: float, lanes: int
 ) -> LoadManager:
     """The load manager of one class."""
+    target_s = declared.delay_target_ms / 1e3
     return LoadManager(
-        declared.name, settings, declared.delay_target_ms / 1e3, share, original, declared.max_drop, lanes
+        declared.name,
+        settings,
+        target_s,
+        share,
+        original,
+        declared.max_drop,
+        lanes,
+        max_age_s=None if declared.max_age_ms is None else declared.max_age_ms / 1e3,
+        hold_s=held_queue_s(target_s) if declared.holds_back else None,
     )
 
 

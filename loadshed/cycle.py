@@ -37,3 +37,4 @@ class CycleEnded:
     queued_work_s: float  # processor-seconds queued in the class
     worked_s: float | None = None  # processor-seconds that the class has had; None if nobody has measured
     ran_dry: bool = False  # whether the class had nothing to do for some of the time
+    held_back: bool = False  # whether input waited outside for room in the queue

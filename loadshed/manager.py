@@ -1,7 +1,8 @@
 """The load manager of a class: at the end of every load cycle, how much of the input to keep.
 
     event             what follows
-    CycleEnded        SetKeep (if the kept fraction moved), ReportUsage, perhaps TrimQueue, RequestReclaim; one Explanation
+    CycleEnded        SetKeep (if the kept fraction moved), ReportUsage, perhaps DropOlder, TrimQueue, HoldBack,
+                      RequestReclaim; one Explanation
     HeadroomScaled    the headroom follows the share at once (DILoS eq. 2)
 
 One core serves one class; the `common` manager of the simulator gives one core the inputs and outputs of all.
@@ -14,6 +15,10 @@ Usage is the offered, unshed load as a part of what the class can do: of its hea
 queue stood, if that is less. A headroom may have been learned from what others left unused and have lent since. In the
 paper late answers bring it down; here the queue term sheds before any is late. By the headroom alone such a class would
 have room to spare, and shed for ever without asking for anything.
+
+A class that may not drop everything and bounds no age (`hold_s`) lets in only as many tuples as it can work off within
+that time. Input beyond stays outside, where its producers wait. The class reads no faster than it works, so its offered load
+looks like what it can do; its usage therefore counts the full queue, too, as work that it would do within `hold_s`.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from configs.load import LoadSettings
+from configs.numbers import duration, figure, of_target
 from loadshed.aloma import LEAST_HEADROOM, Branch, Control, Limits, bounded, decide, queue_limit
 from loadshed.cycle import CycleEnded
 from loadshed.monitors import LEAST_CYCLE_S, RATE_ALPHA, LoadMonitor, ResponseMonitor, Verdict
@@ -39,6 +45,16 @@ OVERLOAD_MARGIN = 1.05
 FULL_CYCLES = 4
 # What a class might have dropped and did not counts for its queue so long.
 FORGET_S = 10.0
+
+# Length of the queue of a class that holds back, in delay targets. Shorter, bursts that are worked off soon would already
+# stop producers; longer, all answers behind the queue come later without any more of them.
+HOLD_TARGETS = 10
+# The least length: load cycles and snapshots of 0.1 s each should not stop the producers of a class with a short target.
+HOLD_LEAST_S = 1.0
+# Tuples that always have room: costs that are not known yet should not leave less than one train of ordinary length.
+LEAST_ROOM = 1000
+# Rooms are sent again when one of them changes by more than this part.
+ROOM_CHANGE = 0.2
 
 # What the branches say of the class, as an operator would put them.
 MEANING: Mapping[Branch, str] = {
@@ -82,7 +98,26 @@ class TrimQueue:
     part: float
 
 
-LoadCommand = SetKeep | ReportUsage | RequestReclaim | TrimQueue
+@dataclass(frozen=True, slots=True)
+class DropOlder:
+    """To the shedder: drop what has waited in the queue for longer than this."""
+
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HoldBack:
+    """To the door: leave input outside while this many tuples of the stream are queued; by stream."""
+
+    rooms: Mapping[str, int]
+
+
+LoadCommand = SetKeep | ReportUsage | RequestReclaim | TrimQueue | DropOlder | HoldBack
+
+
+def held_queue_s(target_s: float) -> float:
+    """Return the seconds of work that may queue in a class that holds back the rest."""
+    return max(HOLD_TARGETS * target_s, HOLD_LEAST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +135,31 @@ class Explanation:
     queue_limited: bool
     at_max_drop: bool
     trimmed: float = 0.0
+    repeated: int = 0
+    """Decisions just before this one that changed nothing either, and are not kept."""
+    since: float | None = None
+    """When the first of these was made."""
+    oldest_s: float = 0.0
+    """Age of the oldest queued tuple, if that is more than the class allows."""
+    held_back: bool = False
+    """True if input waited outside for room in the queue."""
 
     def sentence(self) -> str:
-        """When, about whom, and the words."""
-        return f"{self.at:.2f} s {self.name}: {self.words()}"
+        """Return when the decision was made, for which class, and its words."""
+        more = f" (and {self.repeated:,} more like it since {self.since:.2f} s)" if self.repeated else ""
+        return f"{self.at:.2f} s {self.name}: {self.words()}{more}"
+
+    def changes_nothing(self) -> bool:
+        """Return True if neither headroom nor drop rate changes, and nothing is dropped."""
+        is_same = (self.before.headroom, self.before.keep) == (self.after.headroom, self.after.keep)
+        return self.after.branch is Branch.WAIT and is_same and not self.trimmed
 
     def words(self) -> str:
         """The decision in words: what was seen → what follows."""
         before, after, verdict = self.before, self.after, self.verdict
         side = "above" if self.load > before.headroom else "within"
-        response = (
-            f"response {verdict.worst:.0%} of target ({verdict.name})" if verdict.worst else "no response"
-        )
-        old_headroom, headroom = f"{before.headroom:.3g}", f"{after.headroom:.3g}"
+        response = f"response {of_target(verdict.worst)} ({verdict.name})" if verdict.worst else "no response"
+        old_headroom, headroom = figure(before.headroom), figure(after.headroom)
         old_drop, drop = f"{1 - before.keep:.1%}", f"{1 - after.keep:.1%}"
         follows = []
         if after.branch is not Branch.WAIT or not self.queue_limited:
@@ -127,11 +174,15 @@ class Explanation:
             follows.append(f"drop stays at {drop}")
         if self.at_max_drop:
             follows.append("no more may be dropped")
+        if self.held_back:
+            follows.append("hold back at the producers what does not fit into its queue")
+        if self.oldest_s:
+            follows.append(f"drop what is too old: the oldest has waited {self.oldest_s:.1f} s")
         if self.trimmed:
             follows.append(f"drop {self.trimmed:.0%} of the queue, which would be late")
         return (
-            f"load {self.load:.3g} {side} headroom {old_headroom}, {response}, "
-            f"{self.queued_work_s * 1e3:.0f} ms of work queued → " + "; ".join(follows)
+            f"load {figure(self.load)} {side} headroom {old_headroom}, {response}, "
+            f"{duration(self.queued_work_s * 1e3)} of work queued → " + "; ".join(follows)
         )
 
 
@@ -148,6 +199,8 @@ class LoadManager:
     lanes: int = 1
     headroom_max: float = 1.0
     trims: bool = True
+    max_age_s: float | None = None
+    hold_s: float | None = None
     explanations: deque[Explanation] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
     control: Control = field(init=False)
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
@@ -158,6 +211,7 @@ class LoadManager:
     )  # the last cycles with a queue since it ran dry
     _served: float | None = field(init=False, default=None)  # what the class had while a queue stood
     _may_drop_s: float | None = field(init=False, default=None)  # of queued work, within the highest drop
+    _rooms: Mapping[str, int] = field(init=False, default_factory=dict)  # as sent last
 
     def __post_init__(self) -> None:
         headroom = self.settings.headroom_start * self.share * self.lanes
@@ -200,22 +254,40 @@ class LoadManager:
         keep = max(min(after.keep, limit), floor)
         self._reclaiming = reclaim
         self.control = replace(after, keep=keep)
-        self.explanations.append(
+        self._explain(
             Explanation(
                 now, self.name, offered, load, verdict, cycle.queued_work_s, before, self.control,
                 queue_limited=keep < after.keep,
                 at_max_drop=keep <= floor and (after.branch is Branch.DROP_MORE or min(after.keep, limit) < 1),
                 trimmed=(part := 0.0 if reclaim else self._part_too_much(cycle)),
+                oldest_s=(oldest_s := self._too_old(cycle)),
+                held_back=cycle.held_back,
             )
         )  # fmt: skip
-        commands: list[LoadCommand] = [ReportUsage(offered / self._capacity(before.headroom), offered)]
+        wanted = offered + self._held_work(cycle)
+        commands: list[LoadCommand] = [ReportUsage(wanted / self._capacity(before.headroom), offered)]
         if keep != before.keep:
             commands.append(SetKeep(keep))
+        if oldest_s and self.max_age_s is not None:
+            commands.append(DropOlder(self.max_age_s))
         if part > 0:
             commands.append(TrimQueue(part))
+        rooms = self._rooms_for(cycle)
+        if is_other(rooms, self._rooms):
+            self._rooms = rooms
+            commands.append(HoldBack(rooms))
         if reclaim:
             commands.append(RequestReclaim())
         return tuple(commands)
+
+    def _explain(self, decision: Explanation) -> None:
+        """Keep a decision. Of those in a row that change nothing only the last is kept, with their number."""
+        last = self.explanations[-1] if self.explanations else None
+        if last is not None and last.changes_nothing() and decision.changes_nothing():
+            since = last.at if last.since is None else last.since
+            decision = replace(decision, repeated=last.repeated + 1, since=since)
+            self.explanations.pop()
+        self.explanations.append(decision)
 
     def _wants_reclaim(self, offered: float, verdict: Verdict, cycle: CycleEnded, limit: float) -> bool:
         if self.share >= self.original_share - 1e-9:
@@ -275,6 +347,33 @@ class LoadManager:
         self._may_drop_s -= part * cycle.queued_work_s
         return part
 
+    def _too_old(self, cycle: CycleEnded) -> float:
+        """Return the age of the oldest queued tuple if that is more than the class allows, otherwise 0.
+
+        The class has declared that answers to such tuples are worth nothing, so `max_drop` does not count.
+        """
+        oldest_s = max((one.waiting_s for one in cycle.inputs), default=0.0)
+        return oldest_s if self.max_age_s is not None and oldest_s > self.max_age_s else 0.0
+
+    def _held_work(self, cycle: CycleEnded) -> float:
+        """Return the load, in processors, that the full queue of a class that is held back stands for."""
+        return cycle.queued_work_s / self.hold_s if self.hold_s is not None and cycle.held_back else 0.0
+
+    def _rooms_for(self, cycle: CycleEnded) -> dict[str, int]:
+        """Return how many tuples of each stream may queue, so that together they are worked off within `hold_s`.
+
+        Streams with input have equal parts: with fewer, a stream that comes rarely would wait for one that comes often.
+        """
+        if self.hold_s is None:
+            return {}
+        awake = sum(one.work_s > 0 and (one.offered > 0 or one.waiting_s > 0) for one in cycle.inputs)
+        # What a class really has bounds the time, also where its headroom has been lowered since answers are late.
+        processors = self.control.headroom if self._served is None else max(self._served, LEAST_HEADROOM)
+        part_s = self.hold_s * processors / max(awake, 1)
+        return {
+            one.stream: max(LEAST_ROOM, round(part_s / one.work_s)) for one in cycle.inputs if one.work_s > 0
+        }
+
     def _allow(self, offered: float, cycle: CycleEnded) -> None:
         """What is dropped at the door and from the queue together is no more than the highest drop allows."""
         most = self._max_drop()
@@ -290,3 +389,10 @@ class LoadManager:
 
     def _limits(self) -> Limits:
         return Limits(self._max_drop(), self.headroom_max, self.settings.step)
+
+
+def is_other(rooms: Mapping[str, int], before: Mapping[str, int]) -> bool:
+    """Return True if streams differ, or if a room differs by more than measuring noise."""
+    if rooms.keys() != before.keys():
+        return True
+    return any(abs(room - before[stream]) > ROOM_CHANGE * before[stream] for stream, room in rooms.items())

@@ -274,7 +274,9 @@ class Kind:
         if isinstance(core, Restorable):
             return core.state()
         codecs = self._codecs([*self._arguments(), *self._carried])
-        return {name: codec.encode(getattr(core, name)) for name, codec in codecs.items()}
+        # An argument that is None is left out, so that records of a core without it stay as they were.
+        values = {name: (codec, getattr(core, name)) for name, codec in codecs.items()}
+        return {name: codec.encode(value) for name, (codec, value) in values.items() if value is not None}
 
     def core_of(self, settings: Mapping[str, Any]) -> Core:
         try:

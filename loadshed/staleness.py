@@ -16,6 +16,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from scheduler.ratios import ratio
+
 # Separate times of staleness that are remembered. Per output answers come mostly in order of their arrival, and then
 # only the last one matters.
 KEPT = 128
@@ -69,5 +71,4 @@ class Staleness:
 
     def share(self, now: float) -> float:
         """Part of the time since the beginning."""
-        seconds = now - self.since
-        return min(1.0, max(0.0, self.stale_s / seconds)) if seconds > 0 else 0.0
+        return ratio(self.stale_s, now - self.since)

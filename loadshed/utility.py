@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from configs.utility import UtilityGraph
+from scheduler.ratios import ratio
 
 # Of each query, and a class may have 10,000 of them.
 BUFFER_MAX = 256
@@ -91,7 +92,7 @@ class UtilityStatistics:
     @property
     def mean(self) -> float:
         self._fold()
-        return self._sum / self._count if self._count else 1.0
+        return ratio(self._sum, self._count, 1.0)
 
     @property
     def missed(self) -> int:
