@@ -12,7 +12,9 @@ from configs.objectives import Objective, policy_for
 from configs.policies import Automatic, ClassPolicy, PolicySettings
 from configs.utility import Utility, UtilityGraph
 
-MaxDrop = Annotated[float, Field(ge=0, le=0.95)]
+MOST_DROP = 0.95
+"""Highest part of its input that any class may shed: below it, a class keeps rows that it cannot work off."""
+MaxDrop = Annotated[float, Field(ge=0, le=MOST_DROP)]
 TrainMax = Annotated[int, Field(ge=1, le=1_000_000)]
 Victim = Literal["random", "oldest", "newest", "fair"]
 Weight = Annotated[float, Field(ge=1e-3, le=1e3)]
@@ -38,8 +40,11 @@ class PriorityClass(Settings):
     borrow_limit: Fraction = 1.0
     """How far above its original share the class may grow, as a share of the lanes."""
 
-    max_drop: MaxDrop = 0.95
+    max_drop: MaxDrop = MOST_DROP
     """Highest part of the input that may be shed."""
+
+    max_age_ms: Positive | None = None
+    """Age in the class's queue from which on tuples are dropped, the oldest first, whatever `max_drop` says; None: at no age."""
 
     victim: Victim = "random"
     """Which tuples go first when some must."""
@@ -58,6 +63,11 @@ class PriorityClass(Settings):
     utility: Utility | None = None
     """What an answer is worth by its latency, where its query says nothing else; left out, all of it up to the delay target,
     and nothing from twice of it on."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Return True if input that may not be dropped waits outside the class while its queue is full."""
+        return self.max_drop < MOST_DROP and self.max_age_ms is None
 
     @property
     def first_policy(self) -> PolicySettings:

@@ -13,7 +13,7 @@ them means, and whether what they name is there, is not known here; `services.ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -27,8 +27,8 @@ from configs.live import LiveClass, Shards, Sql
 from configs.objectives import Objective
 from configs.plans import PlanSettings
 from configs.policies import Automatic, ClassPolicy
-from configs.problems import Contradiction, InvalidInput, UnknownName, nearest
-from configs.reading import A_NAME, parse_documents, parse_model, read_text
+from configs.problems import Contradiction, InvalidInput, Several, UnknownName, nearest
+from configs.reading import A_NAME, line_of, parse_documents, parse_model, read_text
 from configs.streams import (
     FeedDefinition,
     OptionName,
@@ -43,7 +43,7 @@ from configs.windows import WindowSettings
 DOCUMENTS_MAX = 20_000
 # What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
-AS_IT_LIKES = ("victim", "objective", "policy", "train_max", "utility", "windows", "plan")
+AS_IT_LIKES = ("max_age_ms", "victim", "objective", "policy", "train_max", "utility", "windows", "plan")
 MIRROR_OPTIONS = ("password",)
 
 
@@ -72,6 +72,7 @@ class Overrides(Settings):
     lendable: Fraction | None = None
     borrow_limit: Fraction | None = None
     max_drop: MaxDrop | None = None
+    max_age_ms: Positive | None = None
     victim: Victim | None = None
     objective: Objective | None = None
     policy: ClassPolicy | None = None
@@ -267,7 +268,7 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
 
 
 def documents_of(text: str, file: str = "") -> list[Document]:
-    """The declarations of one file; empty documents do not count."""
+    """Return the declarations of one file; empty documents do not count. The error has all documents that are wrong."""
     parsed = [
         (number, data) for number, data in enumerate(parse_documents(text, file), start=1) if data is not None
     ]
@@ -278,7 +279,19 @@ def documents_of(text: str, file: str = "") -> list[Document]:
         raise InvalidInput(
             f"a file has {DOCUMENTS_MAX:,} documents at most", value=len(parsed), file=file, hint="split it"
         )
-    return [declared_in(data, f"{file}, document {number}" if file else "") for number, data in parsed]
+    found: list[Document] = []
+    problems: list[InvalidInput] = []
+    for number, data in parsed:
+        try:
+            found.append(declared_in(data, f"{file}, document {number}" if file else ""))
+        except InvalidInput as problem:
+            if file:
+                line = line_of(text, number - 1, problem.field)
+                problem.file = f"{file}:{line}{problem.file.removeprefix(file)}"
+            problems.append(problem)
+    if problems:
+        raise Several.of(problems)
+    return found
 
 
 def declared_in(data: object, place: str = "") -> Document:
@@ -316,8 +329,13 @@ def live_class(
     priority_class: PriorityClassDeclaration,
     streams: Iterable[StreamDeclaration],
     queries: Sequence[QueryDeclaration],
+    fed: Container[str] = (),
 ) -> LiveClass:
-    """The class that runs for a tenant. The streams are those that its queries read; queries come after what they read."""
+    """The class that runs for a tenant. The streams are those that its queries read; queries come after what they read.
+
+    `fed` has the names of the streams that feeds of several streams bring.
+    """
+    streams = list(streams)
     asked = tenant.overrides.model_dump(exclude_none=True)
     limits = tenant.limits.model_dump(exclude_none=True)
     check_within(asked, priority_class, tenant, "overrides")
@@ -335,12 +353,24 @@ def live_class(
             "key": tenant.key,
             "shards": tenant.shards,
             "streams": tuple(one.declaration(one.name) for one in streams),
+            "fed": tuple(one.name for one in streams if one.source is not None or one.name in fed),
             "queries": {one.name: one.sql for one in queries},
             "utilities": {one.name: one.utility for one in queries if one.utility is not None},
             "weights": {one.name: one.weight for one in queries if one.weight != 1},
         },
         str(ref_of(tenant)),
     )
+
+
+def hold_warnings(documents: Iterable[Document]) -> list[str]:
+    """Return a warning for each priority class that makes producers wait because of a small `max_drop`."""
+    classes = [one.declaration for one in documents]
+    return [
+        f"priority class {one.name} may drop {one.max_drop:.0%} of its input at most and has no max_age_ms: under more load"
+        " its input is held back at the producers; declare max_age_ms to bound the age of answers instead"
+        for one in classes
+        if isinstance(one, PriorityClassDeclaration) and one.holds_back and not one.lossless
+    ]
 
 
 def check_within(asked: Mapping[str, Any], given: Settings, tenant: TenantDeclaration, field: str) -> None:

@@ -30,6 +30,9 @@ class LiveClass(PriorityClass):
     streams: tuple[Sql, ...] = Field(default=(), max_length=100)
     """CREATE STREAM statements of what it may read; a stream of one name is one stream for all classes."""
 
+    fed: tuple[Name, ...] = Field(default=(), max_length=100)
+    """Streams that a feed brings: event time of these goes on with the clock only while the feed has nothing left to publish."""
+
     queries: Mapping[Name, Sql] = Field(default={}, max_length=10_000)
     """Query by name; a query may read the output of an earlier one."""
 
@@ -64,6 +67,11 @@ class LiveClass(PriorityClass):
                     hint = "write it in small and capital letters as the query's, or leave it out"
                     raise Contradiction("the class has no query of this name", field, name, hint)
         return self
+
+    @property
+    def holds_back(self) -> bool:
+        """Return True if input that may not be dropped waits outside the class while its queue is full."""
+        return self.lossless or super().holds_back
 
     @property
     def first_choice(self) -> Choice:
@@ -113,7 +121,7 @@ class LiveSettings(Settings):
     """Most tuples one operator call takes; keeps a step, and so an overrun, small."""
 
     queue_max: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
-    """Tuples of a stream that may queue in a class; what comes on top is rejected, or held back if it is lossless."""
+    """Most tuples of a stream that queue in a class. Further input is rejected, or held back if the class may not drop it."""
 
     retained_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     """Input kept for recovery, a stream."""
@@ -126,6 +134,10 @@ class LiveSettings(Settings):
 
     idle_after_s: Positive | None = 5.0
     """Event time of a stream without input goes on with the clock after so long; None: it waits for input."""
+
+    lookup_wait_s: Positive = 1.0
+    """How long a tuple that looks up with LAST BY waits for the other stream to come as far in event time; then it is answered with
+    the rows there are."""
 
     classes_per_host: Annotated[int, Field(ge=1, le=1000)] = 1
     """Classes that share a process; more save memory, fewer keep a crash from spreading."""

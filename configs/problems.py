@@ -2,6 +2,7 @@
 
     WeirError                 anything Weir reports on purpose
     ├── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
+    │   ├── Several               more than one of them
     │   ├── UnknownName       a name that is not there, with the nearest ones that are
     │   ├── InUse             something else needs it
     │   ├── VersionDiffers    it was changed meanwhile
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -46,6 +47,24 @@ class WeirError(Exception):
 
 class InvalidInput(WeirError):
     """The caller's mistake; nothing has run."""
+
+
+@dataclass(eq=False)
+class Several(InvalidInput):
+    """Several problems of one input. The fields are those of the first, the text has all of them."""
+
+    problems: tuple[InvalidInput, ...] = ()
+
+    @classmethod
+    def of(cls, problems: Sequence[InvalidInput]) -> InvalidInput:
+        """Return the one problem there is, or all of them together."""
+        first = problems[0]
+        if len(problems) == 1:
+            return first
+        return cls(first.title, first.field, first.value, first.hint, first.file, tuple(problems))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 class UnknownName(InvalidInput):
@@ -78,6 +97,18 @@ class Contradiction(ValueError):
     def __init__(self, title: str, field: str = "", value: object = None, hint: str = "") -> None:
         super().__init__(title)
         self.title, self.field, self.value, self.hint = title, field, value, hint
+
+
+def sentence(problem: BaseException) -> str:
+    """Return a problem in one line: what is wrong, with the value, and what to do about it."""
+    if not isinstance(problem, WeirError):
+        first, _, _ = str(problem).partition("\n")
+        return f"{type(problem).__name__}: {first}"
+    where = ": ".join(part for part in (problem.file, problem.field) if part)
+    text = f"{where}: {problem.title}" if where else problem.title
+    if problem.value is not None:
+        text += f" (got {shown(problem.value)})"
+    return f"{text}; {problem.hint}" if problem.hint else text
 
 
 def shown(value: object, width: int = 80) -> str:

@@ -125,6 +125,29 @@ def parse_documents(text: str, file: str = "") -> list[object]:
         return list(yaml.load_all(text, Loader=StrictLoader))
 
 
+def line_of(text: str, document: int, path: str) -> int:
+    """Return the line of a field of a document, or of the innermost thing around the field that is there."""
+    node = list(yaml.compose_all(text, Loader=StrictLoader))[document]
+    line = node.start_mark.line + 1
+    for part in re.findall(r"[^.\[\]]+", path):
+        inside = entries(node)
+        if part not in inside:
+            break
+        key, node = inside[part]
+        line = key.start_mark.line + 1
+    return line
+
+
+def entries(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    """Return what is inside a node by key or number: where the entry begins, and its value."""
+    match node:
+        case yaml.MappingNode():
+            return {str(key.value): (key, value) for key, value in node.value}
+        case yaml.SequenceNode():
+            return {str(number): (value, value) for number, value in enumerate(node.value)}
+    return {}
+
+
 @contextmanager
 def yaml_problems(file: str) -> Iterator[None]:
     """What is no YAML, in our own words."""

@@ -10,7 +10,7 @@ describes every key. What the SQL in it means is not known here; `services.inges
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -133,6 +133,10 @@ class StreamDefinition(Settings):
         if self.watermark is not None and self.time is None:
             raise Contradiction(
                 "it is not said of which column", "watermark", self.watermark, "add `time:` with the column"
+            )
+        if self.time is not None and self.time.lower() not in map(str.lower, self.columns):
+            raise Contradiction(
+                "there is no such column", "time", self.time, nearest(self.time, self.columns)
             )
         return self
 
@@ -279,6 +283,28 @@ class StreamsFile(Settings):
             if one.source is not None
         }
         return own | dict(self.feeds)
+
+    def part(self, feeds: Collection[str]) -> StreamsFile:
+        """Return a file with the same session, these feeds and their streams alone. There must be at least one."""
+        fed = {name for feed in feeds for name in self.all_feeds()[feed].streams}
+        return self.model_copy(
+            update={
+                "streams": {name: one for name, one in self.streams.items() if name in fed},
+                "feeds": {name: one for name, one in self.feeds.items() if name in feeds},
+            }
+        )
+
+    def by_connector(self) -> dict[str, StreamsFile]:
+        """Return the parts that need a Spark process each, by the connector to fetch; "" is the part that needs none.
+
+        Spark fetches connectors when it starts. Apart from the others, feeds that need one neither restart them by being
+        declared, nor keep them from running while it cannot be fetched.
+        """
+        feeds: dict[str, list[str]] = {}
+        fetched = KAFKA_CONNECTOR in self.packages() and KAFKA_CONNECTOR not in self.session.packages
+        for name, one in self.all_feeds().items():
+            feeds.setdefault(KAFKA if fetched and one.source.format == KAFKA else "", []).append(name)
+        return {connector: self.part(names) for connector, names in feeds.items()}
 
     def source_field(self, feed: str) -> str:
         """Where in the file a feed's source stands."""

@@ -28,6 +28,21 @@ _QUERIES = {
     " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND WHERE a.level >= 4 AND r.temp > 25",
 }
 
+COMPUTES = {
+    "S1": "readings above 30 degrees",
+    "S2": "temperature in Fahrenheit where it is dry and windy",
+    "S3": "readings of region 3",
+    "S4": "temperature of each sensor where the wind is above 40",
+    "A1": "mean temperature of each region, every 2 s over the last 10 s",
+    "A2": "highest wind of each sensor, every 10 s",
+    "A3": "number of readings of each region, every second over the last 5 s",
+    "A4": "lowest and highest humidity of each region, every 5 s over the last 20 s",
+    "A5": "sum of the temperatures of each sensor, every 2 s over the last 4 s",
+    "J1": "alerts with the readings of the same sensor within half a second",
+    "J2": "severe alerts with the warm readings of the same sensor within a second",
+}
+"""What each query computes, in words."""
+
 
 def names(prefix: str = "") -> dict[str, str]:
     """The name of each stream."""
