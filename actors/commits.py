@@ -13,12 +13,14 @@ Trains of answers do not say what brought event time forward (`Train.causes`): n
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
 from actors.frames import PADDING, NotAFrame, aligned, append_in_a_row, append_train, train_of
 from actors.segments import ALIGNED, Part
+from configs.limits import ClassLimits
 from configs.plans import PlanSettings
 from configs.windows import WindowSettings
 from engine.steps import (
@@ -29,11 +31,15 @@ from engine.steps import (
     Exchanged,
     ExchangeGivenUp,
     Interrupted,
+    LimitsSet,
     Opened,
     PlanSet,
     QueryAdded,
     QueryRemoved,
+    Released,
     Step,
+    StreamLeft,
+    StreamsSet,
     Took,
     WindowsSet,
 )
@@ -73,7 +79,11 @@ _ANSWER = Struct(
     _EXCHANGED,
     _GIVEN_UP,
     _INTERRUPTED,
-) = range(12)
+    _RELEASED,
+    _LEFT,
+    _STREAMS,
+    _LIMITS,
+) = range(16)
 NO_MASK = -1
 
 
@@ -159,11 +169,19 @@ def step_bytes(step: Step) -> bytes:
             return named_bytes(_EVICTED, stream, tuples)
         case Advanced(stream, time, now):
             return named_bytes(_ADVANCED, stream, time) + _NOW.pack(now)
+        case Released(query, upto_us, now):
+            return named_bytes(_RELEASED, query, upto_us) + _NOW.pack(now)
         case QueryAdded(query, sql, with_next):
             text = sql.encode()
             return named_bytes(_ADDED_WITH_NEXT if with_next else _ADDED, query, len(text)) + text
         case QueryRemoved(query):
             return named_bytes(_REMOVED, query, 0)
+        case StreamLeft(stream):
+            return named_bytes(_LEFT, stream, 0)
+        case StreamsSet(statements):
+            return named_bytes(_STREAMS, json.dumps(statements), 0)
+        case LimitsSet(limits):
+            return named_bytes(_LIMITS, limits.model_dump_json(), 0)
         case WindowsSet(windows):
             return named_bytes(_WINDOWS, windows.model_dump_json(), 0)
         case PlanSet(plan):
@@ -224,6 +242,8 @@ class Head:
             return Evicted(name, number)
         if kind == _ADVANCED:
             return Advanced(name, number, *self.take(_NOW))
+        if kind == _RELEASED:
+            return Released(name, number, *self.take(_NOW))
         if kind in (_ADDED, _ADDED_WITH_NEXT):
             return QueryAdded(name, self.text(number), kind == _ADDED_WITH_NEXT)
         if kind == _WINDOWS:
@@ -236,6 +256,12 @@ class Head:
             return ExchangeGivenUp()
         if kind == _INTERRUPTED:
             return Interrupted()
+        if kind == _LEFT:
+            return StreamLeft(name)
+        if kind == _STREAMS:
+            return StreamsSet(tuple(json.loads(name)))
+        if kind == _LIMITS:
+            return LimitsSet(ClassLimits.model_validate_json(name))
         return QueryRemoved(name)
 
     def _opened(self, stream: str, batch: int) -> Opened:

@@ -41,7 +41,7 @@ from configs.live import LiveClass, LiveSettings
 from configs.managers import moves_shares
 from configs.objectives import Objective
 from configs.problems import InvalidInput, UnknownName, WeirError, nearest
-from engine.admission import CheckedClass, check_change, check_together, checked
+from engine.admission import CheckedClass, check_change, check_together, checked, runnable
 from engine.schema import StreamSchema
 from engine.sql import parse_create_stream
 from scheduler.capacity import (
@@ -395,7 +395,8 @@ class ControlPlane:
                 declared["version"],
                 f"stop the system with the version that wrote it, or remove it; this one reads {STATE_VERSION}",
             )
-        found = [checked(LiveClass.model_validate(one)) for one in declared["classes"]]
+        # This version may not plan all that ran before: each class continues with the queries that can be planned.
+        found = [runnable(LiveClass.model_validate(one))[0] for one in declared["classes"]]
         self._seating.classes = {one.name: one for one in found}
         self._seating.nodes = dict(lanes)
         self._seating.restore(declared)

@@ -37,6 +37,8 @@ class Counting:
     _overdue: int = 0
     _reclaim_s: float = 0.0
     _queue_work_s: float = 0.0
+    expired: int = 0
+    """Tuples that were dropped for their age; they are among those that were shed."""
 
     def slice_ended(self, quota_s: float, used_s: float) -> None:
         self._slices += 1
@@ -76,6 +78,7 @@ class Counting:
             max(ages, default=0.0),
             self._queue_work_s,
             quality,
+            self.expired,
         )
 
 

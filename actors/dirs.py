@@ -17,9 +17,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +29,10 @@ from configs.problems import InvalidInput
 
 SHARED_MEMORY = Path("/dev/shm")
 LOCK, CLUSTER = "system.lock", "cluster.json"
+# Where the kernel lists processes, by number.
+PROCESSES = Path("/proc")
+# Start of the name of a folder in the machine's temporary folder, which has Ray's files of a local system.
+TEMPORARY = "weir-"
 # Also of a unit: a class, with the shard behind a #.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]{0,79}")
 
@@ -44,6 +49,8 @@ class Cluster:
     address: str
     auth_mode: str | None
     """What a process that joins is to have in Ray's environment variable for it."""
+    home: str | None = None
+    """Folder of the catalog that the system follows; None for a system without a catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,18 @@ def remove_dead(base: Path) -> list[Path]:
     return removed
 
 
+def remove_dead_temporary(base: Path) -> list[Path]:
+    """Remove Ray's files of systems that were killed; return the folders."""
+    removed = []
+    for root in listed(base):
+        if root.name.startswith(TEMPORARY) and root.lstat().st_uid == os.getuid() and not root.is_symlink():
+            with lock_if_dead(root) as dead:
+                if dead:
+                    shutil.rmtree(root, ignore_errors=True)
+                    removed.append(root)
+    return removed
+
+
 def clusters(base: Path) -> dict[str, Cluster]:
     """Of systems of this user that were started on this machine and are alive."""
     found = {}
@@ -149,6 +168,25 @@ def clusters(base: Path) -> dict[str, Cluster]:
                     noted = json.loads((root / CLUSTER).read_text(encoding="utf-8"))
                     found[root.name.removeprefix(prefix())] = Cluster(**noted)
     return found
+
+
+def kill_users(folder: Path) -> None:
+    """Kill other processes that have a file of the folder open: those that have outlived the Ray that started them."""
+    for process in PROCESSES.glob("[0-9]*"):
+        pid = int(process.name)
+        if pid != os.getpid() and has_open(process, folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def has_open(process: Path, folder: Path) -> bool:
+    """Return True if a process has a file of the folder open; False for processes of other users."""
+    with suppress(OSError):
+        for file in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):
+                if file.readlink().is_relative_to(folder):
+                    return True
+    return False
 
 
 @contextmanager

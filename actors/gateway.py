@@ -157,6 +157,10 @@ class GatewayActor:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
+    def caught_up(self, ages_s: Mapping[str, float]) -> None:
+        """Pass on, by stream, how many seconds ago its feed had nothing left to publish."""
+        self._streams.caught_up(ages_s)
+
     @ray.method(concurrency_group="publish")
     def publish(
         self, stream: str, table: pa.Table | pa.RecordBatch, part_of: BatchId | None = None
@@ -262,7 +266,7 @@ class GatewayActor:
                 self.unfollow_class(name)
         self._copies = dict(copies)
         for name, one in copies.items():
-            self._streams.keep_for(name, one.streams, one.lossless)
+            self._streams.keep_for(name, one.streams, one.holds_back)
             self.follow_class(one.origin, name, one.results_bytes)
 
     def unfollow(self, origin: str, stream: str) -> None:

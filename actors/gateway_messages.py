@@ -2,9 +2,10 @@
 
 Readers, as packets (`actors.channel`):
 
-    reader → gateway    Subscribe(reader, stream, next, lossless)  Heard(reader, stream, next)
+    reader → gateway    Subscribe(reader, stream, next, lossless, ask)  Heard(reader, stream, next)
                         Released(reader, stream, below)  Unsubscribe(reader, stream)  Grew(name, next)
-    gateway → reader    Subscribed(reader, stream, first, next, rows)  News(reader, stream, next)  Denied(reader, stream, reason)
+                        Reads(reader, streams)
+    gateway → reader    Subscribed(reader, stream, ask, next, rows)  News(reader, stream, next)  Denied(reader, stream, reason)
 
 Who subscribes from now on and has been here before goes on where it has released up to: `next` of Subscribed tells.
 After Subscribed or News the reader reads up to `next` from the stream's log and says Heard with the number it wants to
@@ -29,7 +30,7 @@ from actors.channel import MESSAGE_MAX
 from actors.frames import MARK_BYTES, NOBODY, BatchId
 from actors.turn_messages import NotUnderstood
 
-VERSION = 3
+VERSION = 4
 # Of Subscribe: begin with what comes from now on.
 FROM_NOW = -1
 NAME_MAX = 80  # a unit's: a class, with the shard behind a #
@@ -45,6 +46,8 @@ class Subscribe:
     stream: str
     next: int
     lossless: bool
+    ask: int = 0
+    """A number that comes back with the answer: a reader may have subscribed several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,14 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """All streams that the reader reads: nothing needs to be kept of others for it, whatever was said before."""
+
+    reader: str
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Grew:
     """The log of the class has frames up to this number."""
 
@@ -83,11 +94,12 @@ class Grew:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The stream's log has the frames from `first` up to `next`."""
+    """The stream's log has frames up to `next`."""
 
     reader: str
     stream: str
-    first: int
+    ask: int
+    """Of the Subscribe that this answers."""
     next: int
     rows: int | None = None
     """Who begins with `next`: how many the stream has had before; None if that is not known."""
@@ -103,6 +115,15 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """The feed of the stream had published everything that its source had at this moment, by the clock of arrivals."""
+
+    reader: str
+    stream: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Denied:
     """The reader is not subscribed, or no longer."""
 
@@ -111,30 +132,34 @@ class Denied:
     reason: str
 
 
-Message = Subscribe | Heard | Released | Unsubscribe | Grew | Subscribed | News | Denied
+Message = Subscribe | Heard | Released | Unsubscribe | Reads | Grew | Subscribed | News | Denied | CaughtUp
 
-SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED = range(8)
+SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED, CAUGHT_UP, READS = range(10)
 _FIXED = struct.Struct("<BBqqq")  # version, kind, three numbers
 _UNKNOWN = -1
 
 
 def encode(message: Message) -> bytes:
     match message:
-        case Subscribe(reader, stream, number, lossless):
-            return _packet(SUBSCRIBE, number, lossless, reader, stream)
+        case Subscribe(reader, stream, number, lossless, ask):
+            return _packet(SUBSCRIBE, number, lossless, reader, stream, third=ask)
         case Heard(reader, stream, number):
             return _packet(HEARD, number, 0, reader, stream)
         case Released(reader, stream, number):
             return _packet(RELEASED, number, 0, reader, stream)
         case Unsubscribe(reader, stream):
             return _packet(UNSUBSCRIBE, 0, 0, reader, stream)
+        case Reads(reader, streams):
+            return _packet(READS, 0, 0, reader, *streams)
         case Grew(name, number):
             return _packet(GREW, number, 0, name)
-        case Subscribed(reader, stream, first, number, rows):
+        case Subscribed(reader, stream, ask, number, rows):
             known = _UNKNOWN if rows is None else rows
-            return _packet(SUBSCRIBED, first, number, reader, stream, third=known)
+            return _packet(SUBSCRIBED, ask, number, reader, stream, third=known)
         case News(reader, stream, number):
             return _packet(NEWS, number, 0, reader, stream)
+        case CaughtUp(reader, stream, at):
+            return _packet(CAUGHT_UP, round(1e6 * at), 0, reader, stream)
         case Denied(reader, stream, reason):
             return _packet(DENIED, 0, 0, reader, stream, reason)[:MESSAGE_MAX]
 
@@ -150,7 +175,11 @@ def decode(packet: bytes) -> Message:
     version, kind, *numbers = _FIXED.unpack_from(packet)
     if version != VERSION:
         raise NotUnderstood(f"version {version} of the gateway messages, not {VERSION}")
-    texts = packet[_FIXED.size :].decode(errors="replace").split(_SEPARATOR, 2)
+    text = packet[_FIXED.size :].decode(errors="replace")
+    if kind == READS:
+        reader, *streams = map(_checked, text.split(_SEPARATOR))
+        return Reads(reader, tuple(streams))
+    texts = text.split(_SEPARATOR, 2)
     if kind == DENIED:
         return Denied(*[*texts, "", "", ""][:3])
     names = [_checked(text) for text in texts]
@@ -167,10 +196,12 @@ def _of_two(kind: int, reader: str, stream: str, first: int, second: int, third:
         return Heard(reader, stream, first)
     if kind == NEWS:
         return News(reader, stream, first)
+    if kind == CAUGHT_UP:
+        return CaughtUp(reader, stream, first / 1e6)
     if kind == RELEASED:
         return Released(reader, stream, first)
     if kind == SUBSCRIBE:
-        return Subscribe(reader, stream, first, bool(second))
+        return Subscribe(reader, stream, first, bool(second), third)
     if kind == SUBSCRIBED:
         return Subscribed(reader, stream, first, second, None if third == _UNKNOWN else third)
     if kind == UNSUBSCRIBE:

@@ -6,8 +6,8 @@
 
 Guarantees:
 1. A unit's state is touched by the class thread only.
-2. A unit that fails is made again over its logs; one that fails again and again without getting any further is given
-   up, and the others go on.
+2. A unit that fails, in whatever is done with it, is made again over its logs. A unit that fails several times at the same
+   place is given up. Other units continue.
 3. Nothing happens in a host whose units sleep: no timer, no cycle.
 """
 
@@ -34,9 +34,9 @@ from actors.noticed import UnitNow
 from actors.segments import LogTaken
 from actors.slices import SliceClient
 from actors.unit import NEVER, HostedUnit, OpenRecord, UnitStatus, not_recorded
-from actors.units import Account, Explanations, Figures, Unit, UnitReport
+from actors.units import GIVEN_UP, Account, Explanations, Figures, Unit, UnitReport
 from configs.live import LiveSettings
-from configs.problems import UnknownName, WeirError, nearest
+from configs.problems import UnknownName, WeirError, nearest, sentence
 from engine.explain import Line
 
 # Class thread and ingest thread share the interpreter: how long one of them may keep it when the other wants it. Between
@@ -116,7 +116,7 @@ class Host:
         self._cycle_s = self.settings.load.cycle_ms / 1e3
         self._next_cycle = 0.0
         self._asked: deque[Callable[[], None]] = deque()
-        self._ingest = Ingest(self.dirs, self._hear_of_input)
+        self._ingest = Ingest(self.dirs, self._hear_of_input, self._hear_of_failure)
         path = self.dirs.dispatcher_socket
         self._client = SliceClient(
             path, self.name, self._run, self._between, (), self.cores, quiet_s=self._quiet_s
@@ -228,6 +228,9 @@ class Host:
             self._post(partial(self._wake, name))
             self.awoke()
 
+    def _hear_of_failure(self, name: str, problem: Exception) -> None:
+        self._post(lambda: self._make_again(name, problem))
+
     # -- the class thread: turns ------------------------------------------------------------------------------
 
     def _run(self, name: str, quota_s: float) -> tuple[float, bool]:
@@ -237,16 +240,15 @@ class Host:
         began = time.monotonic()
         try:
             used_s, backlog = unit.run(quota_s)
+            self._after_slice(unit, backlog)
         except Exception as problem:
             self._make_again(name, problem)
             return quota_s, False
-        if unit.inbox.held_back:
-            unit.inbox.held_back = False
+        if unit.makes_room():
             self._ingest.go_on()
         self._slices += 1
         self._ran_s += time.monotonic() - began
         self._used_s += used_s
-        self._after_slice(unit, backlog)
         return used_s, backlog
 
     def _after_slice(self, unit: HostedUnit, backlog: bool) -> None:
@@ -369,20 +371,27 @@ class Host:
         for name in [name for name in self._broken if name not in wanted]:
             del self._broken[name]
         self._failures = {name: one for name, one in self._failures.items() if name in wanted}
-        for name, unit in wanted.items():
-            hosted = self._units.get(name)
-            if hosted is not None and not hosted.can_become(unit):
-                self._let_go(name, remove=False)
-                hosted = None
-            if hosted is not None:
-                hosted.become(unit)
-                self._change_feeds(hosted)
-                self._client.ready(name)
-            else:
-                self._broken.pop(name, None)
-                self._open(unit)
+        for unit in wanted.values():
+            self._set_unit(unit)
         self._report_sleepers()
         self._start_cycles(time.monotonic())
+
+    def _set_unit(self, unit: Unit) -> None:
+        name, hosted = unit.name, self._units.get(unit.name)
+        if hosted is not None and not hosted.can_become(unit):
+            self._let_go(name, remove=False)
+            hosted = None
+        if hosted is None:
+            self._broken.pop(name, None)
+            self._open(unit)
+            return
+        try:
+            hosted.become(unit)
+            self._change_feeds(hosted)
+        except Exception as problem:
+            self._make_again(name, problem)
+        else:
+            self._client.ready(name)
 
     def _report_sleepers(self) -> None:
         """A coordinator that has begun anew would hear nothing of them."""
@@ -436,14 +445,17 @@ class Host:
 
     def _make_again(self, name: str, problem: Exception) -> None:
         """From its logs, as after a crash."""
-        hosted = self._units.pop(name)
+        hosted = self._units.pop(name, None)
+        if hosted is None:
+            return
         self._tell_failure(name, problem)
         failures = self._failures.setdefault(name, Failures())
         failures.count = failures.count + 1 if failures.log_next == hosted.log_next else 1
         failures.log_next = hosted.log_next
         self._ingest.close(hosted.intake, for_good=False)
         self._client.leave(name)
-        hosted.close(at_rest=False)
+        with suppress(Exception):  # what cannot be closed is found out when it is opened
+            hosted.close(at_rest=False)
         if failures.count < FAILURES_MAX:
             self._open(replace(hosted.unit))
         else:
@@ -451,12 +463,14 @@ class Host:
 
     def _give_up(self, name: str, problem: Exception, last: UnitReport | None = None) -> None:
         self._tell_failure(name, problem)
-        self._broken[name] = f"{problem!r}"
+        self._broken[name] = sentence(problem)
         last = last or UnitReport(name, 0.0, 0.0, False, True, Figures())
         # Others may have its share until it is declared anew.
-        report = replace(last, asleep=True, reclaim=False, problem=f"given up: {problem!r}")
+        report = replace(
+            last, asleep=True, reclaim=False, problem=f"given up: {sentence(problem)}", trouble=GIVEN_UP
+        )
         self.report(self.name, [report])
 
     def _tell_failure(self, name: str, problem: Exception) -> None:
         traceback.print_exception(problem)
-        self._told.append(f"{name}: {problem!r}")
+        self._told.append(f"{name}: {sentence(problem)}")

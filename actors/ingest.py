@@ -8,12 +8,12 @@ Bounds, so that one unit's input cannot take the processor or the memory that ot
     turns        a few batches of each stream that has some, in turn
     time         INGEST_PART of a processor for all units of the host, in equal parts. It takes 50–100 µs to read a
                  batch and let it in, so this is some thousand batches a second. What a unit gets beyond that is
-                 rejected whole and counted, for which nothing is read but its header; a lossless unit waits.
+                 rejected whole and counted, for which nothing is read but its header; a unit that holds back waits.
     moment       what has been let in has its slice before the next is looked for, for which SLICE_S are waited at most:
                  a thread that wakes up beside a slice takes the interpreter from it, again and again
-    room         a lossless unit is not read while its queue is full: it releases nothing, its streams' logs fill up,
-                 and their gateway refuses producers. Nobody is read that has PIECES_MAX batches waiting; what the
-                 gateway forgets meanwhile is counted as failed.
+    room         A unit that holds back is not read while its queue has no room: it releases nothing, the logs of its
+                 streams fill up, and their gateway refuses producers. No unit is read while PIECES_MAX of its batches
+                 wait; what the gateway forgets meanwhile is counted as failed.
 
 The gateway may go: frames that are there are read, and everything is subscribed again when it comes back.
 """
@@ -33,10 +33,12 @@ from actors.dirs import RunDirs
 from actors.frames import batch_head, batch_of
 from actors.gateway_messages import (
     FROM_NOW,
+    CaughtUp,
     Denied,
     Heard,
     Message,
     News,
+    Reads,
     Released,
     Subscribe,
     Subscribed,
@@ -76,7 +78,11 @@ class Feed:
     """Rows of the stream up to there; None if that is not known."""
     frames: Iterator[tuple[int, memoryview]] | None = None
     log: Reader | None = None
+    ask: int = 0
+    """The number of the last Subscribe."""
     subscribed: bool = False
+    denied: bool = False
+    """Refused since the last Subscribed: the stream may have been dropped, and a new log may be there instead."""
     lively: bool = False
     """Among those that are read in turn."""
     pause_s: float = BACKOFF_LEAST_S
@@ -108,8 +114,11 @@ class Intake:
 
     unit: str
     inbox: Inbox
-    lossless: bool
+    holds_back: bool
+    """True if input waits in the log while the queue has no room. The log forgets nothing that has not been read."""
     shard: tuple[int, int] = (0, 1)
+    is_whole: bool = True
+    """True if `feeds` are all streams that are needed. A unit that repeats its steps may need frames of others."""
     feeds: dict[str, Feed] = field(default_factory=dict)
     budget_s: float = BURST_S
     since: float = field(default_factory=time.monotonic)
@@ -123,8 +132,14 @@ class Intake:
 class Ingest:
     """Made and stopped by its host; `run` is the thread."""
 
-    def __init__(self, dirs: RunDirs, told: Callable[[str], None]) -> None:
-        self._dirs, self._told = dirs, told
+    def __init__(
+        self,
+        dirs: RunDirs,
+        has_input: Callable[[str], None],
+        failed: Callable[[str, Exception], None],
+    ) -> None:
+        """Call `has_input` with each unit that has some, and `failed` with each unit of which the input cannot be let in."""
+        self._dirs, self._has_input, self._failed = dirs, has_input, failed
         self._wake_up = WakeUp()
         self._asked: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()  # over the channel, which others may say something on
@@ -138,6 +153,7 @@ class Ingest:
         self._lively: deque[Feed] = deque()
         self._blocked: set[Feed] = set()
         self._later: dict[Feed, float] = {}  # to be tried again, and when
+        self._asks = 0
         self._connect_at, self._pause_s = 0.0, BACKOFF_LEAST_S
         self._stopping = False
 
@@ -240,9 +256,14 @@ class Ingest:
             return
         self._pause_s = BACKOFF_LEAST_S
         self._poll.register(channel, select.POLLIN)
+        self._greet(channel)
+
+    def _greet(self, channel: Channel) -> None:
+        """Subscribe all feeds on a new connection."""
         with self._lock:
             self._channel = channel
         for intake in self._intakes.values():
+            self._say_reads(intake)
             for feed in intake.feeds.values():
                 self._subscribe(feed)
 
@@ -258,7 +279,9 @@ class Ingest:
                 feed.subscribed = False
 
     def _subscribe(self, feed: Feed) -> None:
-        self.say(Subscribe(feed.intake.unit, feed.name, feed.next, feed.intake.lossless))
+        self._asks += 1
+        feed.ask = self._asks
+        self.say(Subscribe(feed.intake.unit, feed.name, feed.next, feed.intake.holds_back, feed.ask))
 
     def _hear(self) -> None:
         assert self._channel is not None
@@ -269,22 +292,29 @@ class Ingest:
         if packet is None:
             self._hang_up()
             return
-        message = decode(packet)
-        assert isinstance(message, Subscribed | News | Denied), message
+        self._hear_message(decode(packet))
+
+    def _hear_message(self, message: Message) -> None:
+        assert isinstance(message, Subscribed | News | CaughtUp | Denied), message
         intake = self._intakes.get(message.reader)
         # The gateway says the name as it was declared.
         feed = intake.feeds.get(message.stream.lower()) if intake is not None else None
         if feed is not None:
             self._hear_of(feed, message)
 
-    def _hear_of(self, feed: Feed, message: Subscribed | News | Denied) -> None:
+    def _hear_of(self, feed: Feed, message: Subscribed | News | CaughtUp | Denied) -> None:
         match message:
-            case Subscribed():
-                self._begin(feed, message)
+            case Subscribed(ask=ask):
+                # Another number answers the feed that read the stream before this one.
+                if ask == feed.ask:
+                    self._begin(feed, message)
             case News():
                 self._enliven(feed)
+            case CaughtUp(_, _, at):
+                caught_up = feed.intake.inbox.caught_up
+                caught_up[feed.name] = max(at, caught_up.get(feed.name, at))
             case Denied(_, _, reason):
-                feed.subscribed = False
+                feed.subscribed, feed.denied = False, True
                 feed.intake.inbox.problems[feed.name] = reason
                 self._later[feed] = time.monotonic() + feed.pause_s
                 feed.pause_s = min(2 * feed.pause_s, BACKOFF_MOST_S)
@@ -294,7 +324,10 @@ class Ingest:
         feed.intake.inbox.problems.pop(feed.name, None)
         if feed.next == FROM_NOW:
             feed.next, feed.upto = found.next, found.rows
-            feed.intake.inbox.begun.append((feed.name, found.next, found.rows))
+            feed.intake.inbox.begun.append((feed.name, found.next, found.rows, feed))
+        if feed.denied:
+            self._rest_feed(feed)
+            feed.log, feed.frames, feed.denied = None, None, False
         try:
             feed.log = feed.log or Reader(feed.folder, KEPT_MAPPED)
         except LogMissing:
@@ -325,8 +358,15 @@ class Ingest:
         self._drop(intake, less, for_good=True)
         for feed in more:
             intake.feeds[feed.name] = feed
+        self._say_reads(intake)
+        for feed in more:
             if self._channel is not None:
                 self._subscribe(feed)
+
+    def _say_reads(self, intake: Intake) -> None:
+        """Let the gateway forget the streams that only an earlier life of the unit has read."""
+        if intake.is_whole:
+            self.say(Reads(intake.unit, tuple(intake.feeds)))
 
     def _rest(self, intake: Intake) -> None:
         for feed in intake.feeds.values():
@@ -338,12 +378,18 @@ class Ingest:
             feed = intake.feeds.pop(stream, None)
             if feed is None:
                 continue
-            if feed.lively:
-                self._lively.remove(feed)
-            self._blocked.discard(feed)
+            self._rest_feed(feed)
             self._later.pop(feed, None)
             if for_good:
+                intake.inbox.problems.pop(stream, None)
                 self.say(Unsubscribe(intake.unit, stream))
+
+    def _rest_feed(self, feed: Feed) -> None:
+        """Stop reading a feed until it is enlivened."""
+        if feed.lively:
+            self._lively.remove(feed)
+            feed.lively = False
+        self._blocked.discard(feed)
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -357,7 +403,13 @@ class Ingest:
         lively, self._lively = self._lively, deque()
         while lively:
             feed = lively.popleft()
-            if all(self._read(feed, now) for _ in range(BATCHES_A_TURN)):
+            try:
+                has_more = all(self._read(feed, now) for _ in range(BATCHES_A_TURN))
+            except Exception as problem:
+                # The unit is made again; no other unit is to suffer from its input.
+                has_more = False
+                self._failed(feed.intake.unit, problem)
+            if has_more:
                 self._lively.append(feed)
             else:
                 feed.lively = False
@@ -370,7 +422,7 @@ class Ingest:
             return False
         began = time.thread_time()
         in_time = self._has_time(intake, now)
-        if intake.lossless and not in_time:
+        if intake.holds_back and not in_time:
             self._later[feed] = now - intake.budget_s / self._part
             return False
         found = feed.frame()
@@ -383,7 +435,7 @@ class Ingest:
         intake.inbox.used_s += used_s
         intake.budget_s -= used_s
         self._awaits_slice = True
-        self._told(intake.unit)
+        self._has_input(intake.unit)
         return True
 
     @property
@@ -417,7 +469,7 @@ class Ingest:
         rows, _, before = batch_head(payload)
         if number > feed.next and feed.upto is not None:
             lost = turned_away(feed.name, number - 1, failed=intake.part_of(before - feed.upto))
-            self._put(inbox, Arrived(lost, before))
+            self._put(inbox, Arrived(lost, before, feed))
         if in_time:
             cycle, keep = inbox.keep
             if cycle != feed.cycle:
@@ -428,7 +480,7 @@ class Ingest:
             piece = turned_away(feed.name, number, rejected=intake.part_of(rows))
         feed.next, feed.upto = number + 1, before + rows
         inbox.bytes_in += len(payload)
-        self._put(inbox, Arrived(piece, feed.upto))
+        self._put(inbox, Arrived(piece, feed.upto, feed))
 
     def _put(self, inbox: Inbox, one: Arrived) -> None:
         piece: Piece = one.piece
@@ -441,7 +493,8 @@ def is_full(feed: Feed) -> bool:
     inbox = feed.intake.inbox
     if inbox.pieces >= PIECES_MAX:
         return True
-    return feed.intake.lossless and inbox.queued(feed.name) >= feed.door.queue_max
+    room = min(inbox.rooms.get(feed.name, feed.door.queue_max), feed.door.queue_max)
+    return feed.intake.holds_back and inbox.queued(feed.name) >= room
 
 
 __all__ = ["Feed", "Ingest", "Intake", "Released"]

@@ -6,6 +6,8 @@ from typing import Any
 
 import ray
 
+from configs.problems import Away
+
 NAMESPACE = "weir"
 COORDINATOR = "coordinator"
 
@@ -22,9 +24,17 @@ def host_name(host: str) -> str:
     return f"host-{host}"
 
 
+class NoSuchActor(Away, ValueError):
+    """An actor that is not there: the system has ended, or Ray is about to start the actor again."""
+
+
 def find(name: str) -> Any:
-    """The handle of an actor; ValueError if there is none. Asks the cluster: keep what it gives."""
-    return ray.get_actor(name, namespace=NAMESPACE)
+    """Return the handle of an actor, or raise NoSuchActor. This asks the cluster, so keep the handle."""
+    try:
+        return ray.get_actor(name, namespace=NAMESPACE)
+    except ValueError:
+        hint = "try again in a few seconds; start the system with `weir up` if it has ended"
+        raise NoSuchActor(f"the running system has no actor {name} now", hint=hint) from None
 
 
 # What is kept for a process that Ray starts anew, by name in the store (`actors.state`).

@@ -21,6 +21,7 @@ from engine.quality import QueryQuality
 from engine.running import Running
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
+from scheduler.ratios import ratio
 
 # Load cycles whose arrivals are remembered.
 CYCLES_KEPT = 64
@@ -149,10 +150,9 @@ class Noticed:
             return None, None, None
         after = totals(self._at, queries)
         answers, due = after.answers - before.answers, after.due - before.due
-        stale = (after.stale_s - before.stale_s) / (self._at - before.at)
         return (
-            min(1.0, max(0.0, stale)),
-            1 - (after.utility - before.utility) / answers if answers else None,
+            ratio(after.stale_s - before.stale_s, self._at - before.at),
+            1 - ratio(after.utility - before.utility, answers) if answers else None,
             1e3 * (after.tardy_s - before.tardy_s) / due if due else None,
         )
 

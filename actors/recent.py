@@ -7,9 +7,12 @@ follow what happens within a second, and are of enough answers for a percentile.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
+from scheduler.ratios import ratio
 
 RECENT_S, PIECE_S = 5.0, 1.0
 
@@ -70,3 +73,53 @@ def figures_of(pieces: list[Piece], now: float, results: int) -> RecentFigures:
         response_ms["p95"],
         response_ms["p99"],
     )
+
+
+# Over this time the late part of a stream is counted, and this often it is noted.
+LATE_S, LATE_PIECE_S = 60.0, 2.0
+
+
+class LateShares:
+    """The late part of each stream's rows in the last minute of input."""
+
+    def __init__(self) -> None:
+        self._noted: deque[tuple[float, Mapping[str, tuple[int, int]]]] = deque()
+
+    def end_cycle(self, now: float, ledgers: Mapping[str, TupleLedger]) -> dict[str, float]:
+        """Return, by stream, the late part of the rows that came in; streams without late rows are left out."""
+        counts = {name: (account.late, account.late + account.delivered) for name, account in ledgers.items()}
+        if not self._noted or now - self._noted[-1][0] >= LATE_PIECE_S:
+            self._noted.append((now, counts))
+        while len(self._noted) > 1 and self._noted[1][0] <= now - LATE_S:
+            self._noted.popleft()
+        shares = {}
+        for name, (late, rows) in counts.items():
+            late_before, rows_before = self._noted[0][1].get(name, (0, 0))
+            if late > late_before:
+                shares[name] = ratio(late - late_before, rows - rows_before)
+        return shares
+
+
+class RecentFlow:
+    """Tuples per second that operators have taken, measured once a PIECE_S over the last RECENT_S."""
+
+    def __init__(self, now: float, ledgers: Mapping[str, TupleLedger]) -> None:
+        self.taken_per_s = 0.0
+        self._seen = deque([(now, taken_of(ledgers))])
+
+    def end_cycle(self, now: float, ledgers: Mapping[str, TupleLedger]) -> None:
+        if now - self._seen[-1][0] < PIECE_S:
+            return
+        self._seen.append((now, taken_of(ledgers)))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - RECENT_S:
+            self._seen.popleft()
+        (since, before), (_, after) = self._seen[0], self._seen[-1]
+        # A stream that has begun since then began with nothing.
+        self.taken_per_s = max(
+            0.0, sum(taken - before.get(stream, 0) for stream, taken in after.items()) / (now - since)
+        )
+
+
+def taken_of(ledgers: Mapping[str, TupleLedger]) -> dict[str, int]:
+    """Return by stream how many tuples operators have taken, late ones among them."""
+    return {stream: account.delivered + account.late for stream, account in ledgers.items()}

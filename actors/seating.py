@@ -160,7 +160,7 @@ class Seating:
             one, home = self.classes[class_of(unit)], self.home_of(unit)
             if home is not None and home != seat.node:
                 wanted[home][unit] = Copy(
-                    seat.node, streams_read(one), one.declared.lossless, one.declared.limits.result_bytes
+                    seat.node, streams_read(one), one.declared.holds_back, one.declared.limits.result_bytes
                 )
         return wanted
 

@@ -5,10 +5,13 @@ Numbered properties:
 2. No frame is forgotten before every lossless reader has released it: a full log refuses input instead, and says when
    to come again. Other readers only delay forgetting as long as there is room.
 3. A reader has at most one News outstanding; it gets the next one when it asks for it.
-4. Opened again over the same folder, streams, readers and frames are those that were there. What a reader released
+4. A number is given once to the frames of a name: a stream that is declared again after it was dropped continues the
+   numbers and the count of rows, so that nothing that refers to a frame means another one.
+5. Opened again over the same folder, streams, readers and frames are those that were there. What a reader released
    last may be forgotten, so frames may be kept longer, never shorter.
-5. A batch with an id is published once, whole, however often it is brought and whenever the process is killed, as
+6. A batch with an id is published once, whole, however often it is brought and whenever the process is killed, as
    long as its producer is among the last that have published (`actors.published`).
+7. The rows of a batch are in the log in the order of event time, across all its frames (`engine.ordering`).
 
 Calls come from several threads; `Streams.lock` is held for each, but not while rows are copied into a log: who does
 that holds `Stream.writing`, and takes it first.
@@ -34,10 +37,12 @@ from actors.frames import BatchId, batch_head, batch_id, batch_parts
 from actors.gateway_messages import (
     FROM_NOW,
     Accepted,
+    CaughtUp,
     Denied,
     Heard,
     Message,
     News,
+    Reads,
     Refused,
     Released,
     Subscribe,
@@ -59,11 +64,15 @@ from actors.segments import (
     frames_left,
 )
 from configs.problems import InvalidInput, UnknownName, nearest
+from engine.ordering import in_time_order
 from engine.sql import parse_create_stream
 from engine.train import Train, train_from_arrow
 
 RECORD = "stream.json"
 RECORD_VERSION = 3
+DROPPED = "dropped.json"
+# How many names of dropped streams are remembered, the last ones.
+DROPPED_MAX = 4096
 # Readers of a stream release its frames every few seconds, with their snapshots.
 RETRY_AFTER_S = 0.2
 READERS_MAX = 4096
@@ -137,9 +146,9 @@ class Stream:
         self.retain()
         self.save()
         if asked.next == FROM_NOW:
-            peer.send(Subscribed(asked.reader, asked.stream, self.log.first, begin, rows))
+            peer.send(Subscribed(asked.reader, asked.stream, asked.ask, begin, rows))
         else:
-            peer.send(Subscribed(asked.reader, asked.stream, self.log.first, self.log.next))
+            peer.send(Subscribed(asked.reader, asked.stream, asked.ask, self.log.next))
 
     def heard(self, asked: Heard, peer: Peer) -> None:
         """One News now or as soon as there is more."""
@@ -280,6 +289,11 @@ class Streams:
         self._bytes_max, self._segment_bytes = bytes_max, segment_bytes
         self._streams: dict[str, Stream] = {}
         self.class_next: dict[str, int] = {}
+        # By name of a stream that was dropped, the next number and the rows that it would have had.
+        self._dropped: dict[str, tuple[int, int]] = {}
+        with suppress(FileNotFoundError):
+            dropped = json.loads((dirs.streams / DROPPED).read_text(encoding="utf-8"))
+            self._dropped = {name: (number, rows) for name, (number, rows) in dropped.items()}
         for folder in sorted(dirs.streams.glob(f"*/{RECORD}")):
             self._open(folder.parent)
 
@@ -300,6 +314,9 @@ class Streams:
             stream = Stream(self._dirs.stream(name), sql, self._bytes_max, self._segment_bytes)
             stream.origin = origin
             try:
+                if origin is None:
+                    number, stream.rows = self._dropped.get(name.lower(), (0, 0))
+                    stream.log.skip_to(number)
                 stream.save()
             except LogFull:
                 stream.log.close()
@@ -315,11 +332,24 @@ class Streams:
             if self._streams.get(name.lower()) is not stream:
                 return
             del self._streams[name.lower()]
+            if stream.origin is None and stream.log.next:
+                self._note_dropped(name.lower(), stream.log.next, stream.rows)
             for reader, reading in stream.readers.items():
                 if reading.peer is not None:
                     reading.peer.send(Denied(reader, stream.name, "the stream was dropped"))
             stream.log.close()
             shutil.rmtree(stream.folder)
+
+    def _note_dropped(self, name: str, number: int, rows: int) -> None:
+        self._dropped.pop(name, None)
+        self._dropped[name] = (number, rows)
+        while len(self._dropped) > DROPPED_MAX:
+            del self._dropped[next(iter(self._dropped))]
+        path = self._dirs.streams / DROPPED
+        with suppress(OSError):  # where memory has run out, a gateway that begins again does not know of it
+            draft = path.with_suffix(".draft")
+            draft.write_text(json.dumps(self._dropped), encoding="utf-8")
+            os.replace(draft, path)
 
     def find(self, name: str) -> Stream:
         try:
@@ -366,7 +396,7 @@ class Streams:
                 answer = self._answered(stream, part_of)
             if answer is not None:
                 return answer
-            frames = self._frames(stream, trains, part_of)
+            frames = self._frames(stream, in_time_order(stream.schema, trains), part_of)
             size = sum(size for _, size in frames)
             most = self._bytes_max // SEGMENTS_LEAST
             if size > most:
@@ -391,6 +421,9 @@ class Streams:
 
     def hear(self, message: Message, peer: Peer) -> None:
         """What a reader says; what cannot be is answered with Denied."""
+        if isinstance(message, Reads):
+            self._keep_only(message)
+            return
         if not isinstance(message, Subscribe | Heard | Released | Unsubscribe):
             return
         with self.lock:
@@ -408,6 +441,24 @@ class Streams:
                         stream.unsubscribe(reader)
             except (InvalidInput, LogFull) as problem:
                 peer.send(Denied(message.reader, message.stream, str(problem)))
+
+    def caught_up(self, ages_s: Mapping[str, float]) -> None:
+        """Send to the readers of each stream how many seconds ago its feed had nothing left to publish."""
+        now = self._clock()
+        with self.lock:
+            for name, age_s in ages_s.items():
+                stream = self._streams.get(name.lower())
+                for reader, reading in () if stream is None else stream.readers.items():
+                    if reading.peer is not None:
+                        reading.peer.send(CaughtUp(reader, name, now - max(0.0, age_s)))
+
+    def _keep_only(self, said: Reads) -> None:
+        """Keep nothing for the reader of streams that it does not read."""
+        read = {name.lower() for name in said.streams}
+        with self.lock:
+            for name, stream in self._streams.items():
+                if name not in read:
+                    stream.unsubscribe(said.reader)
 
     def hear_grown(self, name: str, number: int) -> None:
         with self.lock:
@@ -473,6 +524,10 @@ class Streams:
                     stream.unsubscribe(reader)
                 elif reader not in stream.readers:
                     stream.readers[reader] = Reading(stream.log.first, lossless)
+                    stream.retain()
+                    stream.save()
+                elif stream.readers[reader].lossless != lossless:
+                    stream.readers[reader].lossless = lossless
                     stream.retain()
                     stream.save()
 

@@ -14,6 +14,7 @@ Guarantees:
 from __future__ import annotations
 
 import atexit
+import fcntl
 import logging
 import os
 import secrets
@@ -24,18 +25,29 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 
 from actors import class_host, coordinator, state
 from actors.cluster import all_names, kill
 from actors.coordinator_settings import CoordinatorSettings, StartHost
-from actors.dirs import Cluster, RunDirs, remove_dead, shared_memory
+from actors.dirs import (
+    LOCK,
+    TEMPORARY,
+    Cluster,
+    RunDirs,
+    clusters,
+    kill_users,
+    remove_dead,
+    remove_dead_temporary,
+    shared_memory,
+)
 from actors.endpoint import EndpointSettings
 from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.looks import CoordinatorStatus
@@ -51,7 +63,7 @@ from actors.names import (
 )
 from actors.turns import TurnStatus
 from configs.live import LiveClass, LiveSettings
-from configs.problems import Away, InvalidInput
+from configs.problems import Away, InvalidInput, UnknownName
 from scheduler.capacity import ShareMove
 
 # What Ray does beside calls, in environment variables. The first ones are for people who watch Ray itself, and pauses between
@@ -95,7 +107,9 @@ STOP_S = 10.0
 BACK_S = 20.0
 ANSWERS_S = 3.0
 ASK_AGAIN_S = 0.5
-START_ONE = "start one with `weir demo`"
+NO_CLUSTER = "no Ray cluster answers there"
+START_ONE = "start a system with `weir up`"
+LOCAL, LOOPBACK = "local", "127.0.0.1"
 # Ray sets it for all that follows when it starts a cluster of its own that checks tokens.
 AUTH_MODE = "RAY_AUTH_MODE"
 
@@ -112,6 +126,11 @@ class System:
     def address(self) -> str:
         """Where others attach."""
         return str(ray.get_runtime_context().gcs_address)
+
+    @property
+    def auth_mode(self) -> str | None:
+        """Value of Ray's environment variable for processes that attach."""
+        return os.environ.get(AUTH_MODE)
 
     @property
     def coordinator(self) -> Any:
@@ -190,6 +209,10 @@ class System:
             "there is no key here", "system", self.name, "start it with an endpoint, on this machine"
         )
 
+    def has_ended(self) -> bool:
+        """Return True if Ray has ended, or the cluster no longer knows the system or runs another one in its place."""
+        return not ray_runs() or bool(state.get(system_key()) != self.name)
+
     def wait_ready(self) -> None:
         """Until all actors have answered; Away names those that have not, and what was the last of their problems."""
         until = time.monotonic() + READY_S
@@ -234,10 +257,13 @@ def start(
     pinned: bool = True,
     start_host: StartHost = class_host.start,
     endpoint: EndpointSettings | None = None,
+    home: Path | None = None,
+    loopback: bool = True,
 ) -> System:
     """On a cluster if an address is given, else on a local Ray that ends with the system.
 
-    With an endpoint its nodes are reached over the network, by who shows the key of the system.
+    The local Ray listens on 127.0.0.1 alone, unless `loopback` is False: then other nodes can join it. With an endpoint its nodes are reached over the network, with the key of the system. `home` is the folder of the catalog that
+    the system follows.
     """
     if ray.is_initialized():
         raise InvalidInput(
@@ -251,9 +277,10 @@ def start(
         cores = None
         if address is None:
             remove_dead(base)
+            remove_dead_temporary(Path(tempfile.gettempdir()))
             system._undo.append(lambda: remove_dead(base))
             cores = reserved(system, settings.lanes) if pinned else Cores(why_not="not asked for")
-            start_ray(system, settings.lanes)
+            start_ray(system, settings.lanes, loopback)
         else:
             join_ray(system, address)
             # Processors of a machine that others use, too, are not ours to choose.
@@ -269,7 +296,7 @@ def start(
         system.wait_ready()
         system.apply(classes)
         system.wait_ready()
-        note_cluster(base, system)
+        note_cluster(base, system, home)
         if key is not None:
             note_key(base, system, key)
     except BaseException:
@@ -285,6 +312,7 @@ def found_or_started(
     wait_s: float = 0.0,
     pinned: bool = False,
     endpoint: EndpointSettings | None = None,
+    home: Path | None = None,
 ) -> System:
     """The system of a cluster, which goes on when this process ends: the one that is there, if it is set so; else a new one.
 
@@ -292,7 +320,7 @@ def found_or_started(
     """
     wanted = {"live": settings.model_dump(mode="json"), "pinned": pinned, "endpoint": repr(endpoint)}
     wait_answers(address, wait_s)
-    init_ray(address)
+    init_ray(address, is_local(address))
     try:
         name = state.get(system_key())
         if name is not None:
@@ -304,7 +332,7 @@ def found_or_started(
         ray.shutdown()
         raise
     ray.shutdown()
-    system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint)
+    system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint, home=home)
     try:
         # Last: a start that was broken off has none.
         state.put(settings_key(), wanted)
@@ -315,17 +343,17 @@ def found_or_started(
     return system
 
 
-def attach(address: str = "auto") -> System:
-    """The system that runs on a cluster; it goes on when this process ends."""
+def attach(address: str) -> System:
+    """Attach to the system of a cluster; it continues when this process ends."""
     connects = not ray.is_initialized()
     if connects:
         check_answers(address)
-        init_ray(address)
+        init_ray(address, is_local(address))
     name = state.get(system_key())
     if name is None:
         if connects:
             ray.shutdown()
-        raise InvalidInput("no system runs there", "address", address, START_ONE)
+        raise UnknownName("no system runs there", "--address", address, START_ONE)
     return System(name, [ray.shutdown] if connects else [])
 
 
@@ -336,7 +364,7 @@ def check_answers(address: str) -> None:
         try:
             socket.create_connection((host, int(port)), ANSWERS_S).close()
         except OSError:
-            raise InvalidInput("no Ray cluster answers there", "address", address, START_ONE) from None
+            raise InvalidInput(NO_CLUSTER, "--address", address, START_ONE) from None
 
 
 def wait_answers(address: str, wait_s: float) -> None:
@@ -363,19 +391,21 @@ def reserved(system: System, lanes: int) -> Cores:
     return cores
 
 
-def start_ray(system: System, lanes: int) -> None:
+def start_ray(system: System, lanes: int, loopback: bool) -> None:
     """A Ray of this process's own; its files go with it."""
     given = {name: value for name, value in RAY_SETTINGS.items() if name not in os.environ}
     os.environ.update(given)
     system._undo.append(lambda: [os.environ.pop(name, None) for name in given])
     # Sockets are in there, whose paths must be short.
-    folder = tempfile.mkdtemp(prefix=f"weir-{system.name}-")
+    folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{system.name}-")
     system._undo.append(lambda: shutil.rmtree(folder, ignore_errors=True))
+    hold_temporary(system, Path(folder))
     system._undo.append(restored_signal(signal.SIGTERM))
     # Before Ray is there: one that failed halfway has processes, too.
-    system._undo.append(ray.shutdown)
+    system._undo.append(lambda: end_ray(Path(folder)))
     init_ray(
-        "local",
+        LOCAL,
+        loopback,
         # Actors take no processors of Ray's; it starts a worker for each beforehand.
         num_cpus=lanes,
         object_store_memory=OBJECT_STORE_BYTES,
@@ -385,13 +415,20 @@ def start_ray(system: System, lanes: int) -> None:
     end_watchers()
     # Ray's own handler kills its processes at once, under those who are to stop in order.
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        signal.signal(signal.SIGTERM, lambda number, _: end_in_order(Path(folder), 128 + number))
+
+
+def hold_temporary(system: System, folder: Path) -> None:
+    """Mark the folder of Ray's files as in use until this process ends, however that happens."""
+    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    system._undo.append(lambda: os.close(file))
 
 
 def end_watchers() -> None:
     """Those of Ray's processes that only watch: `ray.init` starts them always, where `ray start` could be told not to. Logs are
     not brought to this process, nodes do not come and go, and there is no dashboard."""
-    node = getattr(ray._private.worker, "_global_node", None)
+    node = own_node()
     for kind in ("log_monitor", "monitor", "dashboard"):
         if (end := getattr(node, f"kill_{kind}", None)) is not None:
             end(check_alive=False)
@@ -405,20 +442,49 @@ def restored_signal(number: int) -> Callable[[], object]:
 
 def join_ray(system: System, address: str) -> None:
     system._undo.append(ray.shutdown)
-    init_ray(address)
+    init_ray(address, is_local(address))
 
 
-def init_ray(address: str, **settings: Any) -> None:
+def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     # Ray tells everybody, always, that it checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
     restore = restored_signal(signal.SIGTERM)
-    ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)
+    with loopback_alone() if loopback else nullcontext():
+        try:
+            ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)
+        except (ConnectionError, ValueError):
+            if address == LOCAL:
+                raise
+            raise InvalidInput(NO_CLUSTER, "--address", address, START_ONE) from None
     restore()
 
 
-def note_cluster(base: Path, system: System) -> None:
-    cluster = Cluster(ray.get_runtime_context().gcs_address, os.environ.get(AUTH_MODE))
+def is_local(address: str) -> bool:
+    """Return True for a Ray that `start` has started on this machine, and that listens on loopback alone."""
+    here = (one.address for one in clusters(shared_memory()).values())
+    return address.startswith(f"{LOOPBACK}:") and address in here
+
+
+@contextmanager
+def loopback_alone() -> Iterator[None]:
+    """Let Ray name this machine 127.0.0.1, so that each of its processes listens there and nowhere else.
+
+    Ray replaces that address by an outer one wherever it is given, also in `_node_ip_address`, unless it takes the machine
+    for one that joins no cluster. The constant is Ray's switch for that; its environment variable
+    (RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER) is read only when Ray is imported.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def note_cluster(base: Path, system: System, home: Path | None) -> None:
+    """Record the cluster in the system's run folder, for commands on this machine."""
+    cluster = Cluster(system.address, system.auth_mode, None if home is None else str(home))
     for node in system.status().system.nodes:
         dirs = RunDirs(base, system.name, node)
         if dirs.root.is_dir():
@@ -446,6 +512,10 @@ def claim(system: System) -> None:
 
 
 def forget_name() -> None:
+    while_ray_runs(delete_name)
+
+
+def delete_name() -> None:
     with suppress(Exception):  # Ray has gone, and the name with it
         state.delete(settings_key())
         state.delete(system_key())
@@ -454,12 +524,76 @@ def forget_name() -> None:
 # -- the end ---------------------------------------------------------------------------------------------------
 
 
+def end_in_order(folder: Path, code: int) -> None:
+    """Let the process end, in order unless Ray has got the same signal and ends first."""
+    threading.Thread(target=end_after_ray, args=(folder, code), name="end-after-ray", daemon=True).start()
+    sys.exit(code)
+
+
+def end_after_ray(folder: Path, code: int) -> None:
+    """End this process at once if it is still there STOP_S after its Ray has ended.
+
+    Threads wait in calls of Ray then, which last a minute; after that Ray ends the process, and leaves processes and files.
+    """
+    while ray_runs():
+        time.sleep(POLL_S)
+    time.sleep(STOP_S)
+    if (node := own_node()) is not None:
+        end_rest(node, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        remove_dead(shared_memory())
+        os._exit(code)
+
+
+def own_node() -> Any:
+    """Return Ray's object for the processes that this one has started, or None."""
+    return getattr(ray._private.worker, "_global_node", None)
+
+
+def end_rest(node: Any, folder: Path) -> None:
+    """Kill what has outlived Ray's head: its other processes and actors, whose files are in the folder."""
+    node.kill_all_processes(check_alive=False, allow_graceful=False)
+    kill_users(folder)
+
+
+def ray_runs() -> bool:
+    """Return False once the Ray that this process has started lacks its head or its node manager."""
+    node = own_node()
+    return node is None or bool(node.remaining_processes_alive())
+
+
+def end_ray(folder: Path) -> None:
+    """End the Ray that this process has started; `folder` has its files."""
+    if ray_runs():
+        ray.shutdown()
+        return
+    node = own_node()
+    threading.Thread(target=ray.shutdown, name="ray-shutdown", daemon=True).start()
+    end_rest(node, folder)
+
+
 def end_actors() -> None:
     """What does not end in time ends with Ray, or is killed where Ray goes on."""
+    while_ray_runs(ask_to_end)
+
+
+def ask_to_end() -> None:
     with suppress(Exception):
         ray.get(find(COORDINATOR).stop.remote(), timeout=STOP_S)
     with suppress(Exception):
         kill(all_names())
+
+
+def while_ray_runs(work: Callable[[], None]) -> None:
+    """Do work that calls Ray; leave it as soon as Ray has ended.
+
+    A supervisor may send SIGTERM to all processes at once. A call of a head that is gone lasts a minute, after which Ray ends this
+    process.
+    """
+    working = threading.Thread(target=work, name="ray-calls", daemon=True)
+    working.start()
+    while working.is_alive() and ray_runs():
+        working.join(POLL_S)
 
 
 def repeated(method: Any, *arguments: Any) -> Any:

@@ -16,9 +16,10 @@ Guarantees:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,25 +30,34 @@ from actors.frames import batch_of
 from actors.inbox import Inbox
 from actors.ingest import Feed, Intake
 from actors.noticed import Noticed, UnitNow
-from actors.recent import Recent
+from actors.recent import RECENT_S, LateShares, Recent, RecentFlow
 from actors.segment import LogMissing
 from actors.segments import FrameForgotten, LogFull, Reader
 from actors.unit_log import Steered, UnitLog
-from actors.units import Account, Figures, Unit, UnitReport
+from actors.units import FAILING, Account, Figures, Unit, UnitReport
 from actors.worth import Worth
-from configs.live import SAID_OF_QUERIES, LiveSettings
+from configs.live import LiveClass, LiveSettings
 from configs.managers import sheds
 from engine.door import Door
 from engine.entrances import Following
 from engine.explain import Line, explain
-from engine.hosted import HostedClass
+from engine.hosted import HostedClass, schemas_of
 from engine.schema import StreamSchema
 from engine.steps import Commit, QueryAdded, QueryRemoved
 from engine.train import Train
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
-from loadshed.manager import Explanation, LoadManager, ReportUsage, RequestReclaim, TrimQueue
+from loadshed.manager import (
+    LEAST_ROOM,
+    DropOlder,
+    Explanation,
+    HoldBack,
+    LoadManager,
+    ReportUsage,
+    RequestReclaim,
+    TrimQueue,
+)
 from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from scheduler.capacity import HeadroomScaled
@@ -66,6 +76,17 @@ NEVER = float("inf")
 
 Record = Callable[[Any, float, Sequence[Any]], None]
 OpenRecord = Callable[[LoadManager], Record]
+
+
+def made_for(declared: LiveClass) -> tuple[object, ...]:
+    """Return the part of a declaration that doors and log are made for; the rest can change while the unit runs."""
+    split = declared.shards, declared.key, declared.victim, declared.lossless, declared.holds_back
+    return declared.name, *split, declared.limits.result_bytes
+
+
+def said_of_queries(declared: LiveClass) -> tuple[object, ...]:
+    """Return the queries of a declaration, with their streams and limits."""
+    return dict(declared.queries), declared.streams, declared.limits
 
 
 def not_recorded(manager: LoadManager) -> Record:
@@ -135,11 +156,7 @@ class HostedUnit:
         self._cpu = lane_clock(self.settings.lane_part)
         limited = self.unit.declared.limits.result_bytes
         self._log = UnitLog(self.dirs.class_log(self.unit.name), limited or self.settings.results_bytes)
-        most = self.settings.train_max
-        self._train_max = min(self.unit.declared.train_max or most, most)
-        if limited is not None:
-            # What one train leads to should fit into a commit.
-            self._train_max = max(1, min(self._train_max, self._log.frame_max // 2 // ANSWER_BYTES))
+        self._schemas = schemas_of(self.unit.declared.streams)
         try:
             self._open(now)
         except BaseException:
@@ -152,12 +169,14 @@ class HostedUnit:
         runs_by = self.unit.runs_by
         begin = declared.model_copy(update={"plan": runs_by.plan} | ({} if is_new else {"queries": {}}))
         # What one more train adds to a commit should fit, too.
-        self.hosted = HostedClass(begin, self._train_max, self._log.frame_max / 2)
+        self.hosted = HostedClass(begin, self._most_in_train(), self._log.frame_max / 2)
         self._readers: dict[str, Reader] = {}
         self._unwritten: Commit | None = None
         self._problem = ""
         self._taken: dict[str, int] = {}  # tuples by stream that have come out of the inbox
+        self._feeds: dict[str, Feed] = {}  # by stream, where it comes from
         self._idle: dict[str, Idle] = {}
+        self._late = LateShares()
         self._quiet = 0
         self._save_asked = self._advance_asked = False
         self._saved_at, self._snapshot_cost_s, self._used_at_save, self._bytes_at_save = now, 0.0, 0.0, 0
@@ -165,7 +184,9 @@ class HostedUnit:
         self._keep = 1.0
         self._cycles = 0
         self._counting = Counting(recovered=not is_new)
-        self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._train_max)
+        self._held_back_at = -math.inf  # when input last waited outside for room
+        self._held_back = False  # in this load cycle
+        self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._most_in_train())
         self._worth = Worth(self.hosted.runner.alone)
         if is_new:
             state = self.hosted.state()
@@ -177,7 +198,7 @@ class HostedUnit:
                 None if snapshot is None else bytes(snapshot.state), found.commits, self.fetch
             )
             self.hosted.set_plan(runs_by.plan)
-            self.hosted.set_queries(declared.queries)
+            self.hosted.set_queries(declared.queries, declared.streams, declared.limits)
             self.hosted.set_windows(declared.windows)
         self._log.describe(self.hosted.queries)
         if runs_by.policy != declared.first_policy:
@@ -186,8 +207,8 @@ class HostedUnit:
         self._set_manager()
         self.figures = Figures()
         name = self.unit.name
-        self.intake = Intake(name, self.inbox, declared.lossless, (self.unit.shard, declared.shards))
-        self._reading: set[str] = set()
+        self.intake = Intake(name, self.inbox, declared.holds_back, (self.unit.shard, declared.shards))
+        self._reading: dict[str, StreamSchema] = {}
         more, _ = self.streams_changed() or ((), ())
         self.intake.feeds.update((feed.name, feed) for feed in more)
         self._account(now)
@@ -202,11 +223,8 @@ class HostedUnit:
         return self.unit.name
 
     def can_become(self, unit: Unit) -> bool:
-        """Whether it can be changed as it runs; if not, it has to be made again over its log."""
-        left = {*SAID_OF_QUERIES, "utility", "priority", "delay_target_ms", "max_drop"}
-        left |= {"min_share", "lendable", "borrow_limit", "windows", "plan"}
-        left |= {"objective", "policy"}
-        return unit.declared.model_dump(exclude=left) == self.unit.declared.model_dump(exclude=left)
+        """Return True if it can be changed as it runs; otherwise it has to be made again over its log."""
+        return made_for(unit.declared) == made_for(self.unit.declared)
 
     def become(self, unit: Unit) -> None:
         before, self.unit = self.unit, unit
@@ -219,15 +237,24 @@ class HostedUnit:
             self.hosted.weigh(unit.declared)
             self._worth.begin(time.monotonic(), self.hosted.runner.quality)
             self._noticed.weighed()
+        self._set_train_max()
         self.hosted.set_plan(unit.runs_by.plan)
-        if dict(before.declared.queries) != dict(unit.declared.queries):
-            self.hosted.set_queries(unit.declared.queries)
+        if said_of_queries(before.declared) != said_of_queries(unit.declared):
+            declared = unit.declared
+            self.hosted.set_queries(declared.queries, declared.streams, declared.limits)
             self._commit()
+        if before.declared.streams != unit.declared.streams:
+            self._schemas = schemas_of(unit.declared.streams)
+            # With a snapshot, recovery does not need frames of streams that are left: they may be dropped at once.
+            self._save_asked = True
         if before.runs_by.policy != unit.runs_by.policy:
             self.hosted.switch(unit.runs_by.policy)
         self._noticed.follow(unit.declared.policy, self.hosted)
         self.hosted.set_windows(unit.declared.windows)
-        limits = [(one.declared.delay_target_ms, one.declared.max_drop) for one in (before, unit)]
+        limits = [
+            (one.declared.delay_target_ms, one.declared.max_drop, one.declared.max_age_ms)
+            for one in (before, unit)
+        ]
         if limits[0] != limits[1]:
             self.hosted.target_s = unit.declared.delay_target_ms / 1e3
             for statistics in (self.hosted.responses, self.hosted.recent):
@@ -238,6 +265,18 @@ class HostedUnit:
             unit.original,
         ):
             self._scale(unit.share / self.manager.share, unit.share, unit.original)
+
+    def _most_in_train(self) -> int:
+        """Return how many tuples one call of an operator takes at most."""
+        declared, most = self.unit.declared, self.settings.train_max
+        most = min(declared.train_max or most, most)
+        if declared.limits.result_bytes is None:
+            return most
+        # What one train leads to should fit into a commit.
+        return max(1, min(most, self._log.frame_max // 2 // ANSWER_BYTES))
+
+    def _set_train_max(self) -> None:
+        self.hosted.runner.train_max = self._noticed.train_max = self._most_in_train()
 
     def scale_headroom(self, factor: float, share: float, original: float) -> None:
         """The share has moved to this one, perhaps with what it was at first; told of twice, it is done once."""
@@ -273,26 +312,43 @@ class HostedUnit:
     # -- input ------------------------------------------------------------------------------------------
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Streams that are read now and were not, and those that are not any more."""
+        """Return feeds of streams to read from now on, and streams to leave; a stream with other columns is in both.
+
+        While steps are repeated, queries may run that the declaration no longer has. Their streams are not read.
+        """
         self.queries_moved = False
-        reads = {schema.name.lower() for schema in self.hosted.streams()}
-        if reads == self._reading:
-            return None
+        reads = {
+            name: schema
+            for schema in self.hosted.streams()
+            if self._schemas.get(name := schema.name.lower()) == schema
+        }
         before, self._reading = self._reading, reads
+        was_whole, self.intake.is_whole = self.intake.is_whole, not self.hosted.repeating
+        if reads == before and was_whole == self.intake.is_whole:
+            return None
+        less = sorted(name for name, schema in before.items() if reads.get(name) != schema)
         following = self.hosted.following()
         more = [
             self._feed(schema, following[name])
-            for schema in self.hosted.streams()
-            if (name := schema.name.lower()) not in before
+            for name, schema in reads.items()
+            if before.get(name) != schema
         ]
-        return more, sorted(before - reads)
+        for name in less:
+            self._idle.pop(name, None)
+            self._feeds.pop(name, None)
+        self._feeds |= {feed.name: feed for feed in more}
+        return more, less
 
     def _feed(self, schema: StreamSchema, start: Following) -> Feed:
         declared, stream = self.unit.declared, schema.name.lower()
         shedder = Shedder(declared.victim, np.random.default_rng())
         key = None if declared.key is None else schema.schema.index(declared.key)
         shard = (self.unit.shard, declared.shards)
-        door = Door(stream, shedder, self.settings.queue_max, key, shard, declared.lossless)
+        most, lossless, holds_back = self.settings.queue_max, declared.lossless, declared.holds_back
+        door = Door(stream, shedder, most, key, shard, lossless, holds_back)
+        if self.manager is not None and holds_back:
+            # What a tuple costs is not known before the first load cycle.
+            self.inbox.rooms = {stream: LEAST_ROOM, **self.inbox.rooms}
         return Feed(self.intake, door, self.dirs.stream(stream), start.batch, start.rows)
 
     def fetch(self, stream: str, number: int) -> Train | None:
@@ -309,17 +365,24 @@ class HostedUnit:
         """What has come joins the class's queues."""
         inbox = self.inbox
         while inbox.begun:
-            self.hosted.begin(*inbox.begun.popleft())
+            stream, batch, rows, feed = inbox.begun.popleft()
+            if self._is_current(stream, feed):
+                self.hosted.begin(stream, batch, rows)
         if not inbox.arrived:
             return
         if self.asleep:
             self.wake(now)
         for _ in range(len(inbox.arrived)):
-            piece, upto = inbox.arrived.popleft()
-            self.hosted.take(piece, upto)
+            piece, upto, feed = inbox.arrived.popleft()
+            if self._is_current(piece.stream, feed):
+                self.hosted.take(piece, upto)
             self._taken[piece.stream] = self._taken.get(piece.stream, 0) + len(piece.train)
             self._idle.pop(piece.stream, None)
             inbox.pieces_gone += 1
+
+    def _is_current(self, stream: str, feed: Feed | None) -> bool:
+        """Return False for input of a feed that has been replaced or left."""
+        return feed is None or self._feeds.get(stream) is feed
 
     def _account(self, now: float) -> None:
         """Tell the door how much has left the queue."""
@@ -338,6 +401,7 @@ class HostedUnit:
         if self._write():
             if self._advance_asked:
                 self._advance(now)
+            self._release(now)
             repeated = self.hosted.repeating
             # However long taking input took, a slice gets something done.
             left_s = max(quota_s - (self._cpu() - began), 1e-6)
@@ -354,6 +418,14 @@ class HostedUnit:
         self._ran_dry |= not has_more
         return used_s, has_more
 
+    def makes_room(self) -> bool:
+        """Return True if input waits outside for room, of which there may be some after a slice."""
+        waits = self.inbox.held_back
+        if waits:
+            self.inbox.held_back, self._held_back_at = False, time.monotonic()
+            self._held_back = True
+        return waits
+
     def has_input(self) -> bool:
         """Whether a slice would have something to do."""
         return not self._unwritten and (bool(self.inbox.arrived) or self.hosted.has_input())
@@ -364,7 +436,8 @@ class HostedUnit:
         return self._unwritten is not None
 
     def wants_slice(self) -> bool:
-        return self.has_input() or self.is_stuck or self._save_asked or self._advance_asked
+        asked = self._save_asked or self._advance_asked or self._is_release_due(time.monotonic())
+        return self.has_input() or self.is_stuck or asked
 
     @property
     def log_next(self) -> int:
@@ -461,7 +534,8 @@ class HostedUnit:
         self._take(now)
         self._account(now)
         cycle = self.hosted.end_cycle(now, self.used_s - self._used_at_cycle, self._ran_dry)
-        self._used_at_cycle, self._ran_dry = self.used_s, not self.has_input()
+        cycle = replace(cycle, held_back=self._held_back)
+        self._used_at_cycle, self._ran_dry, self._held_back = self.used_s, not self.has_input(), False
         self._measure(now)
         if self.hosted.repeating:
             return None
@@ -472,7 +546,12 @@ class HostedUnit:
         self._look_for_idle(now)
         shown = cycle if sheds(self.settings.manager) == "everybody" else None
         accounts = self.ledger()
-        self.figures = self._figures(load, accounts)
+        ledgers = {stream: ledger for stream, (ledger, _) in accounts.items()}
+        self._late_now = self._late.end_cycle(now, ledgers)
+        self._flow.end_cycle(now, ledgers)
+        counted = self._counting.told(self.hosted, now, self._worth.queries)
+        self.figures = self._figures(load, accounts, counted.queue_age_s, now)
+        problems = self._problems()
         self.reported = UnitReport(
             self.name,
             usage,
@@ -482,8 +561,9 @@ class HostedUnit:
             self.figures,
             shown,
             accounts,
-            "; ".join(f"{what}: {why}" for what, why in self._problems().items()),
-            self._counting.told(self.hosted, now, self._worth.queries),
+            "; ".join(f"{what}: {why}" for what, why in problems.items()),
+            FAILING if self.inbox.problems or self._problem else "",
+            counted,
         )
         return self.reported
 
@@ -505,6 +585,11 @@ class HostedUnit:
                 case TrimQueue(part) if not self.unit.declared.lossless:
                     self.hosted.trim(part)
                     self._account(now)
+                case DropOlder(age_s) if not self.unit.declared.lossless:
+                    self._counting.expired += self.hosted.drop_older(age_s, now)
+                    self._account(now)
+                case HoldBack(rooms):
+                    self.inbox.rooms = rooms
         self._counting.decided(self.manager.explanations[-1], reclaim, cycle.cycle_s)
         self._keep = self.manager.control.keep
         self._tell_doors()
@@ -519,7 +604,8 @@ class HostedUnit:
 
     def _fall_asleep(self, cycle: CycleEnded) -> None:
         moved = any(one.offered for one in cycle.inputs) or any(one.results for one in cycle.outputs)
-        busy = moved or self.has_input() or self.is_stuck or self._keep < 1
+        waits = self.has_input() or self.hosted.overdue(time.monotonic())
+        busy = moved or waits or self.is_stuck or self._keep < 1
         self._quiet = 0 if busy else self._quiet + 1
         if self._quiet < QUIET_CYCLES:
             return
@@ -529,6 +615,17 @@ class HostedUnit:
         elif self._log.bytes_since:
             # What it has not released is kept for it as long as it sleeps.
             self._save_asked = True
+
+    # -- lookups that wait --------------------------------------------------------------------------------
+
+    def _is_release_due(self, now: float) -> bool:
+        """Return True if lookups have waited for the other stream for as long as they may."""
+        return self.hosted.overdue(now - self.settings.lookup_wait_s)
+
+    def _release(self, now: float) -> None:
+        if self._is_release_due(now):
+            self.hosted.rest(time.monotonic)
+            self.hosted.release(now - self.settings.lookup_wait_s, now)
 
     # -- event time of idle streams -----------------------------------------------------------------------
 
@@ -562,12 +659,22 @@ class HostedUnit:
             if idle.base is None:
                 idle.base = latest
             # Behind the clock by what a pause may last: who goes on after a shorter one is not late.
-            gone_us = 1e6 * (now - idle.since - after_s)
+            gone_us = 1e6 * (self._nothing_came_until(stream, now) - idle.since - after_s)
+            if gone_us <= 0:
+                # Its feed is down, starting, or in the middle of a batch: what it brings then is not late.
+                idle.due = now + idle.pause_s
+                continue
             hosted.rest(time.monotonic)
             hosted.advance(stream, idle.base + int(gone_us / hosted.schemas[stream].time_unit_us), now)
             idle.pause_s *= ADVANCE_GROWTH
             idle.due = now + idle.pause_s
         self._look_for_idle(now)
+
+    def _nothing_came_until(self, stream: str, now: float) -> float:
+        """Return the moment up to which it is known that the stream had no more rows."""
+        if stream not in map(str.lower, self.unit.declared.fed):
+            return now
+        return min(now, self.inbox.caught_up.get(stream, -NEVER))
 
     # -- what people see ----------------------------------------------------------------------------------
 
@@ -605,6 +712,7 @@ class HostedUnit:
 
     def _problems(self) -> dict[str, str]:
         found = dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
+        found |= {f"query {name}": why for name, why in self.hosted.refused.items()}
         # Who chooses plans by himself knows what each query can run by.
         if self.unit.choice is None and (kept := self.hosted.plan_kept):
             name, why = next(iter(kept.items()))
@@ -618,13 +726,16 @@ class HostedUnit:
 
     def _begin_recent(self, now: float) -> None:
         self._recent = Recent(now, self._answered())
+        self._flow = RecentFlow(now, {stream: ledger for stream, (ledger, _) in self.ledger().items()})
         self._worth.begin(now, self.hosted.runner.quality)
         self.hosted.recent = ResponseStatistics(self.hosted.target_s)
 
     def _answered(self) -> int:
         return sum(self.hosted.runner.answered.values())
 
-    def _figures(self, load: float, accounts: Mapping[str, Account]) -> Figures:
+    def _figures(
+        self, load: float, accounts: Mapping[str, Account], queue_age_s: float, now: float
+    ) -> Figures:
         hosted, total, queued = self.hosted, TupleLedger(), 0
         for ledger, waiting in accounts.values():
             total += ledger
@@ -663,4 +774,8 @@ class HostedUnit:
             staleness_now=0.0 if self.asleep else worth.staleness_now,
             tardy_now=0.0 if self.asleep else worth.tardy_now,
             queue_bytes=account.queued,
+            late_now=self._late_now,
+            queue_age_s=queue_age_s,
+            taken_per_s=0.0 if self.asleep else self._flow.taken_per_s,
+            held_back=int(now - self._held_back_at < RECENT_S),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from configs.choices import Choice, choice_of
 from configs.live import LiveClass
@@ -81,7 +81,8 @@ class Copy:
 
     origin: str
     streams: tuple[str, ...]
-    lossless: bool
+    holds_back: bool
+    """True if the streams' logs may not forget input that the unit has not read."""
     results_bytes: int | None = None
     """Where the class says how much of its answers is kept."""
 
@@ -121,6 +122,11 @@ class Figures:
     staleness_now: float = 0.0  # of the last seconds
     tardy_now: float = 0.0  # part of the answers of windows of the last seconds
     queue_bytes: int = 0  # between operators
+    late_now: dict[str, float] = field(default_factory=dict)
+    """By stream, the part of the rows of the last minute of input that came behind its watermark; without those that have none."""
+    queue_age_s: float = 0.0  # of the oldest tuple that no operator has taken
+    taken_per_s: float = 0.0  # tuples that operators have taken in the last seconds
+    held_back: int = 0  # units whose input waits outside for room
 
 
 # Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.
@@ -211,6 +217,8 @@ class Counted:
     queue_work_s: float = 0.0
     quality: Qualities = Qualities()
     """Of the same queries, at most a second old."""
+    expired: int = 0
+    """Tuples that were dropped for their age."""
 
     @property
     def life(self) -> tuple[int, float]:
@@ -219,6 +227,11 @@ class Counted:
 
 # A report goes out with each load cycle.
 QUERIES_MAX = 1000
+
+
+Trouble = Literal["", "failing", "given up"]
+FAILING: Trouble = "failing"
+GIVEN_UP: Trouble = "given up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +249,8 @@ class UnitReport:
     """By stream; of the same moment as the figures."""
     problem: str = ""
     """Why it does not run as it should; empty if it does."""
+    trouble: Trouble = ""
+    """Whether the problem keeps it from running, or it runs all the same."""
     counted: Counted | None = None
 
 

@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import is_not, mul
+from operator import is_not
 
 from actors.recent import PIECE_S, RECENT_S
 from actors.units import QUERIES_MAX, Qualities
 from engine.alone import Alone
 from engine.quality import QueryQuality
 from loadshed.tardiness import Tardiness
+from scheduler.ratios import mean, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,11 @@ class Worth:
             slowdown_of(latest, every),
             staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
             tardiness_of(latest, every),
-            (latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
-            (latest.utility - first.utility) / answers if answers > 0 else 1.0,
-            (latest.missed - first.missed) / answers if answers > 0 else 0.0,
-            min(1.0, max(0.0, (latest.stale_s - first.stale_s) / seconds)) if seconds > 0 else 0.0,
-            (latest.tardy - first.tardy) / due if due > 0 else 0.0,
+            max(0.0, latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
+            ratio(latest.utility - first.utility, answers, 1.0),
+            ratio(latest.missed - first.missed, answers),
+            ratio(latest.stale_s - first.stale_s, seconds),
+            ratio(latest.tardy - first.tardy, due),
         )
         self.queries = qualities(queries, now)
         self._totals.append(latest)
@@ -125,12 +126,12 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
 
 
 def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
-    whole = latest.utility / latest.answers if latest.answers else 1.0
+    whole = ratio(latest.utility, latest.answers, 1.0)
     means = [one.utility.mean for one in queries if one.utility is not None]
     return {
         "mean": whole,
         "lost": 1.0 - whole,
-        "of_queries": sum(means) / len(means) if means else 1.0,
+        "of_queries": mean(means, empty=1.0),
         "missed": latest.missed,
         "missed_pct": 100.0 * latest.missed / latest.answers if latest.answers else 0.0,
     }
@@ -141,7 +142,7 @@ def slowdown_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, fl
     means = [one.slowdown / one.responses.count for one in queries if one.responses.count]
     return {
         "mean": latest.slowdown / latest.responded if latest.responded else 0.0,
-        "of_queries": sum(means) / len(means) if means else 0.0,
+        "of_queries": mean(means),
     }
 
 
@@ -156,10 +157,6 @@ def tardiness_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, f
     longest_s = max([one.tardiness.max_s for one in queries if one.tardiness is not None], default=0.0)
     mean_s = latest.tardy_s / latest.due
     return {"due": latest.due, "tardy": latest.tardy, "mean_ms": 1e3 * mean_s, "max_ms": 1e3 * longest_s}
-
-
-def mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    return sum(map(mul, values, weights)) / sum(weights) if values else 0.0
 
 
 def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
