@@ -17,6 +17,7 @@ from loadshed.staleness import Staleness
 from loadshed.tardiness import Tardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.network import Network
+from scheduler.ratios import mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Answers:
         return {
             "mean": whole.mean,
             "lost": 1.0 - whole.mean,
-            "of_queries": sum(means) / len(means),
+            "of_queries": mean(means),
             "missed": whole.missed,
             "missed_pct": whole.missed_pct,
         }
@@ -139,4 +140,4 @@ class Answers:
 
     def _by_weight(self, values: Sequence[float]) -> float:
         weights = [one.weight for one in self.queries.values()]
-        return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+        return mean(values, weights)

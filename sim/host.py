@@ -7,7 +7,7 @@ that moment, which is when they can first matter. Everything is measured here, a
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isclose
@@ -52,6 +52,14 @@ class Entry:
     chunk: list[float] = field(default_factory=list)
     place: int = 0
     cycle_offered: int = 0
+    held: bool = False
+    """True if arrivals wait at the source for room in the queue."""
+
+    def due(self, now: float) -> int:
+        """Return how many arrivals up to now have not come in; fetches the chunks they are in."""
+        while self.chunk and self.chunk[-1] <= now and (more := next(self.chunks, [])):
+            self.chunk, self.place = [*self.chunk[self.place :], *more], 0
+        return bisect_right(self.chunk, now, self.place) - self.place
 
     def next_arrival(self) -> float:
         """The next arrival, `inf` at the end; fetches a chunk if needed."""
@@ -108,12 +116,16 @@ class SimulatedHost:
         queries = {root: self.plan.boxes[root].query for root in self.network.roots}
         self.answers = Answers(self.network, queries, settings.graph)
         self.memory = QueueMemory()
+        self.rooms: Mapping[
+            str, int
+        ] = {}  # tuples by stream that may queue while the rest waits at its source
         self.clock_offset = 0.0
         self.down = False
         self.decided = True  # whether the call that has begun was chosen, and not part of a plan
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
         self.processed_s = self._processed_at_cycle = 0.0
         self._ran_dry = True
+        self._held_back = False
 
         size = len(self.plan.boxes)
         self._queue_max, self._train_max = scenario.queue_max, settings.train_max or scenario.train_max
@@ -159,16 +171,28 @@ class SimulatedHost:
     # --- what the lane calls -------------------------------------------------------------------------
 
     def ingest(self, now: float) -> None:
-        """Take in all that has arrived up to now, through the shedder."""
+        """Take in all that has arrived up to now and has room, through the shedder. The rest waits at its source."""
         if self.next_arrival > now:
             return
         for entry in self.entries:
-            while entry.next_arrival() <= now:
-                end = bisect_right(entry.chunk, now, entry.place)
+            while entry.next_arrival() <= now and (room := self._room(entry)):
+                end = min(bisect_right(entry.chunk, now, entry.place), entry.place + room)
                 batch = entry.chunk[entry.place : end]
                 entry.place = end
-                self._admit(entry, batch, now)
+                # A source that has waited brings its tuples when there is room.
+                self._admit(entry, [now] * len(batch) if entry.held else batch, now)
+            entry.held = entry.next_arrival() <= now
+            self._held_back |= entry.held
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
+
+    def _room(self, entry: Entry) -> int:
+        """Return how many more tuples of the stream may come in before the next wait at their source."""
+        most = self.rooms.get(entry.stream)
+        return len(entry.chunk) if most is None else max(0, most - max(map(self._pending, entry.operators)))
+
+    def held(self, now: float) -> int:
+        """Return how many tuples wait at their sources for room."""
+        return sum(entry.due(now) for entry in self.entries if entry.held)
 
     def start(self, now: float) -> float:
         """Begin the next operator call; its cost, or −1 if nothing has input."""
@@ -287,7 +311,9 @@ class SimulatedHost:
             queued_work_s=self.queued_work_s(believed),
             worked_s=self.processed_s - self._processed_at_cycle,
             ran_dry=self._ran_dry,
+            held_back=self._held_back,
         )
+        self._held_back = False
         self._ran_dry = self.is_empty()
         self._processed_at_cycle = self.processed_s
         self._cycle_sum = [0.0] * len(self._cycle_sum)
@@ -312,6 +338,18 @@ class SimulatedHost:
         """Drop this part of what is queued, the oldest first."""
         for entry in self.entries:
             entry.ledger.shed += self._evict(entry, int(part * self.queued(entry)))
+            for number in entry.operators:
+                self._announce(number)
+
+    def drop_older(self, age_s: float, now: float) -> None:
+        """Drop what has been queued for longer than this."""
+        before = now + self.clock_offset - age_s
+        for entry in self.entries:
+            old = min(
+                bisect_left(self._queues[number], before, lo=self._heads[number]) - self._heads[number]
+                for number in entry.operators
+            )
+            entry.ledger.shed += self._evict(entry, old)
             for number in entry.operators:
                 self._announce(number)
 

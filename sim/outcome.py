@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.capacity import ShareMove
@@ -15,12 +15,14 @@ class Outcome:
     """A result, and how the run came to it."""
 
     result: Mapping[str, Any]
-    """What `sim.results` makes: the object that `--json` prints."""
+    """What `sim.results` makes: the object that `-o json` prints."""
     description: str
     lanes: int
     series: Mapping[str, ClassSeries]
     moves: Sequence[ShareMove] = ()
     """Moves of shares, at times as in the series."""
+    queries: Mapping[str, str] = field(default_factory=dict)
+    """What each query computes, in words."""
 
     @property
     def classes(self) -> Sequence[Mapping[str, Any]]:

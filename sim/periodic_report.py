@@ -12,8 +12,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from configs.periodic_scenario import PeriodicScenario
+from sim.drawing import draw_bars, svg
 from sim.periodic_results import metric_of, title_of, words_of
-from sim.report import STYLE, draw_bars, svg
+from sim.report import STYLE
 
 Answer = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""What periodic queries came to under a schedule: the one object that `--json` prints and tables show."""
+"""Results of periodic queries under a schedule: the object that `-o json` prints and tables show."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from configs.numbers import figure
 from configs.periodic import SHARING, PeriodicSettings, compared_schedules, schedule_of, schedule_text
 from configs.periodic_scenario import PeriodicScenario, ScheduleClaim
 from scheduler.periodic import PeriodicQuery
@@ -197,4 +198,4 @@ def words_of(claim: Answer) -> tuple[str, str, str]:
 
 
 def three_figures(times: float) -> str:
-    return f"{times:,.0f}" if times >= 999.5 else f"{times:.3g}"
+    return figure(times)

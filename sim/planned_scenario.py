@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from configs.arrivals import Arrivals, ConstantArrivals, PoissonArrivals, TraceArrivals
+from configs.classes import PriorityClass
 from configs.scenario import (
     Costs,
     Lookup,
@@ -150,6 +151,7 @@ class Builder:
                 lendable=declared.lendable,
                 borrow_limit=min(1.0, declared.borrow_limit / group.pieces),
                 max_drop=one.max_drop,
+                max_age_ms=None if one.lossless else declared.max_age_ms,
                 victim="random" if declared.victim == "fair" else declared.victim,
                 policy=declared.first_policy,
                 network=name,
@@ -234,6 +236,7 @@ def likeness(one: ClassLoad, planned: bool) -> Hashable:
         planned,
         declared.delay_target_ms,
         one.max_drop,
+        declared.max_age_ms,
         declared.lendable,
         declared.first_policy.kind,
         size,
@@ -263,10 +266,18 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
         "lendable": sum(one.priority * one.lendable for one in declared) / priority,
         "borrow_limit": min(1.0, sum(one.borrow_limit for one in declared)),
         "max_drop": min(one.max_drop for one in members),
+        # None lets tuples grow older than any age.
+        "max_age_ms": max(ages) if (ages := known_ages(declared)) else None,
     }
     given = [each for one in members for each in one.inputs]
     inputs = [without_calls(one, train_max) for one in [each for each in given if each.rate > 0] or given]
     return ClassLoad(declared[0].model_copy(update=changed), (one_queue(inputs),) if inputs else ())
+
+
+def known_ages(declared: Sequence[PriorityClass]) -> list[float]:
+    """Return the ages from which on each class drops; empty if one of them has none."""
+    ages = [one.max_age_ms for one in declared]
+    return [age for age in ages if age is not None] if None not in ages else []
 
 
 def without_calls(given: InputLoad, train_max: int) -> InputLoad:

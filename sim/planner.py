@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from configs.numbers import duration
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 from sim.planned_scenario import SINGLE_MAX, TARGET_MAX_S, WARM_UP_S, Builder, Simulated
@@ -70,7 +71,7 @@ def class_plan(
         why="",
     )
     now, then = is_kept(found, after), at_worst is None or is_kept(found, at_worst)
-    return replace(found, holds=now and then, why=reason(found))
+    return replace(found, holds=now and then, why=reason(found) + ages(one, found))
 
 
 def is_kept(one: ClassPlan, run: Forecast) -> bool:
@@ -94,10 +95,28 @@ def reason(one: ClassPlan) -> str:
     return "; ".join(told)
 
 
+def ages(one: ClassLoad, found: ClassPlan) -> str:
+    """Return what becomes of input that a class falls behind with; empty if it does not, or if its age is bounded."""
+    runs = [found.after] if found.at_worst is None else [found.after, found.at_worst]
+    if not any(run.falls_behind for run in runs):
+        return ""
+    if one.lossless:
+        return "; its producers are held back"
+    if one.declared.holds_back:
+        return "; its producers are held back: declare max_age_ms to bound the age of its answers instead"
+    if one.declared.max_age_ms is None:
+        return "; its queue grows and nothing bounds the age of its answers: declare max_age_ms"
+    return ""
+
+
 def outcome(one: ClassPlan, run: Forecast) -> str:
     if run.p95_ms is None and not run.falls_behind:
         return "nothing comes in for it"
-    times = "no answer comes" if run.p95_ms is None else f"p95 {run.p95_ms:.0f} of {one.target_ms:g} ms"
+    times = (
+        "no answer comes"
+        if run.p95_ms is None
+        else f"p95 {duration(run.p95_ms)} of {duration(one.target_ms)}"
+    )
     if is_kept(one, run):
         return f"{times} and {lost(run.drop)}"
     if run.falls_behind or run.drop >= one.max_drop - DROP_TOLERANCE:
@@ -112,7 +131,7 @@ def lost(drop: float) -> str:
 def warnings(classes: Sequence[ClassPlan], names: Collection[str] | None = None) -> Iterable[str]:
     """Targets that would be missed first, then what others lose; only of these classes by name, if any are given."""
     missed = [
-        f"{called(one, names)} would miss its delay target of {one.target_ms:g} ms: {one.why}"
+        f"{called(one, names)} would miss its delay target of {duration(one.target_ms)}: {one.why}"
         for one in classes
         if not one.holds and is_to_hold(one)
     ]
@@ -197,6 +216,7 @@ class Begun:
     ledger: TupleLedger
     shared_s: float
     cycles: int
+    held: int
 
 
 @dataclass
@@ -209,7 +229,8 @@ class Seen:
         """At the end of each cycle; what came before the first that is seen does not count."""
         if not self.begun and run.now >= WARM_UP_S:
             for name, host in run.hosts.items():
-                self.begun[name] = Begun(host.ledger(), run.share_integral[name], run.ring.cycles)
+                held = host.held(run.now)
+                self.begun[name] = Begun(host.ledger(), run.share_integral[name], run.ring.cycles, held)
                 host.responses = ResponseStatistics(host.target_s)
 
     def forecast(self, run: Simulation, name: str) -> Forecast:
@@ -233,7 +254,8 @@ class Seen:
             p95_ms=responses["p95"] if has_answers else None,
             p99_ms=responses["p99"] if has_answers else None,
             within_target=host.responses.target_met_pct() / 100 if has_answers else None,
-            falls_behind=at_most and grown(series.queued[first:]) > GROWTH * offered,
+            falls_behind=at_most
+            and grown(series.queued[first:]) + host.held(run.now) - begun.held > GROWTH * offered,
         )
 
 

@@ -69,14 +69,26 @@ def entitlements(run: Outcome) -> Iterator[Promise]:
         within = list(settled_within(series, share))
         if not within:
             continue
-        beyond = sum(load > share for load in loads) / len(loads)
+        beyond = sum(load > share for load in loads) / len(loads)  # part of the time
         dropping = sum(drop > 0 for drop in within)
-        lost = f"{one['shed']:,} shed, load to {max(loads):.2f} of {share:.2f}"
+        # A drop may have been decided when nothing came.
+        keeps_within = one["shed"] == 0 or (beyond > 0 and not dropping)
+        late = f"; {one['late']:,} rows were late" if one["late"] else ""
         yield Promise(
-            f"{one['name']} loses nothing while it stays within its share",
-            not dropping if beyond else one["shed"] == 0,
-            f"{lost}; beyond it {beyond:.0%} of the time" if beyond else lost,
+            f"{one['name']} loses nothing while it asks for no more than its share",
+            keeps_within and not one["late"],
+            of_losses(one["shed"], max(loads), share, beyond, keeps_within) + late,
         )
+
+
+def of_losses(shed: int, load: float, share: float, beyond: float, kept: bool) -> str:
+    """Return what was shed within the share, and what while the class asked for more, in words."""
+    its = f"its share of {share:.2f} processors"
+    if not beyond:
+        return f"{shed:,} tuples were shed; it asked for up to {load:.2f} of {its}"
+    within = "nothing was shed within" if kept else "input was shed within"
+    more = f"it asked for more, up to {load:.2f}, {max(beyond, 0.01):.0%} of the time"
+    return f"{within} {its}; {more}, and {shed:,} tuples were shed {'then' if kept else 'in all'}"
 
 
 def settled_within(series: ClassSeries, share: float) -> Iterator[float]:

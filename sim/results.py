@@ -1,4 +1,4 @@
-"""The one object that a run answers with: what `--json` prints, tables show and plots are made of."""
+"""The one object that a run answers with: what `-o json` prints, tables show and plots are made of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.classes import PriorityClass
+from configs.scenario import Aggregate, Join, Lookup, OperatorModel, Project, QueryNetwork, Scenario, Select
 from loadshed.ledger import TupleLedger
 from sim.outcome import Outcome
 from sim.simulation import Simulation
@@ -14,7 +15,43 @@ from sim.simulation import Simulation
 def outcome_of(run: Simulation, policy: str) -> Outcome:
     moves = () if run.ring.capacity is None else tuple(run.ring.capacity.moves)
     scenario = run.scenario
-    return Outcome(results(run, policy), scenario.description, scenario.lanes, run.series.classes, moves)
+    return Outcome(
+        results(run, policy),
+        scenario.description,
+        scenario.lanes,
+        run.series.classes,
+        moves,
+        computed(scenario),
+    )
+
+
+def computed(scenario: Scenario) -> dict[str, str]:
+    """Return what each modelled query computes, in words; queries of one name that differ are left out."""
+    words: dict[str, set[str]] = {}
+    for network in scenario.networks.values():
+        if isinstance(network, QueryNetwork):
+            for query in network.queries:
+                words.setdefault(query.name, set()).add(", then ".join(map(in_words, query.operators)))
+    return {
+        name: text
+        for name, (text, *others) in ((name, [*texts]) for name, texts in words.items())
+        if not others
+    }
+
+
+def in_words(operator: OperatorModel) -> str:
+    """Return what an operator does."""
+    match operator:
+        case Select():
+            return f"a filter that {operator.selectivity:.4g} of its input passes"
+        case Project():
+            return "a projection"
+        case Lookup():
+            return f"a lookup with {operator.selectivity:.4g} matches each"
+        case Aggregate():
+            return f"an aggregate of {operator.groups} groups, every {operator.slide_s:g} s over {operator.range_s:g} s"
+        case Join():
+            return f"a join within {operator.window_s:g} s"
 
 
 def results(run: Simulation, policy: str) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from configs.scenario import Scenario
 from loadshed.build import EVERYBODY, class_account, load_managers, merged
 from loadshed.cycle import CycleEnded
 from loadshed.manager import (
+    DropOlder,
+    HoldBack,
     LoadCommand,
     LoadEvent,
     LoadManager,
@@ -65,7 +67,7 @@ def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Co
 
 
 # To the shedder of a class, or to its scheduler.
-Order = tuple[str, SetKeep | TrimQueue | SwitchPolicy]
+Order = tuple[str, SetKeep | TrimQueue | DropOlder | HoldBack | SwitchPolicy]
 
 
 @dataclass
@@ -107,7 +109,7 @@ class ControlRing:
         for name, decide in self._decide.items():
             for command in decide(self._seen_by(name, cycles), now):
                 match command:
-                    case SetKeep() | TrimQueue():
+                    case SetKeep() | TrimQueue() | DropOlder() | HoldBack():
                         orders += [(one, command) for one in (cycles if name == EVERYBODY else [name])]
                     case ReportUsage(usage, load):
                         messages.append(UsageReported(name, usage, load))

@@ -14,7 +14,7 @@ from math import inf
 from configs.policies import policy_of
 from configs.scenario import ClockJumps, Fault, HostDies, ReportsLate, ReportsLost, Scenario
 from loadshed.cycle import CycleEnded
-from loadshed.manager import SetKeep, TrimQueue
+from loadshed.manager import DropOlder, HoldBack, SetKeep, TrimQueue
 from scheduler.capacity import CapacityEvent
 from scheduler.tuning import SwitchPolicy
 from scheduler.wrr import ClassReady, Grant, SliceEnded
@@ -187,6 +187,10 @@ class Simulation:
                     self.hosts[name].set_keep(keep)
                 case TrimQueue(part):
                     self.hosts[name].trim(part)
+                case DropOlder(age_s):
+                    self.hosts[name].drop_older(age_s, self.now)
+                case HoldBack(rooms):
+                    self.hosts[name].rooms = rooms
                 case SwitchPolicy(policy):
                     self.hosts[name].switch(policy_of(policy))
         for grant in grants:

@@ -15,6 +15,7 @@ from configs.policies import Automatic, PolicySettings
 from configs.scenario import Aggregate, SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
+from scheduler.ratios import ratio
 from scheduler.tuning import Compared, TuningCore, tuning_core
 from sim.answers import Worth
 from sim.host import SimulatedHost
@@ -69,7 +70,7 @@ class TunedClass:
     def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
         before, self._worth = self._worth, host.answers.worth()
         answers, stale_s = self._worth.answers - before.answers, self._worth.stale_s - before.stale_s
-        lost = 1 - (self._worth.utility - before.utility) / answers if answers else None
+        lost = 1 - ratio(self._worth.utility - before.utility, answers) if answers else None
         due, tardy_s = self._worth.due - before.due, self._worth.tardy_s - before.tardy_s
         seconds, self._compared_at = now - self._compared_at, now
         return Seen(

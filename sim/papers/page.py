@@ -6,27 +6,31 @@ It reads by itself, on paper as on a phone: nothing is loaded, and the same find
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sim.drawing import COLOURS, PLOT_STYLE, draw_bars, logarithmic, svg
 from sim.papers.collection import PAPERS, Results
 from sim.papers.finding import Chart, Experiment, Finding, Found
-from sim.report import COLOURS, draw_bars, svg
 
 FILE = "papers.html"
 # Set-ups are written in Markdown, of which they use no more than this.
 CODE = re.compile(r"`([^`]+)`")
+# A filter without a script.
+ONLY = '<label class="only"><input type="checkbox" id="only"> Show only what does not hold</label>'
 # Lines of a chart that are told apart by colour; further ones are dashed.
 DASHES = ("-", "--", ":")
 
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #57606a; --good: #1a7f37; --bad: #cf222e; --card: #fff }
-@media (prefers-color-scheme: dark) { :root { --dim: #9aa4ae; --good: #56d364; --bad: #ff7b72; --card: #16181c }
-  figure svg { filter: invert(.92) hue-rotate(180deg) } }
+STYLE = (
+    f"""
+:root {{ color-scheme: light dark; --line: #8884; --soft: #8881; --dim: light-dark(#57606a, #9aa4ae);
+  --good: light-dark(#1a7f37, #56d364); --bad: light-dark(#cf222e, #ff7b72) }}
+{PLOT_STYLE}"""
+    + """
 * { box-sizing: border-box }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1120px; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
 h1 { font-size: 1.7rem; line-height: 1.2; margin-bottom: .2rem }
@@ -41,8 +45,7 @@ th { font-weight: 600; font-size: .86rem; color: var(--dim) }
 .claims { table-layout: fixed } .claims th:nth-child(1) { width: 2.2rem } .claims th:nth-child(2) { width: 46% }
 .why, .note { border-left: 3px solid var(--line); padding-left: .6rem; margin-top: .4rem; color: inherit } .why { border-color: var(--bad) }
 .number, .count th:not(:first-child) { text-align: right; white-space: nowrap }
-figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .5rem }
-figure svg { width: 100%; height: auto; display: block } figcaption { font-size: .9rem; padding: .1rem .4rem .4rem; font-weight: 600 }
+figure { margin: 0 } figcaption { font-size: .9rem; padding: .1rem .4rem .4rem; font-weight: 600 }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 500px), 1fr)); gap: .8rem; margin: .8rem 0 }
 @media (max-width: 640px) {
   .claims thead { display: none } .claims, .claims tbody, .claims tr, .claims td { display: block; width: 100% }
@@ -50,8 +53,13 @@ figure svg { width: 100%; height: auto; display: block } figcaption { font-size:
   .claims tr { border-bottom: 1px solid var(--line); padding: .6rem 0 } .claims td { border: 0; padding: .1rem 0 }
   .claims td[data-is]::before { content: attr(data-is) ": "; color: var(--dim) }
 }
-@media print { h3, figure, tr { break-inside: avoid } }
+.contents ul { columns: 2 20rem; margin: .3rem 0 .8rem } .contents summary { cursor: pointer }
+.only { display: flex; gap: .5rem; align-items: center; margin: 1rem 0; position: sticky; top: 0; background: Canvas; padding: .4rem 0 }
+body:has(#only:checked) .all-hold, body:has(#only:checked) .claims tr.holds { display: none }
+section { scroll-margin-top: 3rem }
+@media print { .only { display: none } h3, figure, tr { break-inside: avoid } }
 """
+)
 
 
 def write_page(results: Results, quick: bool, folder: Path) -> Path:
@@ -73,13 +81,20 @@ def page(results: Results, quick: bool) -> str:
         f'<p class="big">{tally([one for _, found in results for one in found.findings])}</p>',
         count_table(papers, results),
         failed_list(results),
+        contents(papers, results),
+        ONLY,
     ]
     for key in papers:
         paper = PAPERS[key]
-        parts += [f'<h2 id="{key}">{escape(paper.title)}</h2>', f'<p class="dim">{escape(paper.authors)}</p>']
-        for experiment, found in results:
-            if experiment.paper == key:
-                parts += section(experiment, found)
+        of_paper = [(experiment, found) for experiment, found in results if experiment.paper == key]
+        mark = all_hold(one for _, found in of_paper for one in found.findings)
+        parts += [
+            f'<section{mark}><h2 id="{key}">{escape(paper.title)}</h2>',
+            f'<p class="dim">{escape(paper.authors)}</p>',
+        ]
+        for experiment, found in of_paper:
+            parts += section(experiment, found)
+        parts.append("</section>")
     body = "\n".join(parts)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -110,9 +125,11 @@ def count_table(papers: Sequence[str], results: Results) -> str:
 
 
 def failed_list(results: Results) -> str:
-    """What does not hold, first: it is what a reader looks for."""
+    """List the claims that do not hold, with their reasons."""
     lines = "".join(
-        f'<li>{escape(one.claim)} <a href="#{escape(experiment.name)}">{escape(experiment.name)}</a></li>'
+        f'<li>{escape(one.claim)} <a href="#{escape(experiment.name)}">{escape(experiment.name)}</a>'
+        f'<small class="reason">Claimed {escape(one.claimed)}, got {escape(one.got)}. '
+        f"{'Why: ' + escape(one.why) if one.why else 'No reason is known.'}</small></li>"
         for experiment, found in results
         for one in found.findings
         if not one.holds
@@ -120,9 +137,27 @@ def failed_list(results: Results) -> str:
     return f"<h3>What does not hold</h3><ul>{lines}</ul>" if lines else ""
 
 
+def contents(papers: Sequence[str], results: Results) -> str:
+    """A list of set-ups by paper, each a link to its place."""
+    parts = []
+    for key in papers:
+        links = "".join(
+            f'<li><a href="#{escape(experiment.name)}">{escape(experiment.title)}</a></li>'
+            for experiment, _ in results
+            if experiment.paper == key
+        )
+        parts.append(f"<details><summary>{escape(PAPERS[key].title)}</summary><ul>{links}</ul></details>")
+    return f'<nav class="contents" aria-label="Contents"><h3>Contents</h3>{"".join(parts)}</nav>'
+
+
+def all_hold(findings: Iterable[Finding]) -> str:
+    """The mark of what is hidden while only claims that do not hold are shown."""
+    return ' class="all-hold"' if all(one.holds for one in findings) else ""
+
+
 def section(experiment: Experiment, found: Found) -> list[str]:
     title = f"{escape(experiment.title)} <code>{escape(experiment.name)}</code>"
-    parts = [f'<h3 id="{escape(experiment.name)}">{title}</h3>']
+    parts = [f'<section{all_hold(found.findings)}><h3 id="{escape(experiment.name)}">{title}</h3>']
     if experiment.setup:
         setup = CODE.sub(r"<code>\1</code>", escape(experiment.setup))
         parts.append(f'<p class="dim">{setup}</p>')
@@ -132,6 +167,7 @@ def section(experiment: Experiment, found: Found) -> list[str]:
             figure(chart, f"{experiment.name} {place}") for place, chart in enumerate(found.charts)
         )
         parts.append(f'<div class="charts">{drawn}</div>')
+    parts.append("</section>")
     return parts
 
 
@@ -148,10 +184,11 @@ def claim_row(one: Finding) -> str:
     )
     text = f"{escape(one.claim)}<small>{escape(one.where)}{'. Rule: ' + escape(one.rule) if one.rule else ''}</small>"
     if one.why:
-        kind, begins = ("note", "") if one.holds else ("why", "Why not: ")
-        text += f'<small class="{kind}">{begins}{escape(one.why)}</small>'
+        style, begins = ("note", "") if one.holds else ("why", "Why not: ")
+        text += f'<small class="{style}">{begins}{escape(one.why)}</small>'
+    kind = ' class="holds"' if one.holds else ""
     return (
-        f'<tr><td>{mark}</td><td>{text}</td><td data-is="claimed">{escape(one.claimed)}</td>'
+        f'<tr{kind}><td>{mark}</td><td>{text}</td><td data-is="claimed">{escape(one.claimed)}</td>'
         f'<td data-is="got">{escape(one.got)}</td></tr>'
     )
 
@@ -163,10 +200,7 @@ def figure(chart: Chart, salt: str) -> str:
     """With its title as text, so that it can be read aloud and found."""
     height = 2.9 if chart.lines else 0.9 + 0.32 * len(chart.bars)
     drawing = Figure(figsize=(5.6, height), layout="constrained")
-    # The page is white in the dark, too, but for what turns it over.
-    drawing.patch.set_alpha(0)
     axes = drawing.subplots()
-    axes.patch.set_alpha(0)
     if chart.lines:
         draw_lines(axes, chart)
     else:
@@ -188,7 +222,7 @@ def draw_lines(axes: Axes, chart: Chart) -> None:
             label=name,
         )
     if chart.log_y:
-        axes.set_yscale("log")
+        logarithmic(axes, "y")
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
     axes.grid(alpha=0.25)
