@@ -18,7 +18,7 @@ from engine.train import merged, values_to_arrow
 from services.ingest.columns import type_text
 
 SEQ, KEPT = "_seq", "_kept"
-# What each row has before its query's columns: its number, and the fraction of the input behind it that was not shed.
+# What each row has before its query's columns: its number, and the fraction of the input behind it that was neither shed nor late.
 OWN = (pa.field(SEQ, pa.int64(), nullable=False), pa.field(KEPT, pa.float64(), nullable=False))
 # Of one message, unless one commit has more.
 MESSAGE_ROWS = 50_000

@@ -103,9 +103,13 @@ class Mapped:
 
 
 def mapped(
-    stream: StreamSchema, sql: str, given: pa.Schema, policy: SchemaPolicy, timestamp_column: str | None
+    stream: StreamSchema,
+    sql: str,
+    given: pa.Schema,
+    policy: SchemaPolicy | None,
+    timestamp_column: str | None,
 ) -> Mapped:
-    """NotAccepted if the columns are not the stream's."""
+    """Raise NotAccepted if the columns are not the stream's. Without a policy, hints name no options of a connector."""
     places = places_of(stream, given)
     sources = {field.name.lower(): places.get(field.name.lower()) for field in stream.schema.fields}
     time = None if stream.time is None else stream.schema.fields[stream.time]
@@ -123,7 +127,7 @@ def mapped(
     for field in stream.schema.fields:
         source, is_time = sources[field.name.lower()], field is time
         if source is None and (is_time or policy != "addNullable"):
-            raise missing(stream, field, is_time)
+            raise missing(stream, field, is_time, policy)
         conversion = Conversion(lambda array: array)
         if source is not None:
             conversion = conversion_of(stream, field, given.field(source).type, is_time)
@@ -141,22 +145,25 @@ def places_of(stream: StreamSchema, given: pa.Schema) -> dict[str, int]:
 
 
 def refuse_unknown(
-    stream: StreamSchema, sql: str, given: pa.Schema, used: set[int | None], policy: SchemaPolicy
+    stream: StreamSchema, sql: str, given: pa.Schema, used: set[int | None], policy: SchemaPolicy | None
 ) -> None:
     for place, field in enumerate(given):
         if place in used:
             continue
-        hint = f"{nearest(field.name, stream.schema.names)}; or drop it with the option schemaPolicy=ignore"
+        drop = "; or drop it with the option schemaPolicy=ignore" if policy else "; or leave the column out"
+        hint = nearest(field.name, stream.schema.names) + drop
         if policy == "addNullable":
             column = f"{field.name} {type_text(field.type)}"
             hint = f"drop the stream and declare it with the column: {sql.replace('(', f'({column}, ', 1)}"
         raise not_accepted(stream, field.name, "the stream has no such column", hint)
 
 
-def missing(stream: StreamSchema, field: Field, is_time: bool) -> Exception:
+def missing(stream: StreamSchema, field: Field, is_time: bool, policy: SchemaPolicy | None) -> Exception:
     hint = "send it, or have it filled with NULL with the option schemaPolicy=addNullable"
     if is_time:
         hint = "send it, or name the column that has the event time with the option timestampColumn"
+    if policy is None:
+        hint = "add the column"
     return not_accepted(stream, field.name, f"the column is missing; expected {field.type}", hint)
 
 
@@ -200,7 +207,7 @@ def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_tim
 
 def remedy(given: pa.DataType, target: DataType) -> str:
     if pa.types.is_timestamp(given) and target.kind is Kind.TIMESTAMP:
-        return "say which time zone it is in, as by a cast to TIMESTAMP"
+        return "write it with a time zone, as in 2026-11-19T16:10:00Z, or cast it to TIMESTAMP"
     return f"cast it to {target.arrow}"
 
 

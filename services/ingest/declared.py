@@ -48,11 +48,26 @@ def read_declaration(name: str, one: StreamDefinition) -> StreamSchema:
         if one.sql is not None:
             raise replace(problem, field=field) from None
         # Line and column are those of a text nobody has written.
-        raise InvalidInput(problem.title, field, problem.value, problem.hint) from None
+        raise of_field(problem, one, f"streams.{name}") from None
     if stream.name.lower() != name.lower():
         hint = "let the key and the CREATE STREAM have one name"
         raise InvalidInput("the SQL declares a stream of another name", field, stream.name, hint)
     return stream
+
+
+def of_field(problem: PlanningError, one: StreamDefinition, place: str) -> InvalidInput:
+    """Return what is wrong with the fields from which the CREATE STREAM was made, by the names of the fields."""
+    value = str(problem.value)
+    if one.watermark is not None and one.watermark in value:
+        hint = "write a length of time from 0 to 366 days, such as `5 seconds`"
+        return InvalidInput("not a length of time", f"{place}.watermark", one.watermark, hint)
+    if one.time is not None and value.partition(" ")[0].lower() == one.time.lower() and " " in value:
+        hint = "name a column of the type timestamp, or int64 for milliseconds since 1970"
+        return InvalidInput("the column cannot be the event time", f"{place}.time", value, hint)
+    if value in one.columns:
+        title = "a word of SQL cannot be the name of a column"
+        return InvalidInput(title, f"{place}.columns", value, "choose another name")
+    return InvalidInput(problem.title, f"{place}.columns", problem.value, problem.hint)
 
 
 def check_gateway(streams: dict[str, StreamSchema], door: Door) -> None:

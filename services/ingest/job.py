@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from configs.streams import StreamsFile
+from configs.streams import FeedDefinition, StreamsFile
 
 # A gateway that is away for longer shows as an error of the query, which is then started again.
 PATIENCE_S = 30.0
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,20 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedSpec:
+    """All that the query of a feed is made of. A feed is restarted when this changes, and only then."""
+
+    definition: FeedDefinition
+    declarations: Mapping[str, str]
+    """CREATE STREAM statements by name, of the feed's streams."""
+    endpoints: Mapping[str, str]
+    """Gateways by stream."""
+    api_key: str = field(repr=False)
+    patience_s: float
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """Paths are absolute: the JVM has ideas of its own about where it is."""
 
@@ -37,6 +52,24 @@ class Job:
     java_home: Path
     niceness: int = 0
     """How far Spark gives way to other processes of the machine."""
+
+    checkpoints: Path | None = None
+    """Folder of the feeds' checkpoints; None: `checkpoints` in `folder`."""
+
+    def specs(self) -> dict[str, FeedSpec]:
+        """Return the specification of each feed, by name."""
+        checkpoints = self.checkpoints or self.folder / CHECKPOINTS
+        return {
+            name: FeedSpec(
+                feed,
+                {stream: self.file.streams[stream].declaration(stream) for stream in feed.streams},
+                {stream: self.door.of(stream) for stream in feed.streams},
+                self.door.api_key,
+                self.door.patience_s,
+                feed.source.checkpoint or str(checkpoints / name),
+            )
+            for name, feed in self.file.all_feeds().items()
+        }
 
     def secrets(self) -> tuple[str, ...]:
         """What is to be seen nowhere."""
@@ -49,10 +82,18 @@ class Job:
             "folder": str(self.folder),
             "java_home": str(self.java_home),
             "niceness": self.niceness,
+            "checkpoints": None if self.checkpoints is None else str(self.checkpoints),
         }
 
 
 def job_of(told: Mapping[str, Any]) -> Job:
     file = StreamsFile.model_validate(told["file"])
-    door = Door(**told["door"])
-    return Job(file, door, Path(told["folder"]), Path(told["java_home"]), told["niceness"])
+    checkpoints = told["checkpoints"]
+    return Job(
+        file,
+        Door(**told["door"]),
+        Path(told["folder"]),
+        Path(told["java_home"]),
+        told["niceness"],
+        None if checkpoints is None else Path(checkpoints),
+    )

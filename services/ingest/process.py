@@ -2,15 +2,18 @@
 
     with IngestProcess(job) as ingest:        # a child; its child is the JVM
         ingest.progress()
+        ingest.change(another_job)            # feeds that are the same in both continue
 
-The child is told its job as one line of JSON on its standard input, tells of itself in lines of JSON on its standard
-output, and stops at the end of its input: so it stops however its parent ends. Whoever of the three is killed, the others
-see the end of a pipe. Secrets go through the pipe, not onto a command line.
+The child reads jobs as lines of JSON on its standard input, the first when it starts and others when the job changes, reports
+in lines of JSON on its standard output, and stops at the end of its input: so it stops however its parent ends. If one of
+the three processes is killed, the others see the end of a pipe. Secrets go through the pipe, not onto a command line.
 
 Guarantees:
-1. When `start` returns, all queries have been started. When it raises, nothing is left.
-2. If the child dies, it is started again, after 0.5 s to 30 s; its queries go on from their checkpoints.
-3. After `stop`, which takes no more than ten seconds, there is neither child nor JVM. The same holds that long after this
+1. When `start` returns, the Spark session is there and its feeds are being started. When it raises, nothing is left.
+2. If the child dies, it is started again, after 0.5 s to 30 s; its queries continue from their checkpoints. If its session cannot
+   be had, the next try is after 2 s to 120 s, or when the job changes.
+3. A job that changes restarts the feeds that are different in it, and no others. The session stays as it is.
+4. After `stop`, which takes no more than ten seconds, there is neither child nor JVM. The same holds that long after this
    process has been killed.
 """
 
@@ -26,16 +29,24 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import IO, Any
+from queue import SimpleQueue
+from typing import IO, TYPE_CHECKING, Any
 
 from configs.problems import InvalidInput, WeirError
 from services.ingest.job import Job, job_of
-from services.ingest.progress import Backoff, FeedProgress, brief
+from services.ingest.progress import Backoff, FeedProgress, State, brief
+
+if TYPE_CHECKING:
+    from services.ingest.spark import Inbox
 
 # The first time, a connector and what it needs may have to be fetched.
 START_S = 300.0
+# A session that cannot be had costs a JVM each time, which others have to do without.
+START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S = 2.0, 120.0
 # Queries take up to three seconds, session and JVM up to three more.
 CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
@@ -60,39 +71,72 @@ class IngestProcess:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._child: Child | None = None
-        self._progress = [FeedProgress(name) for name in job.file.all_feeds()]
+        self._progress = {name: FeedProgress(name) for name in job.file.all_feeds()}
+        self._before = dict(self._progress)
+        """What children that have died had reported, by feed."""
         self._backoff = Backoff()
-        # What children that have died had told, of each feed.
-        self._before = {one.feed: one for one in self._progress}
+        self._start_backoff = Backoff(START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S)
+        self._retry_at = 0.0
+        self._wake = threading.Event()
+        """Set when a pause is to end: at the stop, and when the job changes."""
         self._stopping = threading.Event()
-        self._beginning = threading.Lock()
+        self._first: Future[None] = Future()
+        """The outcome of the first start."""
+        self._lock = threading.RLock()
         self._keeper = threading.Thread(target=self._keep, name="ingest", daemon=True)
 
+    @property
+    def job(self) -> Job:
+        """The job that runs, or is being started."""
+        return self._job
+
     def start(self) -> None:
-        self._job.folder.mkdir(parents=True, exist_ok=True)
-        self._child = Child(self._job)
+        """Start the child and wait until its session is there. Raise the reason if there is none."""
+        self.begin()
         try:
-            self._child.wait_ready()
+            self._first.result()
         except BaseException:
-            self._child.stop()
+            self.stop()
             raise
+
+    def begin(self) -> None:
+        """Start the child without waiting for it. If its session cannot be had, `progress` shows why, and it is tried again."""
+        self._job.folder.mkdir(parents=True, exist_ok=True)
         self._keeper.start()
 
+    def change(self, job: Job) -> None:
+        """Replace the job by one with the same session, folder and Java."""
+        with self._lock:
+            self._job = job
+            self._progress, self._before = (
+                {name: known.get(name) or FeedProgress(name) for name in job.file.all_feeds()}
+                for known in (self._progress, self._before)
+            )
+            if self._child is not None:
+                self._child.send(job)
+            self._start_backoff.succeeded()
+            self._wake.set()
+
     def progress(self) -> list[FeedProgress]:
-        """Of each feed, as it was last told; a restart of the process is one of each of its feeds. Rows that a process had
-        brought and not told of when it was killed are missing: the gateway knows them."""
-        return self._progress
+        """Return each feed's progress as last reported; a restart of the process counts as a restart of each feed. Rows
+        that a killed process had published without reporting them are missing here: the gateway knows them."""
+        with self._lock:
+            left_s = self._retry_at - time.monotonic()
+            if left_s <= 0.0:
+                return list(self._progress.values())
+            return [replace(one, next_try_s=left_s) for one in self._progress.values()]
 
     @property
     def pid(self) -> int:
-        """Of the child that is there now."""
+        """Process id of the child that is there now."""
         assert self._child is not None
         return self._child.pid
 
     def stop(self) -> None:
         """Idempotent."""
         self._stopping.set()
-        with self._beginning:
+        self._wake.set()
+        with self._lock:
             child = self._child
         if child is not None:
             child.stop()
@@ -108,24 +152,49 @@ class IngestProcess:
 
     def _keep(self) -> None:
         while not self._stopping.is_set():
-            assert self._child is not None
-            self._hear(self._child)
+            state, why = self._run_child()
             if self._stopping.is_set():
-                return
-            self._child.stop()
-            self._begin_again(RESTARTED.format(why=self._child.why_ended()))
-            self._stopping.wait(self._backoff.failed())
-            # Where no process can be started now, the one that has ended has ended again.
-            with self._beginning, suppress(OSError):
-                if not self._stopping.is_set():
-                    self._child = Child(self._job)
+                break
+            pause_s = (self._start_backoff if state == "failed" else self._backoff).failed()
+            self._wake.clear()
+            self._note_end(state, why, pause_s)
+            if not self._stopping.is_set():
+                self._wake.wait(pause_s)
+            self._retry_at = 0.0
+        if not self._first.done():
+            self._first.set_exception(SparkFailed("Spark was stopped before it was ready"))
+
+    def _run_child(self) -> tuple[State, str]:
+        """Run one child until it ends. Return the state of its feeds from then on, and why it has ended."""
+        try:
+            with self._lock:
+                if self._stopping.is_set():
+                    return "stopped", ""
+                child = self._child = Child(self._job)
+        except OSError as problem:
+            return "failed", f"no process can be started for Spark: {problem.strerror or problem}"
+        try:
+            child.wait_ready()
+        except WeirError as problem:
+            child.stop()
+            if not self._first.done():
+                self._first.set_exception(problem)
+            return "failed", str(problem).partition("\n")[0]
+        self._start_backoff.succeeded()
+        if not self._first.done():
+            self._first.set_result(None)
+        self._hear(child)
+        child.stop()
+        return "waiting", RESTARTED.format(why=child.why_ended())
 
     def _hear(self, child: Child) -> None:
-        """What the child tells, until it has nothing more to tell."""
+        """Take in what the child reports, until it ends."""
         while (told := child.told()) is not None:
             if "progress" in told:
                 here = [FeedProgress(**one) for one in told["progress"]]
-                self._progress = [self._since_start(one) for one in here]
+                with self._lock:
+                    known = [one for one in here if one.feed in self._progress]
+                    self._progress |= {one.feed: self._since_start(one) for one in known}
                 if any(one.batch is not None for one in here):
                     self._backoff.succeeded()
 
@@ -136,14 +205,28 @@ class IngestProcess:
             rows=before.rows + here.rows,
             restarts=before.restarts + here.restarts,
             last_error=here.last_error or before.last_error,
+            last_error_at=here.last_error_at or before.last_error_at,
+            batch_at=here.batch_at or before.batch_at,
+            event_time=before.event_time if here.event_time is None else here.event_time,
         )
 
-    def _begin_again(self, why: str) -> None:
-        self._progress = [
-            replace(one, state="waiting", rows_per_s=0.0, restarts=one.restarts + 1, last_error=why)
-            for one in self._progress
-        ]
-        self._before = {one.feed: one for one in self._progress}
+    def _note_end(self, state: State, why: str, pause_s: float) -> None:
+        with self._lock:
+            self._retry_at = time.monotonic() + pause_s
+            self._progress = {
+                name: replace(
+                    one,
+                    state=state,
+                    rows_per_s=0.0,
+                    restarts=one.restarts + 1,
+                    last_error=why,
+                    last_error_at=time.time(),
+                    next_try_s=None,
+                    run=None,
+                )
+                for name, one in self._progress.items()
+            }
+            self._before = dict(self._progress)
 
 
 class Child:
@@ -163,7 +246,11 @@ class Child:
         self._stop = threading.Lock()
         self._job = job
         self._failed = ""
-        with suppress(BrokenPipeError):  # it has died already, which `told` will find
+        self.send(job)
+
+    def send(self, job: Job) -> None:
+        """Let the child run this job from now on."""
+        with suppress(OSError, ValueError):  # the child has died or is being stopped: `_hear` sees its end
             self._input.write(json.dumps(job.as_json()).encode() + b"\n")
             self._input.flush()
 
@@ -182,7 +269,7 @@ class Child:
         return self._process.stdout
 
     def wait_ready(self) -> None:
-        """Until its queries have been started, or its problem raised here."""
+        """Wait until its session is there, or raise its problem."""
         readable, _, _ = select.select([self._output], [], [], START_S)
         if not readable:
             raise SparkFailed(f"Spark was not ready after {START_S:g} s", hint=self._where_to_look())
@@ -237,12 +324,14 @@ class Child:
 
 
 def main() -> int:
-    """Run the job of the first line of input until its end."""
-    job = job_of(json.loads(sys.stdin.buffer.readline()))
+    """Run the job of the last line of input until the input ends."""
+    lines = input_lines()
+    job = job_of(json.loads(next(lines)))
     os.nice(job.niceness)
     tell = Teller()
-    stopping = threading.Event()
-    threading.Thread(target=wait_end, args=(stopping,), daemon=True).start()
+    inbox: Inbox = SimpleQueue()
+    inbox.put(job)
+    threading.Thread(target=read_jobs, args=(lines, inbox), daemon=True).start()
     with (job.folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -252,25 +341,22 @@ def main() -> int:
                 wrong=fields(InvalidInput("an ingest runs there already", "--folder", str(job.folder), hint))
             )
             return 1
-        return run(job, stopping, tell)
+        return run(job, inbox, tell)
 
 
-def run(job: Job, stopping: threading.Event, tell: Teller) -> int:
+def run(job: Job, inbox: Inbox, tell: Teller) -> int:
     # The parent need not import Spark.
     from services.ingest.spark import SparkIngest
 
     try:
-        ingest = SparkIngest(job)
+        ingest = SparkIngest(job, inbox)
     except Exception as problem:
         tell(failed=brief(str(problem), job.secrets()))
         return 1
     try:
-        ingest.start()
         tell(ready=True)
-        ingest.run(stopping, lambda feeds: tell(progress=[asdict(one) for one in feeds]))
+        ingest.run(lambda feeds: tell(progress=[asdict(one) for one in feeds]))
         return 0
-    except InvalidInput as problem:
-        tell(wrong=fields(problem))
     except Exception as problem:
         tell(failed=brief(str(problem), job.secrets()))
     finally:
@@ -278,12 +364,20 @@ def run(job: Job, stopping: threading.Event, tell: Teller) -> int:
     return 1
 
 
-def wait_end(stopping: threading.Event) -> None:
-    """Until the parent closes our input or ends; what is not in order some seconds later is killed."""
+def input_lines() -> Iterator[bytes]:
+    """Yield the lines of standard input as they come."""
     # Not through Python's buffer, whose lock the interpreter wants for itself at the end.
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    stopping.set()
+    rest = b""
+    while some := os.read(sys.stdin.fileno(), 65_536):
+        *lines, rest = (rest + some).split(b"\n")
+        yield from lines
+
+
+def read_jobs(lines: Iterator[bytes], inbox: Inbox) -> None:
+    """Hand on jobs until the parent closes our input or ends; what is not in order some seconds later is killed."""
+    for line in lines:
+        inbox.put(job_of(json.loads(line)))
+    inbox.put(None)
     time.sleep(CHILD_STOP_S)
     os.killpg(0, signal.SIGKILL)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-State = Literal["starting", "running", "waiting"]
+State = Literal["starting", "running", "failed", "waiting", "stopped"]
+"""`failed`: waits for its next try; `waiting`: Spark's process is started again; `stopped`: no process brings the feed."""
 BACKOFF_LEAST_S = 0.5
 BACKOFF_MOST_S = 30.0
 # A rate is over so long: a few micro-batches, and a few looks of whoever watches.
@@ -20,6 +21,11 @@ HIDDEN = "…"
 # An exception of Python's comes to Spark with how it came about; its own line begins at the margin, with its module.
 TRACEBACK = "Traceback (most recent call last):"
 EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+: .+)$", re.MULTILINE)
+# An exception of Java's comes after a line that names the call.
+JAVA_EXCEPTION = re.compile(r"^An error occurred while calling \S+\n: [\w.$]+: (.+)$", re.MULTILINE)
+# Spark writes its own names for an error around the sentence that says what is wrong.
+ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\] (?=\S)")
+SQL_STATE = re.compile(r" SQLSTATE: [0-9A-Z]{5}\b.*$")
 # Of what Spark says when a query fails; the rest is in its log.
 ERROR_LENGTH_MAX = 500
 
@@ -42,6 +48,18 @@ class FeedProgress:
     """Of each source, how far the last batch has come, as the source writes it."""
     restarts: int = 0
     last_error: str | None = None
+    caught_up_at: float | None = None
+    """When the source was seen last to have nothing that is not published, in seconds since 1970; None if never."""
+    last_error_at: float | None = None
+    """Seconds since 1970, as are the other moments."""
+    next_try_s: float | None = None
+    """Seconds until the query is started again; None if that is not waited for."""
+    batch_at: float | None = None
+    """When the last micro-batch was done."""
+    event_time: float | None = None
+    """The latest event time that was published; None without one, and where executors publish."""
+    run: str | None = None
+    """Spark's id of this run of the query."""
 
 
 # Who brings feeds elsewhere tells of them every few seconds.
@@ -58,10 +76,14 @@ class ToldFeeds:
     def tell(self, feeds: Sequence[FeedProgress], now: float) -> None:
         self._feeds, self._at = tuple(feeds), now
 
+    def is_heard(self, now: float) -> bool:
+        """Return True if the process has reported lately."""
+        return now < self._at + SILENT_S
+
     def seen(self, now: float) -> Sequence[FeedProgress]:
-        if now < self._at + SILENT_S:
+        if self.is_heard(now):
             return self._feeds
-        return [replace(one, state="waiting", rows_per_s=0.0) for one in self._feeds]
+        return [replace(one, state="stopped", rows_per_s=0.0, next_try_s=None) for one in self._feeds]
 
 
 @dataclass
@@ -92,6 +114,8 @@ class Counted:
     batch_ms: float | None = None
     lag: float | None = None
     offsets: Sequence[Any] = ()
+    run: str | None = None
+    """The run of the query that was heard of last."""
     _last: tuple[str, int, str] = ("", -1, "")
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -103,6 +127,7 @@ class Counted:
             if place[0] == self._last[0] and place[1:] <= self._last[1:]:
                 continue
             self._last = place
+            self.run = place[0]
             self.lag = lag_of(one["sources"])
             # Of a trigger that found nothing to do Spark reports the time that it looked.
             if "addBatch" in one["durationMs"]:
@@ -141,6 +166,12 @@ def behind(latest: object, done: object) -> float | None:
     return None
 
 
+def problems_of(feeds: Iterable[FeedProgress]) -> list[str]:
+    """A line for each feed that does not run because something is wrong."""
+    ill = (one for one in feeds if one.state in ("failed", "waiting", "stopped"))
+    return [f"feed {one.feed} does not run: {one.last_error or 'no process runs it'}" for one in ill]
+
+
 def hidden(text: str, secrets: Sequence[str]) -> str:
     """The text without what nobody is to read."""
     for one in secrets:
@@ -152,6 +183,7 @@ def brief(text: str, secrets: Sequence[str]) -> str:
     """The line that says why, for a table: of a traceback the exception, else the first."""
     text = hidden(text, secrets)
     raised = EXCEPTION.search(text.rpartition(TRACEBACK)[2]) if TRACEBACK in text else None
+    raised = raised or JAVA_EXCEPTION.search(text)
     lines = [raised[1]] if raised else [line.strip() for line in text.splitlines() if line.strip()]
-    line = lines[0] if lines else "no reason given"
+    line = SQL_STATE.sub("", ERROR_CLASS.sub("", lines[0])).rstrip(".") if lines else "no reason given"
     return line if len(line) <= ERROR_LENGTH_MAX else line[: ERROR_LENGTH_MAX - 1] + HIDDEN

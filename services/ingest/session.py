@@ -52,7 +52,7 @@ QUICK: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.driver.defaultJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
+    "spark.driver.defaultJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK -Xss4m",
     "spark.python.unix.domain.socket.enabled": "true",
     # A micro-batch in as few messages as the gateway takes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
@@ -78,9 +78,6 @@ class SparkFolder:
     @property
     def scratch(self) -> Path:
         return self.root / "scratch"
-
-    def checkpoint(self, stream: str) -> Path:
-        return self.root / "checkpoints" / stream
 
 
 def start_session(file: StreamsFile, folder: SparkFolder, java_home: Path) -> SparkSession:
@@ -109,6 +106,7 @@ def settings(file: StreamsFile, folder: SparkFolder) -> dict[str, str]:
         "spark.local.dir": str(folder.scratch),
         "spark.sql.warehouse.dir": str(folder.scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
+        "spark.scheduler.mode": "FAIR",
         "spark.sql.streaming.stopTimeout": str(QUERY_STOP_MS),
         "spark.sql.streaming.numRecentProgressUpdates": str(REPORTS),
         "spark.redaction.regex": f"(?i){SECRET.pattern}",

@@ -1,10 +1,12 @@
-"""Spark brings streams: one streaming query a feed, watched, and started again from its checkpoint when it fails.
+"""Run the feeds of a job in one Spark session: one streaming query a feed, each started, stopped and watched by itself.
 
 Guarantees:
 1. What a source delivers is published once, whatever fails meanwhile: queries go on from their checkpoints, and a batch
    that comes again is known by its producer and number at the gateway.
-2. A query that fails is started again after 0.5 s to 30 s, twice as long each time, until a batch is done.
-3. After `stop` there is no query, session or JVM.
+2. Feeds do not wait for each other. `services.ingest.supervising` decides; each start and each stop has a thread of its
+   own, so a source that is slow to refuse holds up its feed alone.
+3. A query that fails is started again after 0.5 s to 30 s, twice as long each time, until a batch is done.
+4. After `stop` there is no query, session or JVM.
 
 It is for a process of its own (`services.ingest.process`): a process has one JVM, which takes what memory it likes.
 """
@@ -12,31 +14,57 @@ It is for a process of its own (`services.ingest.process`): a process has one JV
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, cast
 
-from pyspark.errors import AnalysisException
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_weir import to_weir
 from pyspark_weir.driver import quoted
-from pyspark_weir.errors import OptionError
 
-from configs.problems import InvalidInput, WeirError
-from configs.streams import FeedDefinition
-from services.ingest.job import Door, Job
-from services.ingest.progress import Backoff, Counted, FeedProgress, State, brief
+from configs.problems import WeirError
+from configs.streams import FeedDefinition, SourceSettings
+from engine.sql import parse_create_stream
+from services.ingest.job import FeedSpec, Job
+from services.ingest.progress import Counted, FeedProgress, State, brief
 from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_session
+from services.ingest.supervising import (
+    BatchDone,
+    Declared,
+    Event,
+    Failed,
+    Start,
+    Started,
+    Stop,
+    Stopped,
+    Supervised,
+    Supervisor,
+    Tick,
+)
 
 LOOK_S = 0.5
 STOPPED_AT_A_TIME = 16
+STARTED_AT_A_TIME = 4
+# A start that takes longer than this no longer keeps others waiting.
+TURN_S = 5.0
 VIEW = "source"
+# The status of a query between two triggers, of which the first found nothing to read.
+NOTHING_THERE = "Waiting for data to arrive"
+POOL = "spark.scheduler.pool"
+
+Inbox = SimpleQueue[Job | Event[FeedSpec] | None]
+"""Jobs that replace the one before, outcomes of starts and stops, and None for the end."""
 
 
 def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataFrame, int], None]:
@@ -54,127 +82,188 @@ class SparkGone(WeirError):
 
 
 class SparkIngest:
-    """The session and the queries of a file."""
+    """The session, and the queries of the last job in the inbox."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, inbox: Inbox) -> None:
         self._folder = SparkFolder(job.folder)
-        self._secrets = job.secrets()
-        self._file = job.file
+        self._inbox = inbox
+        self._supervisor = Supervisor[FeedSpec]()
+        self._queries: dict[str, FeedQuery] = {}
+        self._secrets: tuple[str, ...] = ()
+        self._turns = threading.BoundedSemaphore(STARTED_AT_A_TIME)
         self._session = start_session(job.file, self._folder, job.java_home)
-        self._feeds = [
-            FeedIngest(name, one, self._session, self._folder, job.door, self._secrets)
-            for name, one in job.file.all_feeds().items()
-        ]
 
-    def start(self) -> None:
-        """The queries; what can never run is the caller's mistake."""
-        for one in self._feeds:
-            try:
-                one.begin()
-            except (AnalysisException, OptionError) as problem:
-                where = self._file.source_field(one.name)
-                hint = f"Spark's own words are in {self._folder.log}"
-                raise InvalidInput(brief(str(problem), self._secrets), where, hint=hint) from None
+    def run(self, told: Callable[[Sequence[FeedProgress]], None]) -> None:
+        """See to the queries and report their progress until None comes in; SparkGone when there is no JVM any more."""
+        while True:
+            for news in self._news():
+                if news is None:
+                    return
+                self._hear(news)
+            self._with_jvm(self._look)
+            told(self.progress(time.monotonic()))
 
-    def look(self, now: float) -> list[FeedProgress]:
-        """See to every query; SparkGone when there is no JVM any more."""
+    def progress(self, now: float) -> list[FeedProgress]:
+        """The progress of each declared feed."""
+        feeds = self._supervisor.feeds.items()
+        return [self._queries[name].progress(feed, now) for name, feed in feeds if feed.declared is not None]
+
+    def stop(self) -> None:
+        with ThreadPoolExecutor(STOPPED_AT_A_TIME) as pool:
+            list(pool.map(FeedQuery.stop, list(self._queries.values())))
+        stop_session(self._session)
+        shutil.rmtree(self._folder.scratch, ignore_errors=True)
+
+    def _news(self) -> list[Job | Event[FeedSpec] | None]:
+        """Wait a moment for news, and return all there is."""
+        found: list[Job | Event[FeedSpec] | None] = []
+        with suppress(Empty):
+            found.append(self._inbox.get(timeout=LOOK_S))
+            while True:
+                found.append(self._inbox.get_nowait())
+        return found
+
+    def _hear(self, news: Job | Event[FeedSpec]) -> None:
+        if isinstance(news, Job):
+            self._secrets = tuple(dict.fromkeys((*news.secrets(), *self._secrets)))
+            self._handle(Declared(news.specs()))
+            return
+        if isinstance(news, Failed) and news.feed in self._queries:
+            self._queries[news.feed].failed_at = time.time()
+        self._handle(news)
+
+    def _look(self) -> None:
+        """Report what has become of the queries that run."""
+        for name, feed in list(self._supervisor.feeds.items()):
+            if feed.run != "running":
+                continue
+            query = self._queries[name]
+            if query.has_done_a_batch():
+                self._handle(BatchDone(name))
+            if (why := query.why_ended()) is not None:
+                self._hear(Failed(name, brief(why, self._secrets)))
+        self._handle(Tick())
+
+    def _with_jvm(self, look: Callable[[], None]) -> None:
         process = jvm()
         try:
             if process is not None and process.poll() is None:
-                return [one.look(now) for one in self._feeds]
+                look()
+                return
         except Exception:
             # A call that fails because the JVM has died under it says many things, none of them that.
             if process is not None and process.poll() is None:
                 raise
         raise SparkGone(f"Spark's JVM has ended; {LOG} may say why", value=process and process.returncode)
 
-    def run(self, stopping: threading.Event, told: Any) -> None:
-        """The loop: look at every query, tell of it, until it is to stop."""
-        while not stopping.is_set():
-            told(self.look(time.monotonic()))
-            stopping.wait(LOOK_S)
+    def _handle(self, event: Event[FeedSpec]) -> None:
+        """Enact what the supervisor answers, each command on a thread of its own."""
+        for command in self._supervisor.handle(event, time.monotonic()):
+            query = self._queries.setdefault(command.feed, FeedQuery(command.feed, self._session))
+            match command:
+                case Start(spec=spec):
+                    self._beside(self._start, query, spec)
+                case Stop():
+                    self._beside(self._end, query)
+        for name in self._queries.keys() - self._supervisor.feeds.keys():
+            del self._queries[name]
 
-    def stop(self) -> None:
-        with ThreadPoolExecutor(STOPPED_AT_A_TIME) as pool:
-            list(pool.map(FeedIngest.stop, self._feeds))
-        stop_session(self._session)
-        shutil.rmtree(self._folder.scratch, ignore_errors=True)
+    def _beside(self, action: Callable[..., None], *arguments: object) -> None:
+        # A plain thread would leave its thread of the JVM behind.
+        thread = InheritableThread(action, args=arguments, name="feed", daemon=True)
+        thread.start()
+
+    def _start(self, query: FeedQuery, spec: FeedSpec) -> None:
+        has_turn = self._turns.acquire(timeout=TURN_S)
+        try:
+            query.start(spec)
+        except Exception as problem:
+            why = brief(str(problem), self._secrets)
+            self._inbox.put(Failed(query.name, why + seen_from(spec.definition.source, why)))
+        else:
+            self._inbox.put(Started(query.name))
+        finally:
+            if has_turn:
+                self._turns.release()
+
+    def _end(self, query: FeedQuery) -> None:
+        while not query.stop():
+            time.sleep(LOOK_S)
+        self._inbox.put(Stopped(query.name))
 
 
-class FeedIngest:
+class FeedQuery:
     """One feed's query, run after run."""
 
-    def __init__(
-        self,
-        name: str,
-        definition: FeedDefinition,
-        session: SparkSession,
-        folder: SparkFolder,
-        door: Door,
-        secrets: Sequence[str],
-    ) -> None:
+    def __init__(self, name: str, session: SparkSession) -> None:
         self.name = name
-        self._definition, self._source = definition, definition.source
+        self.failed_at: float | None = None
         self._session = session
-        self._checkpoint = self._source.checkpoint or str(folder.checkpoint(name))
-        self._door = door
-        self._secrets = secrets
         self._query: StreamingQuery | None = None
         self._counted = Counted()
-        self._backoff = Backoff()
-        self._due = 0.0
-        self._restarts = 0
-        self._last_error: str | None = None
+        self._trigger_s = 0.0
+        self._caught_up_at: float | None = None
+        self._event_times: dict[str, float] = {}
+        """The latest that was published, by stream."""
+        self._batch_at: float | None = None
 
-    def begin(self) -> None:
-        rows = self._rows()
-        check_split(rows, self._definition)
-        writer = self._sink(rows.writeStream)
+    def start(self, spec: FeedSpec) -> None:
+        """Start the query; whatever Spark raises says why it cannot."""
+        source = spec.definition.source
+        # The tasks of a feed with much to do do not queue before those of all others.
+        self._session.sparkContext.setLocalProperty(POOL, self.name)
+        # Spark looks up sinks of Python in the session that is active on the thread, and on a new thread none is.
+        jvm_session = cast(Any, self._session)._jsparkSession
+        cast(Any, self._session)._jvm.SparkSession.setActiveSession(jvm_session)
+        rows = self._rows(spec)
+        check_split(rows, spec.definition)
+        self._event_times = {}
+        self._trigger_s = source.trigger_ms / 1e3
         self._query = (
-            writer.queryName(self.name)
-            .outputMode(self._source.output_mode)
-            .option("checkpointLocation", self._checkpoint)
-            .trigger(processingTime=f"{self._source.trigger_ms} milliseconds")
+            self._sink(spec, rows.writeStream)
+            .queryName(self.name)
+            .outputMode(source.output_mode)
+            .option("checkpointLocation", spec.checkpoint)
+            .trigger(processingTime=f"{source.trigger_ms} milliseconds")
             .start()
         )
 
-    def look(self, now: float) -> FeedProgress:
-        if self._query is not None:
-            self._hear(self._query)
-            if not self._query.isActive:
-                problem = self._query.exception()
-                self._failed(now, "the query was stopped" if problem is None else str(problem))
-        elif now >= self._due:
-            self._restarts += 1
-            try:
-                self.begin()
-            except Exception as problem:
-                self._failed(now, str(problem))
-        return self._progress(now)
+    def stop(self) -> bool:
+        """Try to stop the query; return True if it has ended."""
+        query = self._query
+        if query is None:
+            return True
+        with suppress(Exception):  # it is in a batch for too long, or the JVM has died: its end is the JVM's
+            query.stop()
+            return not query.isActive
+        return False
 
-    def stop(self) -> None:
-        if self._query is not None:
-            with suppress(
-                Exception
-            ):  # it is in a batch for too long, or the JVM has died: its end is the JVM's
-                self._query.stop()
-
-    def _failed(self, now: float, why: str) -> None:
-        self._query = None
-        self._last_error = brief(why, self._secrets)
-        self._due = now + self._backoff.failed()
-
-    def _hear(self, query: StreamingQuery) -> None:
+    def has_done_a_batch(self) -> bool:
+        """Read the reports of the query, and return True if there is a micro-batch among them that is new."""
         # PySpark would make text of the offsets.
-        reports = [json.loads(one.json()) for one in cast(Any, query)._jsq.recentProgress()]
-        if self._counted.hear(reports):
-            self._backoff.succeeded()
+        reports = [json.loads(one.json()) for one in cast(Any, self._query)._jsq.recentProgress()]
+        if not self._counted.hear(reports):
+            return False
+        self._batch_at = time.time()
+        return True
 
-    def _progress(self, now: float) -> FeedProgress:
-        state: State = "waiting" if self._query is None else "starting"
-        if self._query is not None and self._counted.batch is not None:
-            state = "running"
+    def why_ended(self) -> str | None:
+        """Why the query does not run any more; None while it does."""
+        query = self._query
+        if query is None or query.isActive:
+            return None
+        problem = query.exception()
+        return "the query was stopped" if problem is None else str(problem)
+
+    def progress(self, feed: Supervised[FeedSpec], now: float) -> FeedProgress:
         counted = self._counted
+        run = None if self._query is None or feed.run != "running" else str(self._query.runId)
+        state: State = "starting"
+        if feed.failed:
+            state = "failed"
+        elif run is not None and run == counted.run:
+            state = "running"
+        waits = feed.failed and feed.run == "none"
         return FeedProgress(
             self.name,
             state,
@@ -184,61 +273,111 @@ class FeedIngest:
             counted.batch_ms,
             counted.lag,
             counted.offsets,
-            self._restarts,
-            self._last_error,
+            feed.restarts,
+            feed.last_error,
+            caught_up_at=self._caught_up(),
+            last_error_at=None if feed.last_error is None else self.failed_at,
+            next_try_s=max(0.0, feed.due - now) if waits else None,
+            batch_at=self._batch_at,
+            event_time=max(self._event_times.values(), default=None),
+            run=run,
         )
+
+    def _caught_up(self) -> float | None:
+        """Return when the last trigger was that found nothing to read, at the latest."""
+        if self._query is not None:
+            status = self._query.status
+            waits = status["message"] == NOTHING_THERE and not status["isDataAvailable"]
+            if waits and not status["isTriggerActive"]:
+                self._caught_up_at = time.time() - self._trigger_s
+        return self._caught_up_at
 
     # -- what the query is made of -----------------------------------------------------------------------------
 
-    def _rows(self) -> DataFrame:
+    def _rows(self, spec: FeedSpec) -> DataFrame:
         # Views of its own: every feed calls its source the same.
-        session = self._session.newSession()
-        reader = session.readStream.format(self._source.format).options(**self._source.options)
-        if self._source.schema_ is not None:
-            reader = reader.schema(self._source.schema_)
+        session, source = self._session.newSession(), spec.definition.source
+        reader = session.readStream.format(source.format).options(**source.options)
+        if source.schema_ is not None:
+            reader = reader.schema(source.schema_)
         rows = reader.load()
-        if self._source.sql is None:
+        if source.sql is None:
             return rows
         rows.createOrReplaceTempView(VIEW)
-        return session.sql(self._source.sql)
+        return session.sql(source.sql)
 
-    def _sink(self, writer: DataStreamWriter) -> DataStreamWriter:
-        feed = self._definition
+    def _sink(self, spec: FeedSpec, writer: DataStreamWriter) -> DataStreamWriter:
+        feed, source = spec.definition, spec.definition.source
         (first, *_) = feed.streams
-        if self._source.path == "driver":
-            ends = [self._end(endpoint, streams) for endpoint, streams in self._doors().items()]
+        if source.path == "driver":
+            ends = [self._end(spec, endpoint, streams) for endpoint, streams in doors(spec).items()]
             return writer.foreachBatch(ends[0] if len(ends) == 1 else in_turn(ends))
         options = {
             "stream": first,
-            "endpoint": self._door.of(first),
-            "apiKey": self._door.api_key,
-            "schemaPolicy": self._source.schema_policy,
-            "timeoutSeconds": str(self._door.patience_s),
+            "endpoint": spec.endpoints[first],
+            "apiKey": spec.api_key,
+            "schemaPolicy": source.schema_policy,
+            "timeoutSeconds": str(spec.patience_s),
         }
-        if self._source.timestamp_column is not None:
-            options["timestampColumn"] = self._source.timestamp_column
+        if source.timestamp_column is not None:
+            options["timestampColumn"] = source.timestamp_column
         return writer.format("weir").options(**options)
 
-    def _doors(self) -> dict[str, list[str]]:
-        """The feed's streams by the endpoint of the node at which they come in."""
-        found: dict[str, list[str]] = {}
-        for stream in self._definition.streams:
-            found.setdefault(self._door.of(stream), []).append(stream)
-        return found
-
-    def _end(self, endpoint: str, streams: Sequence[str]) -> Callable[[DataFrame, int], None]:
-        feed = self._definition
+    def _end(self, spec: FeedSpec, endpoint: str, streams: Sequence[str]) -> Callable[[DataFrame, int], None]:
+        feed, source = spec.definition, spec.definition.source
         conditions = {name: one for name, one in feed.conditions.items() if name in streams}
+        times = event_time_columns(spec)
         return to_weir(
             stream=None if feed.is_split else streams[0],
             split=conditions if feed.is_split else None,
             columns={name: one for name, one in feed.columns.items() if name in streams},
             endpoint=endpoint,
-            api_key=self._door.api_key,
-            timestamp_column=self._source.timestamp_column,
-            schema_policy=self._source.schema_policy,
-            timeout_seconds=self._door.patience_s,
+            api_key=spec.api_key,
+            timestamp_column=source.timestamp_column,
+            schema_policy=source.schema_policy,
+            timeout_seconds=spec.patience_s,
+            on_published=lambda stream, rows: self._note_event_time(stream, rows, times.get(stream)),
         )
+
+    def _note_event_time(self, stream: str, rows: pa.Table, column: str | None) -> None:
+        latest = None if column is None else latest_in(rows, column)
+        if latest is not None:
+            self._event_times[stream] = max(latest, self._event_times.get(stream, latest))
+
+
+def seen_from(source: SourceSettings, why: str) -> str:
+    """The folder that a relative path in an error starts from, as the end of the sentence."""
+    path = next((value for name, value in source.options.items() if name.lower() == "path"), "")
+    is_relative = path and path in why and "://" not in path and not os.path.isabs(path)
+    return f" (seen from {os.getcwd()})" if is_relative else ""
+
+
+def doors(spec: FeedSpec) -> dict[str, list[str]]:
+    """The feed's streams by the endpoint of the node at which they come in."""
+    found: dict[str, list[str]] = {}
+    for stream, endpoint in spec.endpoints.items():
+        found.setdefault(endpoint, []).append(stream)
+    return found
+
+
+def event_time_columns(spec: FeedSpec) -> Mapping[str, str]:
+    """The column of event time in the rows of each stream that has one."""
+    named = spec.definition.source.timestamp_column
+    found = {}
+    for name, sql in spec.declarations.items():
+        stream = parse_create_stream(sql)
+        if stream.time is not None:
+            found[name] = named or stream.schema.names[stream.time]
+    return found
+
+
+def latest_in(rows: pa.Table, column: str) -> float | None:
+    """Return the latest moment in a column of timestamps, in seconds since 1970; None without any."""
+    place = next((at for at, name in enumerate(rows.column_names) if name.lower() == column.lower()), None)
+    if place is None or not pa.types.is_timestamp(rows.schema.field(place).type):
+        return None
+    latest = pc.max(rows.column(place)).cast(pa.timestamp("us", rows.schema.field(place).type.tz), safe=False)
+    return latest.value / 1e6 if latest.is_valid else None
 
 
 def check_split(rows: DataFrame, feed: FeedDefinition) -> None:

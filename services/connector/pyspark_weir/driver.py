@@ -36,12 +36,14 @@ def to_weir(
     timeout_seconds: float | None = None,
     batch_rows: int | None = None,
     producer: str | None = None,
+    on_published: Callable[[str, pa.Table], None] | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """What `df.writeStream.foreachBatch` calls: publishes every micro-batch exactly once.
 
     Either `stream` takes all rows, or `split` names for each of several streams the condition, in Spark's SQL, of the rows
     that it takes; a row may go to several or to none. `columns` names the columns that a stream is given, if not all.
-    `producer` stands for the query's id where there is none, outside a streaming query. The rest are the options of
+    `producer` stands for the query's id where there is none, outside a streaming query.
+    Each time the gateway has acknowledged rows, `on_published` is called with the stream's name and these rows. The rest are the options of
     `format("weir")`.
     """
     if stream is not None and split is not None:
@@ -70,6 +72,8 @@ def to_weir(
         tables = tables_of(df, streams, split, columns or {})
         for name, rows in tables.items():
             gateway.publish(replace(written, stream=name), batch, rows)
+            if on_published is not None:
+                on_published(name, rows)
 
     return publish
 

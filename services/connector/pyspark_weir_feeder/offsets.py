@@ -1,7 +1,8 @@
 """How far a query is in the endless replay, and how far it may go now.
 
-A micro-batch is the rows [start.row + what was newly missed, end.row), so whoever knows its two offsets knows its
-rows. Row k of the replay arrives with arrival k − base of the schedule that began at `began_us`; what has fallen behind
+A micro-batch is the rows [start.row + what was newly missed, end.row), so its two offsets say which rows it has. The
+second also holds the options that it was planned with: a micro-batch that is repeated after the options were changed has
+the rows and event times that it had. Row k of the replay arrives with arrival k − base of the schedule that began at `began_us`; what has fallen behind
 too far is missed, not sent later: its arrivals are passed over.
 """
 
@@ -11,7 +12,32 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pyspark_weir_feeder.arrivals import Schedule
+from pyspark_weir_feeder.arrivals import Arrivals, Schedule
+from pyspark_weir_feeder.options import EventTime, FileFormat
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The options that fix the rows of a micro-batch and their event times."""
+
+    arrivals: Arrivals
+    event_time: EventTime
+    event_rate: float | None
+    time_column: str | None
+    paths: tuple[str, ...]
+    file_format: FileFormat | None
+    split: str | None
+
+    @classmethod
+    def from_json(cls, planned: Mapping[str, Any]) -> Planned:
+        told = dict(planned["arrivals"])
+        steps = tuple((float(start), float(rate)) for start, rate in told.pop("steps"))
+        arrivals = Arrivals(**told, steps=steps)
+        return cls(**(dict(planned) | {"arrivals": arrivals, "paths": tuple(planned["paths"])}))
+
+    def has_files_of(self, other: Planned) -> bool:
+        """Return True if both read the same files in the same way."""
+        return (self.paths, self.file_format, self.split) == (other.paths, other.file_format, other.split)
 
 
 @dataclass(frozen=True)
@@ -28,10 +54,13 @@ class Offset:
     """The fingerprint of the schedule."""
     replay: str
     """The fingerprint of the rows."""
+    planned: Planned | None = None
+    """The options that the micro-batch up to here was planned with; None in offsets from before they were kept."""
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> Offset:
-        return cls(**offset)
+        planned = offset.get("planned")
+        return cls(**(dict(offset) | {"planned": planned and Planned.from_json(planned)}))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,4 +101,7 @@ def rescheduled(start: Offset, now_us: int, arrivals: str) -> Offset:
 
 
 def rows_between(start: Offset, end: Offset) -> range:
+    if start.replay != end.replay:
+        # Other rows, which begin with their first.
+        return range(end.missed, end.row)
     return range(start.row + end.missed - start.missed, end.row)

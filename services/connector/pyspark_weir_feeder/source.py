@@ -29,9 +29,9 @@ from pyspark.sql.types import StructType
 from pyspark_weir_feeder.arrivals import Arrivals, schedule_of
 from pyspark_weir_feeder.columns import declared_schema, time_column_of
 from pyspark_weir_feeder.files import find_files
-from pyspark_weir_feeder.offsets import Bounds, Offset, advanced, due, rescheduled, rows_between
+from pyspark_weir_feeder.offsets import Bounds, Offset, Planned, advanced, due, rescheduled, rows_between
 from pyspark_weir_feeder.options import Options, read_options
-from pyspark_weir_feeder.problems import ChangedReplay
+from pyspark_weir_feeder.problems import ChangedReplay, InvalidOption
 from pyspark_weir_feeder.replay import Moments, Recipe, Replay, load
 
 PARTITION_ROWS = 1_000_000
@@ -59,6 +59,10 @@ class Rows(InputPartition):
     began_us: int
     base: int
     replay: str
+    planned: Planned
+    """The options that fix their event times."""
+    recipe: Recipe | None = None
+    """What fixes the rows, where it is not the recipe of the reader."""
 
 
 def clock_us() -> int:
@@ -77,6 +81,15 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._replay = self._recipe.fingerprint()
         self._arrivals = fingerprint(options.arrivals)
+        self._planned = Planned(
+            options.arrivals,
+            options.event_time,
+            options.event_rate,
+            self._recipe.time_column,
+            options.paths,
+            options.file_format,
+            options.split,
+        )
         self._now_us = now_us
         self._initial: Offset | None = None
         self._last: Offset | None = None
@@ -86,7 +99,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         # Spark may ask again before the first rows are due; the beginning must not move on.
         if self._initial is None:
-            self._initial = Offset(0, 0, self._now_us(), 0, self._arrivals, self._replay)
+            self._initial = self._beginning(self._now_us())
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -109,37 +122,63 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Rows]:
         last = Offset.from_json(end)
-        self._check(last)
-        if self._options.event_time == "clock" and last.arrivals != self._arrivals:
+        recipe = self._recipe_of(last)
+        planned = last.planned or self._planned
+        if last.planned is None and planned.event_time == "clock" and last.arrivals != self._arrivals:
             raise ChangedReplay(
-                "the micro-batch to be repeated was planned with other arrivals, which its event times follow; "
-                "let the query repeat it with those (options arrivals, rate, …, seed), then change them"
+                "the micro-batch to be repeated was planned with other arrivals, by a feeder that did not keep them; "
+                "let the query repeat it with these arrivals (options arrivals, rate, …, seed), then change them"
             )
         rows = rows_between(Offset.from_json(start), last)
         return [
-            Rows(first, min(first + PARTITION_ROWS, rows.stop), last.began_us, last.base, self._replay)
+            Rows(
+                first,
+                min(first + PARTITION_ROWS, rows.stop),
+                last.began_us,
+                last.base,
+                last.replay,
+                planned,
+                recipe,
+            )
             for first in rows[::PARTITION_ROWS]
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Rows), "partitions() gives out nothing else"
-        if partition.replay != self._replay:
+        if partition.recipe is None and partition.replay != self._replay:
             raise ChangedReplay("the files have changed since the query began; begin it again")
-        replay = load(self._recipe)
-        return replay.batches(partition.first, partition.end, self._moments(replay, partition))
+        replay = load(partition.recipe or self._recipe)
+        return replay.batches(partition.first, partition.end, moments(replay, partition))
+
+    def _beginning(self, now_us: int) -> Offset:
+        return Offset(0, 0, now_us, 0, self._arrivals, self._replay, self._planned)
 
     def _scheduled(self, start: Offset) -> Offset:
-        self._check(start)
-        if start.arrivals == self._arrivals:
-            return start
-        return rescheduled(start, self._until_us(), self._arrivals)
+        """The offset that the next micro-batch begins at, by the options as they are now."""
+        if start.replay != self._replay:
+            if start.planned is None or start.planned.has_files_of(self._planned):
+                raise other_rows()
+            return self._beginning(self._until_us())
+        if start.arrivals != self._arrivals:
+            start = rescheduled(start, self._until_us(), self._arrivals)
+        return replace(start, planned=self._planned)
 
-    def _check(self, offset: Offset) -> None:
-        if offset.replay != self._replay:
-            raise ChangedReplay(
-                "the checkpoint stands on other rows: the files (option path) or the option split have changed; "
-                "bring them back, or begin with a new checkpoint"
-            )
+    def _recipe_of(self, last: Offset) -> Recipe | None:
+        """Return the recipe of a planned micro-batch; None if it is the recipe of this reader."""
+        if last.replay == self._replay:
+            return None
+        planned = last.planned
+        if planned is None or planned.has_files_of(self._planned):
+            raise other_rows()
+        where = ",".join(planned.paths)
+        try:
+            files = find_files(planned.paths, planned.file_format)
+        except InvalidOption as problem:
+            raise files_gone(where) from problem
+        recipe = replace(self._recipe, files=files, split=planned.split, time_column=planned.time_column)
+        if recipe.fingerprint() != last.replay:
+            raise files_gone(where)
+        return recipe
 
     def _until_us(self) -> int:
         return self._now_us() if self._stop_us is None else self._stop_us
@@ -148,11 +187,28 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = None if self._options.loop else load(self._recipe).rows
         return Bounds(rows, max_rows, self._options.catch_up_s)
 
-    def _moments(self, replay: Replay, partition: Rows) -> Moments | None:
-        if self._options.event_time == "clock":
-            return lambda first, end: arrived(self._options.arrivals, partition, first, end)
-        rate = self._options.event_rate
-        return None if rate is None else lambda first, end: replay.earliest + evenly(rate, first, end)
+
+def moments(replay: Replay, rows: Rows) -> Moments | None:
+    """The event times of the rows; None if they are those of the files."""
+    planned = rows.planned
+    if planned.event_time == "clock":
+        return lambda first, end: arrived(planned.arrivals, rows, first, end)
+    rate = planned.event_rate
+    return None if rate is None else lambda first, end: replay.earliest + evenly(rate, first, end)
+
+
+def other_rows() -> ChangedReplay:
+    return ChangedReplay(
+        "the checkpoint stands on other rows: the files have changed where option path and option split are the same; "
+        "bring the files back, or begin with a new checkpoint"
+    )
+
+
+def files_gone(where: str) -> ChangedReplay:
+    return ChangedReplay(
+        f"the micro-batch to be repeated was planned with the files at {where}, which are gone or have changed; "
+        "bring them back until it is done, or begin with a new checkpoint"
+    )
 
 
 def arrived(arrivals: Arrivals, rows: Rows, first: int, end: int) -> NDArray[np.int64]:
