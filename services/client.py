@@ -186,7 +186,7 @@ class Client:
         return self._get("/v1/system")
 
     def classes(self) -> list[dict[str, Any]]:
-        """As `weir top --json` has them; of a tenant's key, its own."""
+        """Return the classes as `weir top -o json` does; with a tenant's key only its own."""
         found: list[dict[str, Any]] = self._get("/v1/classes")["items"]
         return found
 
@@ -222,6 +222,15 @@ class Client:
     def mirror_status(self, name: str) -> dict[str, Any]:
         return self._get(f"/v1/mirrors/{quoted(name)}/status")
 
+    def feed_statuses(self) -> list[dict[str, Any]]:
+        """Return the status of each feed; to a tenant's key without sources and errors."""
+        found: list[dict[str, Any]] = self._get("/v1/feeding")["items"]
+        return found
+
+    def feed_status(self, name: str) -> dict[str, Any]:
+        """Return the status of a feed, or of a stream with a source of its own."""
+        return self._get(f"/v1/feeds/{quoted(name)}/status")
+
     def tenant(self) -> str:
         """The one tenant that this key sees."""
         found = self._get("/v1/tenants", limit=2)["items"]
@@ -253,13 +262,22 @@ class Client:
         follow: bool = False,
         forgotten: Tell | None = None,
         patience_s: float = PATIENCE_S,
+        limit: int | None = None,
+        tail: int | None = None,
     ) -> Results:
         """Rows from the oldest that is kept, or after a cursor (`latest`: from now on); to the last, or on and on.
 
+        `limit` is the maximum number of rows. With `tail`, reading begins with the last that many rows that are kept.
+
         With `forgotten`, rows that are no longer kept are told to it, and the iteration goes on after them.
         """
+        for name, count in (("limit", limit), ("tail", tail)):
+            if count is not None and count < 1:
+                raise InvalidInput("a number of rows is 1 or more", name, count)
+        if tail is not None and after is not None:
+            raise InvalidInput("`after` says already where to begin", "tail", tail, "leave one of them out")
         path = self._results_path(query, tenant)
-        return Results(self._wire, path, after, follow, forgotten, patience_s)
+        return Results(self._wire, path, after, follow, forgotten, patience_s, limit, tail)
 
     def results_table(
         self, query: str, tenant: str | None = None, *, after: str | None = None, most: int = ROWS_MOST

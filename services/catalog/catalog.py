@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,6 +64,15 @@ class Change:
     after: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
     """Of what is there now; 0 if nothing is, or nothing was changed yet."""
+
+
+# Kinds of declarations that admission plans.
+PLANNED = ("Tenant", "Query")
+
+
+def needs_plan(changes: Iterable[Change]) -> bool:
+    """Return True if admission has something to plan in these changes."""
+    return any(change.ref.kind in PLANNED and change.action != "unchanged" for change in changes)
 
 
 @dataclass(frozen=True)

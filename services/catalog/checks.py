@@ -9,7 +9,7 @@ Nothing here is kept or read; `services.catalog.catalog` does that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ from configs.declarations import (
     streams_file,
 )
 from configs.problems import InvalidInput, UnknownName, nearest
-from engine.admission import CheckedClass, check_change, check_together
+from engine.admission import CheckedClass, check_change, check_together, runnable
 from engine.plan import Query, Scan
 from engine.reading import reads, sources
 from engine.schema import StreamSchema
@@ -252,36 +252,66 @@ class Changing:
         if not names:
             return
         for name in sorted(names):
+            before = self._class_before(name)
+            broken = self._plan(name, {} if before is None else before.queries)
             with self.about(Ref("Tenant", name), f"classes.{name}."):
-                before = self.before.checked(name) if self.before.queries_of(name) else None
-            self._plan(name, {} if before is None else before.queries)
-            with self.about(Ref("Tenant", name), f"classes.{name}."):
-                found = self.after.checked(name, before)
+                found = self._class_after(name, before, broken)
                 if before is not None:
                     check_change(before, found)
 
-    def _plan(self, tenant: str, planned: Mapping[str, Query]) -> None:
-        """Find what each query reads; those that are as they were, as is all that they read, are not planned anew."""
+    def _class_before(self, tenant: str) -> CheckedClass | None:
+        """The tenant's class as it was, without queries that cannot be planned any more; None if it had no queries."""
+        if not self.before.queries_of(tenant):
+            return None
+        try:
+            return self.before.checked(tenant)
+        except InvalidInput:
+            with self.about(Ref("Tenant", tenant), f"classes.{tenant}."):
+                return runnable(self.before.class_of(tenant))[0]
+
+    def _class_after(self, tenant: str, before: CheckedClass | None, broken: Collection[str]) -> CheckedClass:
+        """The tenant's class as it is to be, without the broken queries."""
+        if not broken:
+            return self.after.checked(tenant, before)
+        found, problems = runnable(self.after.class_of(tenant))
+        for name, problem in problems.items():
+            if name not in broken:
+                raise problem
+        return found
+
+    def _plan(self, tenant: str, planned: Mapping[str, Query]) -> set[str]:
+        """Find what each query reads; a query is planned again if it or a query that it reads has changed.
+
+        Return unchanged queries that cannot be planned: they could be when they were stored, and are no reason to refuse
+        a change of other queries.
+        """
         catalog, known = self.after.sql_catalog(), []
         anew: set[str] = set()
+        broken: set[str] = set()
         for stored in self.after.queries_of(tenant):
             one = stored.declaration
             assert isinstance(one, QueryDeclaration)
-            if self.before.get(stored.ref) is stored and not anew & set(stored.reads):
+            is_as_before = self.before.get(stored.ref) is stored and not anew & set(stored.reads)
+            if is_as_before and one.name in planned:
                 known.append(planned[one.name])
                 continue
             with self.about(ref_of(one)):
                 try:
                     plan = plan_query(one.name, one.sql, catalog.with_queries(known))
                 except PlanningError as problem:
+                    if is_as_before:
+                        broken.add(one.name)
+                        continue
                     raise replace(problem, field="sql") from None
                 check_columns(plan)
             known.append(plan)
-            anew.add(one.name.lower())
+            if not is_as_before:
+                anew.add(one.name.lower())
             streams = {it.stream.name for it in sources(plan.plan) if isinstance(it, Scan)}
             names = tuple(sorted({name.lower() for name in streams} | reads(plan)))
             if names != stored.reads:
                 self.after.put(replace(stored, reads=names))
+        return broken
 
     # -- all classes -----------------------------------------------------------------------------------
 

@@ -10,11 +10,14 @@ WEIR_ENDPOINT says that it is not here at all, but at a service (`services.remot
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from configs.problems import InvalidInput
@@ -22,9 +25,26 @@ from configs.problems import InvalidInput
 HOME, CATALOG, PEPPER, ENDPOINT = "WEIR_HOME", "WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT"
 DATABASE_FILE, PEPPER_FILE = "catalog.db", "pepper"
 ENDPOINT_FILE, ADMIN_KEY_FILE = "endpoint", "admin.key"
-LOCK_FILE = "up.lock"
+LOCK_FILE, SYSTEM_FILE = "up.lock", "system.json"
+FEEDS_FOLDER, INGEST_FOLDER = "feeds", "ingest"
 PEPPER_BYTES = 32
 PEPPER_LEAST = 16
+# A command that checks the lock holds it for a moment; a `weir up` that starts just then waits for it.
+LOCK_WAIT_S = 1.0
+LOCK_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSystem:
+    """The system that `weir up` has started or found for a home."""
+
+    name: str
+    address: str
+    """Address of its Ray cluster."""
+    auth_mode: str | None
+    """Value of Ray's environment variable for processes that join."""
+    on_cluster: bool
+    """Whether the system continues when `weir up` ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +81,72 @@ class Home:
         return self.folder / ADMIN_KEY_FILE
 
     @property
+    def feeds(self) -> Path:
+        """Holds the checkpoints of feeds and Spark's logs, unless the command names another folder."""
+        return self.folder / FEEDS_FOLDER
+
+    def ingest(self, file: Path | None) -> Path:
+        """Return the folder of `weir ingest` for a file of streams; without a file, for the feeds of a service."""
+        if file is None:
+            return self.folder / INGEST_FOLDER / "service"
+        path = file.absolute()
+        return self.folder / INGEST_FOLDER / f"{path.stem}-{sha256(bytes(path)).hexdigest()[:8]}"
+
+    @property
     def lock(self) -> Path:
-        """Locked by the service that runs from this home; the file says nothing by itself."""
+        """Lock file of the `weir up` that runs from this home, with its process id. Its text is stale unless it is locked."""
         return self.folder / LOCK_FILE
+
+    @property
+    def system_file(self) -> Path:
+        """Names the system that belongs to this home (`OwnSystem`)."""
+        return self.folder / SYSTEM_FILE
+
+    def is_held(self) -> bool:
+        """Return True while a `weir up` runs from this home; its files of before a SIGKILL say nothing."""
+        try:
+            file = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def holder(self) -> int | None:
+        """Return the process id of the `weir up` that runs from this home, or None if none runs."""
+        if not self.is_held():
+            return None
+        with suppress(OSError, ValueError):
+            return int(self.lock.read_text(encoding="ascii"))
+        return None
+
+    def served_at(self) -> str | None:
+        """Return the address of the service that runs from this home, or None if none runs."""
+        try:
+            text = self.endpoint.read_text(encoding="utf-8").strip()
+        except OSError:
+            return None
+        return text if self.is_held() else None
+
+    def system(self) -> OwnSystem | None:
+        """Return the system that belongs to this home, or None."""
+        try:
+            noted = OwnSystem(**json.loads(self.system_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return noted if noted.on_cluster or self.is_held() else None
+
+    def note_system(self, system: OwnSystem) -> None:
+        """Record the system for commands of this home (`weir top`, `weir down`)."""
+        write_private(self.system_file, json.dumps(asdict(system)))
+
+    def forget_system(self) -> None:
+        """Remove the record of the system. Idempotent."""
+        self.system_file.unlink(missing_ok=True)
 
     def pepper(self) -> bytes:
         """Made when it is asked for first; who loses it has no keys any more."""
@@ -90,7 +173,10 @@ def home_of(environ: Mapping[str, str]) -> Home:
 
 @contextmanager
 def held(home: Home) -> Iterator[None]:
-    """By one service at a time; the lock ends with the process, however that ends."""
+    """Hold the home for one service; the lock ends with the process, however that ends.
+
+    Files that a killed `weir up` has left behind are removed first.
+    """
     path = home.made().lock
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -98,14 +184,31 @@ def held(home: Home) -> Iterator[None]:
         why = (problem.strerror or str(problem)).lower()
         raise InvalidInput(f"cannot be locked: {why}", HOME, str(path), "choose another place") from None
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(file):
             hint = f"end that `weir up`, or set {HOME} to another folder"
-            raise InvalidInput("a service runs from it already", HOME, str(home.folder), hint) from None
+            raise InvalidInput("a service runs from it already", HOME, str(home.folder), hint)
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+        home.endpoint.unlink(missing_ok=True)
+        if not (before := home.system()) or not before.on_cluster:
+            home.forget_system()
         yield
     finally:
         os.close(file)
+
+
+def locked(file: int) -> bool:
+    """Take the lock of an open file; return False if another process keeps it."""
+    until = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+        else:
+            return True
+        time.sleep(LOCK_POLL_S)
 
 
 def make_secret(path: Path) -> None:

@@ -3,7 +3,8 @@
     with Reconciling(catalog, machine) as reconciling: ...
 
 `steps` decides, from what is wanted and what runs; a Machine performs. What cannot be performed is told and tried again
-later; it keeps nothing else from being performed.
+later; it keeps nothing else from being performed. If one class is refused, the others are applied. If a query of a class
+cannot be planned, the class's other queries run.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from configs.declarations import MirrorDeclaration
 from configs.live import LiveClass
-from configs.problems import WeirError
+from configs.problems import InvalidInput, WeirError, sentence
 from configs.streams import StreamsFile
+from engine.admission import runnable, without_streams
 from engine.sql import parse_create_stream
 from services.catalog.catalog import Catalog, Desired
 from services.ingest.keys import KeyRing
@@ -95,6 +97,10 @@ class Machine(Protocol):
     def perform(self, step: Step) -> None:
         """Idempotent. Raises what cannot be."""
 
+    def report_caught_up(self) -> None:
+        """Report to gateways which feeds have nothing left to publish, if that has changed."""
+        ...
+
     def used_keys(self) -> dict[str, float]:
         """When each was shown last."""
 
@@ -107,29 +113,48 @@ def steps(wanted: Desired, running: Running) -> list[Step]:
     found: list[Step] = []
     if running.keys != wanted.keys:
         found.append(PublishKeys(wanted.keys))
-    here, there = running.streams, wanted.streams
-    changed = {name for name, sql in here.items() if name in there and not is_same(sql, there[name])}
+    here, there = by_folded(running.streams), by_folded(wanted.streams)
+    changed = {name for name, one in here.items() if name in there and not is_same(one.sql, there[name].sql)}
     before = {one.name: one for one in running.classes}
     named = {one.name: one for one in wanted.classes}
-    replaced = {here[name] for name in changed}
+    # Classes as they run while streams are replaced: without these streams and the queries that read them.
+    parted = {
+        name: without_streams(one, changed) for name, one in before.items() if changed & streams_of(one)
+    }
     polled, mirrors = running.mirrors, wanted.mirrors
     found += [EndMirror(name) for name, one in polled.items() if mirrors.get(name) != one]
     ended = {
         name
         for name, one in before.items()
-        if name not in named or not goes_on(one, named[name]) or replaced & set(one.streams)
+        if name not in named or not goes_on(one, named[name]) or (name in parted and not parted[name].queries)
     }
     found += [RemoveClass(name) for name in ended]
-    found += [DropStream(name) for name in changed]
-    found += [DeclareStream(name, sql) for name, sql in there.items() if name not in here or name in changed]
-    applied = tuple(one for name, one in named.items() if before.get(name) != one or name in ended)
+    if parting := tuple(one for name, one in parted.items() if name not in ended):
+        found.append(ApplyClasses(parting))
+    found += [DropStream(here[name].name) for name in changed]
+    found += [
+        DeclareStream(one.name, one.sql) for name, one in there.items() if name not in here or name in changed
+    ]
+    applied = tuple(
+        one for name, one in named.items() if before.get(name) != one or name in ended or name in parted
+    )
     if applied:
         found.append(ApplyClasses(applied))
-    found += [DropStream(name) for name in here if name not in there]
+    found += [DropStream(one.name) for name, one in here.items() if name not in there]
     if running.file != wanted.file:
         found.append(Bring(wanted.file))
     found += [BeginMirror(one) for name, one in mirrors.items() if polled.get(name) != one]
     return found
+
+
+def by_folded(streams: Mapping[str, str]) -> dict[str, DeclareStream]:
+    """Return streams by name in small letters: names that differ in letters' case are one stream."""
+    return {name.lower(): DeclareStream(name, sql) for name, sql in streams.items()}
+
+
+def streams_of(one: LiveClass) -> set[str]:
+    """Return the names, in small letters, of the streams that a class may read."""
+    return {parse_create_stream(sql).name.lower() for sql in one.streams}
 
 
 def is_same(one: str, other: str) -> bool:
@@ -151,6 +176,8 @@ class Reconciling:
         self._thread = threading.Thread(target=self._run, name="reconcile", daemon=True)
         self._problems: tuple[str, ...] = ()
         self._wanted = catalog.desired()
+        # By class, what runs in its place, as some of its queries cannot be planned.
+        self._reduced: dict[str, Reduced] = {}
         self._backoff = Backoff(look_s)
 
     @property
@@ -197,24 +224,67 @@ class Reconciling:
     def _look(self) -> bool:
         """Whether the catalog wants something else than before."""
         self._catalog.keys.note_used(self._machine.used_keys())
+        self._machine.report_caught_up()
         if self._catalog.revision() == self._wanted.revision:
             return False
         self._wanted = self._catalog.desired()
         return True
 
     def _follow(self) -> tuple[str, ...]:
-        """What has kept steps from being performed."""
-        to_do = steps(self._wanted, self._machine.running())
-        return tuple(filter(None, (self._performed(step) for step in to_do)))
+        """Perform what is to be done; return what has kept steps from being performed, and queries from running."""
+        named = {one.name: one for one in self._wanted.classes}
+        self._reduced = {name: one for name, one in self._reduced.items() if named.get(name) == one.wanted}
+        named |= {name: one.running for name, one in self._reduced.items()}
+        # A class of which nothing can run has been removed.
+        nothing = {name for name, one in self._reduced.items() if not one.running.queries}
+        wanted = replace(
+            self._wanted, classes=tuple(one for name, one in named.items() if name not in nothing)
+        )
+        problems: list[str] = []
+        for step in steps(wanted, self._machine.running()):
+            problems += self._performed(step)
+        return (*problems, *(why for one in self._reduced.values() for why in one.problems))
 
-    def _performed(self, step: Step) -> str:
+    def _performed(self, step: Step) -> Sequence[str]:
+        """Perform a step; return what has kept it from being performed."""
         if self._stopping.is_set():
-            return ""
+            return ()
         try:
             self._machine.perform(step)
         except Exception as problem:
-            return f"{type(step).__name__}: {told(problem)}"
-        return ""
+            if isinstance(step, ApplyClasses) and isinstance(problem, InvalidInput):
+                if len(step.classes) > 1:
+                    return [why for one in step.classes for why in self._performed(ApplyClasses((one,)))]
+                if self._is_reduced(step.classes[0]):
+                    return ()
+            return (f"{type(step).__name__}: {told(problem)}",)
+        return ()
+
+    def _is_reduced(self, wanted: LiveClass) -> bool:
+        """Return True if the class runs without those of its queries that cannot be planned, or not at all without any."""
+        try:
+            found, problems = runnable(wanted)
+            if not problems:
+                return False
+            self._machine.perform(
+                ApplyClasses((found.declared,)) if found.queries else RemoveClass(wanted.name)
+            )
+        except Exception:
+            return False
+        about = f"Query {wanted.name}/"
+        why = tuple(f"{about}{name} does not run: {sentence(one)}" for name, one in problems.items())
+        self._reduced[wanted.name] = Reduced(wanted, found.declared, why)
+        return True
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A class some queries of which cannot be planned."""
+
+    wanted: LiveClass
+    running: LiveClass
+    """The class with its other queries."""
+    problems: Sequence[str]
 
 
 def told(problem: Exception) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TypeVar
 
 from configs.declarations import (
     Declaration,
+    FeedDeclaration,
     PriorityClassDeclaration,
     QueryDeclaration,
     Ref,
@@ -138,6 +138,7 @@ class State(Mapping[Ref, Stored]):
                 *self._tenant(tenant),
                 declared(streams, StreamDeclaration),
                 declared(queries, QueryDeclaration),
+                {name for feed in self.of_kind(FeedDeclaration) for name in feed.streams},
             )
         return found
 
@@ -203,6 +204,8 @@ class State(Mapping[Ref, Stored]):
             case "Stream":
                 self._sql = None
                 self._forget_classes()
+            case "Feed":
+                self._forget_classes()
 
     def _forget_class(self, tenant: str) -> None:
         self._classes.pop(tenant, None)
@@ -232,10 +235,6 @@ def grown(declared: LiveClass, before: CheckedClass | None) -> CheckedClass:
     return replace(before, declared=declared)
 
 
-# Of statements that many changes look at again.
-parsed = lru_cache(maxsize=2000)(parse_create_stream)
-
-
 def schema_of(one: StreamDeclaration) -> StreamSchema:
     """Of a stream that was checked before."""
-    return parsed(one.declaration(one.name))
+    return parse_create_stream(one.declaration(one.name))

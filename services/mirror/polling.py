@@ -300,11 +300,11 @@ class Polling:
 
 
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:
-    """A second, between the first moment and the last."""
+    """Return what was spent a second between the first moment and the last; 0 where polls gave more back than was spent."""
     if len(spent) < 2:
         return 0.0
     (since, before), (now, after) = spent[0], spent[-1]
-    return (after - before) / (now - since)
+    return max(0.0, after - before) / (now - since)
 
 
 def in_a_line(problem: Exception, secrets: Sequence[str]) -> str:

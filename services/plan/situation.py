@@ -16,7 +16,8 @@ from configs.streams import SourceSettings
 from engine.admission import checked
 from engine.explain import Line, explain
 from engine.runner import ClassRunner
-from services.catalog.state import State, parsed
+from engine.sql import parse_create_stream
+from services.catalog.state import State
 from services.plan.measurement import ClassMeasured, Measured, Rate
 from sim.operator_costs import Cost, is_measured, kind_of, like, likes, measured, meet, stream_costs
 from sim.planned_scenario import one_queue
@@ -48,7 +49,7 @@ def situation_of(
     is known of what runs."""
     running = {name: before.class_of(name) for name in before.tenants_with_queries()}
     wanted = {name: after.class_of(name) for name in after.tenants_with_queries()}
-    touched = {name for name in touched if name in after.names("Tenant")}
+    touched = [name for name in dict.fromkeys(touched) if name in after.names("Tenant")]
     planned = {name: after.class_of(name) for name in touched} | {
         name: one for name, one in wanted.items() if running.get(name) != one
     }
@@ -243,7 +244,7 @@ def fresh_operators(streams: tuple[str, ...], queries: tuple[tuple[str, str], ..
 
 
 def streams_of(one: LiveClass) -> list[str]:
-    return [parsed(sql).name.lower() for sql in one.streams]
+    return [parse_create_stream(sql).name.lower() for sql in one.streams]
 
 
 # -- what sources say ----------------------------------------------------------------------------------------------

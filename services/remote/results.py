@@ -42,7 +42,10 @@ class Results(Iterator[dict[str, Any]]):
         follow: bool,
         forgotten: Tell | None,
         patience_s: float,
+        limit: int | None = None,
+        tail: int | None = None,
     ) -> None:
+        self._left, self._tail = limit, tail
         self._wire, self._path, self._follow = wire, path, follow
         self._forgotten, self._patience_s = forgotten, patience_s
         self._page: Iterator[dict[str, Any]] = iter(())
@@ -69,8 +72,9 @@ class Results(Iterator[dict[str, Any]]):
         """The rows after those that have come, as many as come together; empty if there are none yet."""
         if not self._follow and self._end is None:
             self._end = self._told("latest", 1)["next"] or ""
+        most = ROWS_PAGE if self._left is None else min(ROWS_PAGE, self._left)
         try:
-            told = self._told(self._next, ROWS_PAGE)
+            told = self._told(self._next, most, None if self._next else self._tail)
         except RowsForgotten as lost:
             if self._forgotten is None or not lost.next:
                 raise
@@ -87,13 +91,16 @@ class Results(Iterator[dict[str, Any]]):
         self._has_begun, self._next = True, told["next"] or self._next
         self.columns = [one["name"] for one in told["columns"]]
         self.is_over = not self._follow and (not rows or has_reached(self._next, self._end))
+        if self._left is not None:
+            self._left -= len(rows)
+            self.is_over |= self._left <= 0
         return rows
 
-    def _told(self, after: str | None, limit: int) -> dict[str, Any]:
+    def _told(self, after: str | None, limit: int, tail: int | None = None) -> dict[str, Any]:
         """What the service tells, as soon as it can be reached; who follows waits for that."""
         wait_s = POLL_S if self._follow else 0
         backoff, deadline = Backoff(least_s=0.1, most_s=5.0), time.monotonic() + self._patience_s
-        params = {"after": after, "limit": limit, "wait_s": wait_s or None}
+        params = {"after": after, "limit": limit, "wait_s": wait_s or None, "tail": tail}
         while True:
             try:
                 answer = self._wire.call("GET", self._path, params=params, wait_s=wait_s)

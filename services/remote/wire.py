@@ -75,9 +75,10 @@ def address_of(
     if endpoint:
         return Address(checked_endpoint(endpoint), checked_key(key), ca_file)
     home = home_of(environ)
-    if not home.endpoint.is_file():
+    here = home.served_at()
+    if here is None:
         return None
-    endpoint = checked_endpoint(home.endpoint.read_text(encoding="utf-8").strip(), HOME)
+    endpoint = checked_endpoint(here, HOME)
     # The key of this home is for nobody but the service that runs from it.
     if not key and home.admin_key.is_file():
         key = home.admin_key.read_text(encoding="utf-8")

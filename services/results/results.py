@@ -139,16 +139,26 @@ class Results:
     # -- pages -----------------------------------------------------------------------------------------
 
     async def page(
-        self, asked: Asked, cursor: Cursor | None, limit: int, wait_s: float = 0.0, as_arrow: bool = False
+        self,
+        asked: Asked,
+        cursor: Cursor | None,
+        limit: int,
+        wait_s: float = 0.0,
+        as_arrow: bool = False,
+        tail: int | None = None,
     ) -> Page:
         """Rows after the cursor, at least one if there is one in time; None: those from now on.
 
-        Forgotten if those that follow are no longer kept.
+        With `tail`, begin with the last that many rows that are kept, instead of at a cursor. Forgotten if those that follow are
+        no longer kept.
         """
         with self.following(asked) as topic:
             until = clock() + wait_s
             await self.look(topic)
-            spots = from_now(topic.view) if cursor is None else dict(cursor)
+            if tail is not None:
+                spots = await self._before_last(topic, tail)
+            else:
+                spots = from_now(topic.view) if cursor is None else dict(cursor)
             while True:
                 view = topic.view
                 page = await self._page(topic, spots, limit, as_arrow)
@@ -176,11 +186,27 @@ class Results:
         """By unit, the first row that is kept and the one that is to come."""
         with self.following(asked) as topic:
             await self.look(topic)
-            found = []
-            for place, seen in topic.view.values():
-                oldest = await self._run(self._desk.some, place, asked.query, 0, 1)
-                found.append((place, oldest.first if oldest is not None else seen.given, seen.given))
-            return found
+            view = topic.view
+            oldest = await self._oldest(topic, view)
+            return [(place, oldest[shard], seen.given) for shard, (place, seen) in view.items()]
+
+    async def _oldest(self, topic: Topic, view: View) -> dict[int, int]:
+        """Return the number of the first row that is kept, by shard."""
+        found = {}
+        for shard, (place, seen) in view.items():
+            oldest = await self._run(self._desk.some, place, topic.asked.query, 0, 1)
+            found[shard] = seen.given if oldest is None else oldest.first
+        return found
+
+    async def _before_last(self, topic: Topic, count: int) -> dict[int, Spot]:
+        """Return where to begin so that `count` of the rows that are kept remain, or all if there are fewer."""
+        view = topic.view
+        oldest = await self._oldest(topic, view)
+        kept = {shard: seen.given - oldest[shard] for shard, (_, seen) in view.items()}
+        return {
+            shard: Spot(view[shard][1].given - rows, view[shard][1].mark)
+            for shard, rows in shared(count, kept)
+        }
 
     # -- what is read ----------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class Rows:
         rejected = brought.rejected.copy()
         if brought.rows:
             # As the door will do it, which keeps the rows that cannot be and tells no reasons.
-            mapping = mapped(stream, sql, brought.batches[0].schema, "reject", None)
+            mapping = mapped(stream, sql, brought.batches[0].schema, None, None)
             for batch in brought.batches:
                 for dead in mapping.take(batch)[1]:
                     rejected[f"{dead.reason}: {dead.column}"] += dead.rows
