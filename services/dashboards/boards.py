@@ -67,6 +67,8 @@ class Panel:
     """Each series has a label `tenant` and leads to that tenant's dashboard."""
     empty_unless: str = ""
     """What it takes for it to have data, if a sound system may have none."""
+    nothing: str = "no data"
+    """What is shown where there is no data."""
 
     @property
     def description(self) -> str:
@@ -79,6 +81,11 @@ class Row:
 
     title: str
     panels: tuple[Panel, ...]
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Return True if a sound system may have data for none of its panels: Grafana shows the row folded."""
+        return bool(self.panels) and all(panel.empty_unless for panel in self.panels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,8 @@ class Board:
 # -- what many of them choose from -----------------------------------------------------------------------------
 
 CLASS = Variable("class", "Priority class", "label_values(weir_class_units, priority_class)")
+# Of Prometheus itself, where it evaluates the rules of the chart.
+ALERTS = 'ALERTS{alertname=~"Weir.*"}'
 TENANT = Variable("tenant", "Tenant", 'label_values(weir_class_units{priority_class=~"$class"}, tenant)')
 ONE_TENANT = Variable("tenant", "Tenant", "label_values(weir_class_units, tenant)", is_one=True)
 QUERY = Variable("query", "Query", 'label_values(weir_query_results_total{tenant=~"$tenant"}, query)')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.dashboards.boards import (
+    ALERTS,
     CLASS,
     GREEN,
     NONE_IS_RIGHT,
@@ -67,7 +68,7 @@ AT_A_GLANCE = Row(
         Panel(
             "What needs a person",
             "Reasons why something does not run as it is declared, parts of classes that no node has room for, and "
-            "processes that do not answer. `/v1/system` tells them in words.",
+            "processes that do not answer. The console's overview and `GET /v1/system` list them in words.",
             "short",
             (Query("sum(weir_problems) + sum(weir_units_unplaced) + sum(weir_actors_quarantined)"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT, texts={"0": "nothing"},
@@ -78,6 +79,30 @@ AT_A_GLANCE = Row(
             "s",
             (Query("max(weir_view_age_seconds)"),),
             kind="stat", width=4, height=5, thresholds=((None, GREEN), (5, YELLOW), (30, RED)), decimals=1,
+        ),
+    ),
+)  # fmt: skip
+
+ALERTING = Row(
+    "Alerts",
+    (
+        Panel(
+            "Alerts that are pending or fire",
+            "Alerts of Weir's rules in this Prometheus. `page` needs somebody now, `ticket` in working hours; the runbook says what to do.",
+            "short",
+            (Query(f"sum by (alertname, alertstate, severity, priority_class, tenant, stream, node) ({ALERTS})"),),
+            kind="table", width=24, height=6,
+            columns={
+                "alertname": Column("Alert"),
+                "alertstate": Column("State"),
+                "severity": Column("Severity"),
+                "priority_class": Column("Priority class"),
+                "tenant": Column("Tenant"),
+                "stream": Column("Stream"),
+                "node": Column("Node"),
+                "A": Column("Alerts", "short"),
+            },
+            sorted_by="Alerts", nothing="No alert is pending or fires.",
         ),
     ),
 )  # fmt: skip
@@ -184,5 +209,5 @@ OVERVIEW = Board(
     "Weir / Overview",
     "Are promises kept, whose are not, and is there enough capacity?",
     (CLASS, TENANT),
-    (AT_A_GLANCE, BY_CLASS, BY_TENANT, HOW_MUCH),
+    (AT_A_GLANCE, ALERTING, BY_CLASS, BY_TENANT, HOW_MUCH),
 )

@@ -35,13 +35,12 @@ NAMED = {
 }
 LABEL = re.compile(r"{{\s*(\w+)\s*}}")
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-PER_SECOND = {"rowsps": "/s", "cps": "/s", "Bps": "B/s"}
-NOTHING = "no data"
+PER_SECOND = {"rowsps": "/s", "eps": "/s", "Bps": "B/s"}
 
 STYLE = """
 .board { display: grid; grid-template-columns: repeat(24, 1fr); gap: .5rem }
 .board h4 { grid-column: 1 / -1; margin: .8rem 0 0; font-size: 1rem }
-.board figure { margin: 0; min-width: 0 } .board img { width: 100%; height: auto; display: block }
+.board figure { margin: 0; min-width: 0; background: #fff } .board img { width: 100%; height: auto; display: block }
 .board summary { font-size: .8rem; color: #24292f; cursor: help; padding: .1rem .3rem }
 .board details p { font-size: .8rem; color: #57606a; margin: .2rem .3rem }
 @media (max-width: 800px) { .board figure { grid-column: 1 / -1 !important } }
@@ -77,7 +76,7 @@ def picture(one: Answered, span: Span) -> bytes:
     drawing = Figure(figsize=(panel.width * COLUMN_IN, panel.height * ROW_IN), layout="constrained")
     axes = drawing.subplots()
     if one.is_empty:
-        tell(axes, NOTHING, NAMED["text"], size=10)
+        tell(axes, panel.nothing, NAMED["text"], size=10)
     else:
         match panel.kind:
             case "stat":

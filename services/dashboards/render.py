@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from string import ascii_uppercase
 from typing import Any
 
@@ -19,7 +19,7 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models import heatmap as heat
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from services.dashboards.boards import GREY, RED, WIDTH, Board, Column, Panel, Query, Variable
+from services.dashboards.boards import GREY, RED, WIDTH, Board, Column, Panel, Query, Row, Variable
 
 TAG = "weir"
 CHOSEN = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -60,7 +60,8 @@ def rendered(board: Board, others: Sequence[Board] = ()) -> dict[str, Any]:
     for one in (*document.get("links", ()), *marked):
         # They belong where a reader sees them, not into a menu.
         one.pop("placement", None)
-    for one in (*document["panels"], *document["templating"]["list"]):
+    folded = [one for row in document["panels"] for one in row.get("panels", ())]
+    for one in (*document["panels"], *folded, *document["templating"]["list"]):
         for name in UNSAID:
             one.pop(name, None)
     return document
@@ -89,26 +90,35 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
         made = made.with_variable(choice(variable))
     for annotation in marks(board):
         made = made.annotation(annotation)
-    for id_, (place, item) in enumerate(placed(board), start=1):
-        if isinstance(item, str):
-            made = made.with_row(dashboard.Row(item).id(id_).grid_pos(place))
-        else:
-            made = made.with_panel(panel(item).id(id_).grid_pos(place))
+    ids, y = count(1), 0
+    for row in board.rows:
+        title = (
+            dashboard.Row(row.title).id(next(ids)).grid_pos(model.GridPos(h=ROW_HEIGHT, w=WIDTH, x=0, y=y))
+        )
+        y += ROW_HEIGHT
+        panels, below = placed(row, y)
+        drawn_panels = [panel(one).id(next(ids)).grid_pos(place) for place, one in panels]
+        if row.may_be_empty:
+            # Grafana takes the panels of a folded row within it, and moves what is below when it is unfolded.
+            for one in drawn_panels:
+                title = title.with_panel(one)
+            made = made.with_row(title.collapsed(True))
+            continue
+        made, y = made.with_row(title), below
+        for one in drawn_panels:
+            made = made.with_panel(one)
     return made
 
 
-def placed(board: Board) -> Iterator[tuple[model.GridPos, str | Panel]]:
-    """Titles of rows and panels, each with its place."""
-    y = 0
-    for row in board.rows:
-        yield model.GridPos(h=ROW_HEIGHT, w=WIDTH, x=0, y=y), row.title
-        y, x, tallest = y + ROW_HEIGHT, 0, 0
-        for one in row.panels:
-            if x + one.width > WIDTH:
-                y, x, tallest = y + tallest, 0, 0
-            yield model.GridPos(h=one.height, w=one.width, x=x, y=y), one
-            x, tallest = x + one.width, max(tallest, one.height)
-        y += tallest
+def placed(row: Row, y: int) -> tuple[list[tuple[model.GridPos, Panel]], int]:
+    """Return the panels of a row from `y` on, each with its place, and where the next row begins."""
+    found, x, tallest = [], 0, 0
+    for one in row.panels:
+        if x + one.width > WIDTH:
+            y, x, tallest = y + tallest, 0, 0
+        found.append((model.GridPos(h=one.height, w=one.width, x=x, y=y), one))
+        x, tallest = x + one.width, max(tallest, one.height)
+    return found, y + tallest
 
 
 def link(here: Board, there: Board) -> dashboard.DashboardLink:
@@ -177,7 +187,7 @@ def marks(board: Board) -> Iterator[dashboard.AnnotationQuery]:
 
 def panel(one: Panel) -> Builder:
     made = drawn(one).title(one.title).description(one.description).datasource(CHOSEN).unit(one.unit)
-    made = made.no_value("no data")
+    made = made.no_value(f"Empty unless {one.empty_unless}" if one.empty_unless else one.nothing)
     for letter, query in zip(ascii_uppercase, one.queries, strict=False):
         made = made.with_target(target(one, letter, query))
     if one.min is not None:

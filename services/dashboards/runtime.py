@@ -105,7 +105,7 @@ LANES = Row(
         Panel(
             "Turns",
             "Turns a second that were given, by node.",
-            "cps",
+            "eps",
             (Query(rate_by("node", "weir_node_slices_total", OF_NODES), BY_NODE),),
             width=8,
         ),
@@ -125,7 +125,7 @@ LANES = Row(
         Panel(
             "Rounds",
             "Rounds a second in which every class that has work gets its turns.",
-            "cps",
+            "eps",
             (Query(rate_by("node", "weir_node_rounds_total", OF_NODES), BY_NODE),),
             width=8,
         ),
@@ -139,14 +139,14 @@ LANES = Row(
         Panel(
             "Turns that were too long",
             "Turns a second that took more than twice their quota, the ten tenants with most. They pay for it with their next turns.",
-            "cps",
+            "eps",
             (Query(worst(rate_by("tenant", "weir_class_overruns_total")), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
             "Turns that were given up",
             "Turns a second that lasted so long that the lane went on without them. It should be 0: a process hangs, or the machine does.",
-            "cps",
+            "eps",
             (Query(rate_by("node", "weir_node_overdue_slices_total", OF_NODES), BY_NODE),),
             width=8,
         ),
@@ -173,7 +173,7 @@ PROCESSES = Row(
         Panel(
             "Reports lost",
             "Reports a second for which the coordinator had no time. Lending works on older figures then.",
-            "cps",
+            "eps",
             (Query("sum(rate(weir_reports_lost_total[$__rate_interval]))", "lost"),),
             width=8,
         ),

@@ -57,7 +57,7 @@ AT_A_GLANCE = Row(
         ),
         Panel(
             "Feeds that do not run",
-            "Feeds whose Spark query begins, or waits after a failure. For longer than a minute, look at Spark's log.",
+            "Feeds whose Spark query begins, waits after a failure, or is run by no process. `weir get feeds` shows the last error.",
             "short",
             (Query(f"count(weir_feed_running{{{OF_STREAMS}}} == 0) or vector(0)"),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, RED)), texts={"0": "none"},
@@ -98,7 +98,7 @@ GATEWAYS = Row(
         Panel(
             "Batches refused",
             "Batches a second that producers were told to bring again, because there was no room, or that could not be taken. They bring them again by themselves.",
-            "cps",
+            "eps",
             (Query(rate_by("stream", "weir_stream_refused_batches_total", OF_STREAMS), BY_STREAM),),
             width=8,
         ),
@@ -152,14 +152,14 @@ SPARK = Row(
         ),
         Panel(
             "Feeds started again",
-            "Times that a feed's query was started again after a failure. Nothing is lost or doubled by it.",
+            "Times that a feed's query was started again after a failure. It resumes where it had stopped; rows that are read twice count once.",
             "short",
             (Query(f"sum by (stream) (increase(weir_feed_restarts_total{{{OF_STREAMS}}}[$__rate_interval]))", BY_STREAM),),
             width=12, empty_unless=WITH_SPARK,
         ),
         Panel(
             "Feeds that run",
-            "1 while a feed's query runs, 0 while it begins or waits after a failure.",
+            "1 while a feed's query runs, 0 while it begins, waits after a failure, or no process runs it.",
             "short",
             (Query(f"min by (stream) (weir_feed_running{{{OF_STREAMS}}})", BY_STREAM),),
             width=12, max=1, empty_unless=WITH_SPARK,
@@ -183,7 +183,7 @@ MIRRORS = Row(
         Panel(
             "Polls",
             "Looks at remote objects a second, by what came of them.",
-            "cps",
+            "eps",
             (Query(rate_by("stream, result", "weir_mirror_polls_total", OF_STREAMS), "{{stream}} {{result}}"),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
@@ -213,7 +213,7 @@ MIRRORS = Row(
         Panel(
             "Uses of objects",
             "Lookups a second that answers of a mirror's query have told; by these it learns how much each object is wanted.",
-            "cps",
+            "eps",
             (Query(rate_by("stream", "weir_mirror_uses_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
@@ -241,7 +241,7 @@ MIRRORS = Row(
         Panel(
             "Frequencies solved for",
             "Times a second that a mirror divides its bandwidth anew by what it has learned. Less than every two seconds: the process has no time.",
-            "cps",
+            "eps",
             (Query(rate_by("stream", "weir_mirror_solves_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),

@@ -175,7 +175,7 @@ DATA = Row(
     (
         Panel(
             "What became of its tuples",
-            "Tuples a second. Shed: left out on purpose at the door. Late: would have been answered too late. Rejected: no room in a queue. Failed: lost to a failure.",
+            "Tuples a second. Shed: left out on purpose at the door. Late: behind the watermark of its stream, and in no answer. Rejected: no room in a queue. Failed: lost to a failure.",
             "rowsps",
             (Query(rate_by("fate", "weir_class_tuples_total", OF_TENANT), "{{fate}}"),),
             width=8, stacked=True,
@@ -196,6 +196,23 @@ DATA = Row(
             "rowsps",
             (Query(rate_by("stream", "weir_class_offered_tuples_total", OF_TENANT), "{{stream}}"),),
             width=8, stacked=True,
+        ),
+        Panel(
+            "State of the class",
+            "The most serious state that its class is in, and the number of its shards with a full queue, for which producers wait.",
+            "short",
+            (
+                Query(f"max by (state) (weir_class_state{{{OF_TENANT}}})", "{{state}}"),
+                Query(of_tenant("weir_class_held_back"), "shards held back"),
+            ),
+            width=12,
+        ),
+        Panel(
+            "Too old",
+            "Tuples a second that were dropped after a wait longer than `max_age_ms`; they are among those that were shed.",
+            "rowsps",
+            (Query(rate_by("tenant", "weir_class_expired_tuples_total", OF_TENANT), "too old"),),
+            width=12,
         ),
         Panel(
             "Queued by stream",
@@ -262,7 +279,7 @@ CAPACITY = Row(
         Panel(
             "How it was steered",
             "Load cycles a second that ended in each branch of the load manager's table. Many \"drop more\": load rises; \"hold for reclaim\": it waits for capacity that it has lent.",
-            "cps",
+            "eps",
             (Query(rate_by("branch", "weir_class_decisions_total", OF_TENANT), "{{branch}}"),),
             width=12, stacked=True,
         ),

@@ -37,6 +37,7 @@ class ClassSeen:
 def add_class(rows: Rows, seen: ClassSeen) -> None:
     for name, value in {**shares(seen), **now(seen)}.items():
         rows[name].append((seen.labels, value))
+    rows["weir_class_state"].append(((*seen.labels, seen.view.condition.state.name.lower()), 1.0))
     add_times(rows, seen)
     add_counts(rows, seen)
 
@@ -78,6 +79,7 @@ def now(seen: ClassSeen) -> dict[str, float]:
         "weir_class_headroom_processors": figures.headroom,
         "weir_class_load_processors": load,
         "weir_class_admitted_load_processors": load * (1 - view.drop),
+        "weir_class_held_back": figures.held_back,
         "weir_class_asleep": view.asleep,
         "weir_class_units": view.units,
         "weir_class_queries": len(declared.queries),

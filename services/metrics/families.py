@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loadshed.aloma import Branch
+from services.watch.states import State
 
 Type = Literal["counter", "gauge", "histogram", "info"]
 Group = Literal[
@@ -37,6 +38,7 @@ NODE = ("node",)
 FATES = ("delivered", "shed", "late", "rejected", "failed")
 RESULTS = ("changed", "unchanged", "failed")
 BRANCHES = tuple(one.name.lower() for one in Branch)
+STATES = tuple(state.name.lower() for state in State)
 ACTORS = ("coordinator", "dispatcher", "gateway", "host")
 MOVES = ("redistribution", "reclaim", "classes")
 
@@ -50,6 +52,7 @@ LABELS: dict[str, str] = {
     "fate": f"What has become of tuples: {', '.join(FATES)}. Queued ones have met none yet and are a gauge of their own.",
     "result": f"What came of a poll: {', '.join(RESULTS)}.",
     "branch": f"The cell of ALoMa's table: {', '.join(BRANCHES)}.",
+    "state": f"The state of the class: {', '.join(STATES)}.",
     "kind": f"Why shares moved: {', '.join(MOVES)} (classes came, went or changed).",
     "actor": f"What was started again: {', '.join(ACTORS)}.",
     "operator": "The operator's name in the tenant's plan.",
@@ -153,6 +156,7 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_class_shed_ratio", "gauge", "ratio", "Part of the input that the load manager has the door shed now; 0 of a lossless class."),
             ("weir_class_kept_ratio", "gauge", "ratio", "Part of the input that the load manager has the door let in now."),
             ("weir_class_max_drop_ratio", "gauge", "ratio", "Highest part of the input that may be shed; 0 of a lossless class."),
+            ("weir_class_expired_tuples_total", "counter", "tuples", "Tuples that were dropped since they had waited for longer than the class allows (`max_age_ms`); they are shed ones, too."),
             ("weir_class_queue_bytes", "gauge", "bytes", "Bytes of tuples queued between the class's operators; of what waits at its door only tuples are known."),
             ("weir_class_queue_age_seconds", "gauge", "seconds", "How long the oldest tuple that no operator has taken has been in the system; 0 if none waits."),
             ("weir_class_queue_work_seconds", "gauge", "seconds", "Processor time that what is queued is believed to cost."),
@@ -167,6 +171,7 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_class_load_processors", "gauge", "processors", "Work that arrives, shed or not (offered load)."),
             ("weir_class_admitted_load_processors", "gauge", "processors", "Work that is let in."),
             ("weir_class_decisions_at_max_drop_total", "counter", "decisions", "Decisions that would have shed more than the class allows."),
+            ("weir_class_held_back", "gauge", "shards", "Number of shards of the class with a full queue, so that further input waits in the logs of its streams, and at producers when a log is full."),
             ("weir_class_asleep", "gauge", "boolean", "1 if the class has no input and neither runs nor reports."),
         ),
     ),
@@ -174,6 +179,11 @@ FAMILIES: tuple[Family, ...] = (
         "The control loop",
         (*CLASS, "branch"),
         (("weir_class_decisions_total", "counter", "decisions", "Load cycles that ended in this branch of ALoMa's table."),),
+    ),
+    *families(
+        "The control loop",
+        (*CLASS, "state"),
+        (("weir_class_state", "gauge", "boolean", "1 for the state that the class is in, the most serious of those that apply; other states have no series."),),
     ),
     *families(
         "Work",
@@ -232,7 +242,7 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_feed_lag_rows", "gauge", "rows", "Offsets that the source has and that are not done, where it tells."),
             ("weir_feed_batch_seconds", "gauge", "seconds", "What Spark's last micro-batch took."),
             ("weir_feed_restarts_total", "counter", "restarts", "Times that the feed's query was started again after a failure."),
-            ("weir_feed_running", "gauge", "boolean", "1 if the feed's query runs, 0 while it begins or waits after a failure."),
+            ("weir_feed_running", "gauge", "boolean", "1 if the feed's query runs, 0 while it begins, waits after a failure, or no process runs it."),
         ),
     ),
     *families(

@@ -27,7 +27,7 @@ from configs.problems import Away, InvalidInput
 from services.metrics.exporter import LOOPBACK
 
 PROGRAM = "prometheus"
-HINT = "apt-get install prometheus (make setup does, as root)"
+HINT = "apt-get install prometheus (make tools does, as root)"
 RULES = Path(__file__).parents[2] / "helm" / "weir" / "rules"
 """Where the chart has them."""
 SCRAPE_S = 1

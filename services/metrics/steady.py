@@ -232,6 +232,7 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
     yield ("weir_class_processor_seconds_total",), report.figures.used_s
     yield ("weir_class_ingest_seconds_total",), report.figures.ingest_s
     yield ("weir_class_decisions_at_max_drop_total",), counted.at_max_drop
+    yield ("weir_class_expired_tuples_total",), counted.expired
     yield ("weir_class_reclaims_total",), counted.reclaims
     yield ("weir_class_reclaims_overdue_total",), counted.reclaims_overdue
     yield ("weir_class_reclaim_seconds_total",), counted.reclaim_s

@@ -9,6 +9,7 @@ from actors.control import SystemStatus
 from actors.units import Quality
 from configs.live import LiveClass
 from configs.utility import UtilityGraph
+from scheduler.ratios import mean, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ def together(query: str, graph: UtilityGraph, weight: float, parts: Sequence[Qua
         weight,
         answers,
         1e3 * sum(part.response_s for part in parts) / answers if answers else 0.0,
-        sum(part.utility for part in parts) / answers if answers else 1.0,
+        ratio(sum(part.utility for part in parts), answers, 1.0),
         sum(part.missed for part in parts),
-        sum(part.staleness for part in parts) / len(parts),
+        mean([part.staleness for part in parts]),
         due,
         sum(part.tardy for part in parts),
         1e3 * sum(part.tardiness_s for part in parts) / due if due else 0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
 # Nobody waits longer for an answer by the service; who does not answer may be beginning anew, which takes two seconds.
 ANSWER_S = 5.0
+LOG = logging.getLogger(__name__)
+# Ray's exceptions by name: their own texts are about Ray's insides.
+REASONS: Mapping[str, str] = {
+    "GetTimeoutError": f"it has not answered within {ANSWER_S:g} s",
+    "ActorUnavailableError": "a process of it is being started again",
+    "ActorDiedError": "a process of it has ended",
+    "ActorUnschedulableError": "a process of it cannot be started",
+    "LocalRayletDiedError": "Ray has ended on this machine",
+}
 
 
 class Away(problems.Away):
@@ -52,6 +62,9 @@ class Source(Protocol):
     def look(self, seen: Number | None) -> Look | None:
         """Status and lending at one moment; None if nothing has changed since the look with this number."""
 
+    def has_ended(self) -> bool:
+        """Return True if the system is known to have ended; False while that cannot be found out."""
+
     def decisions(self, class_name: str, last: int) -> Decisions:
         """The last decisions about a class."""
 
@@ -83,6 +96,14 @@ class RunningSystem:
     def look(self, seen: Number | None) -> Look | None:
         found: Look | None = self._ask("look", seen)
         return found
+
+    def has_ended(self) -> bool:
+        try:
+            return self._system.has_ended()
+        except Exception as problem:
+            # Ray's store has no type of its own for a head that does not answer.
+            LOG.debug("the store cannot be read: %r", problem)
+            return False
 
     def decisions(self, class_name: str, last: int) -> Decisions:
         found: Decisions = self._ask("decisions", class_name, last)
@@ -147,18 +168,22 @@ def answer(call: Any) -> Any:
     import ray
     from ray.exceptions import RayError, RayTaskError
 
+    from actors.names import NoSuchActor
+
     try:
         return ray.get(call(), timeout=ANSWER_S)
     except RayTaskError as problem:
         cause = problem.cause
-        if isinstance(cause, RayError | TimeoutError):
+        if isinstance(cause, RayError | TimeoutError | NoSuchActor):
             raise away(cause) from None
         raise cause from None
-    # Of a name that nobody has, as between two lives of an actor, Ray says ValueError.
-    except (RayError, ValueError) as problem:
+    except (RayError, NoSuchActor) as problem:
         raise away(problem) from None
 
 
 def away(problem: Exception) -> Away:
-    why = str(problem).partition("\n")[0] or type(problem).__name__
-    return Away("the running system does not answer", hint=f"ask again in a few seconds; {why}")
+    """Say why an actor has not answered, without Ray's own words."""
+    LOG.debug("an actor has not answered: %r", problem)
+    reason = problem.title if isinstance(problem, problems.Away) else REASONS.get(type(problem).__name__, "")
+    hint = "ask again in a few seconds"
+    return Away("the running system does not answer", hint=f"{hint}; {reason}" if reason else hint)

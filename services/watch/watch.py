@@ -23,11 +23,13 @@ from typing import TypeVar
 from actors.control import SystemStatus
 from actors.dirs import shared_memory
 from actors.looks import Look
+from configs.problems import sentence
 from services.cli.class_views import ClassView, class_views
 from services.results.places import Place, SystemPlaces, shard_of
 from services.watch.doors import Doors
 from services.watch.history import History
 from services.watch.source import Away, Source
+from services.watch.states import State
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 1.0
@@ -77,6 +79,8 @@ class Watch:
         self._changed = threading.Condition()
         self._view: View | None = None
         self._problem = ""
+        self._answered = self._began
+        self._has_ended = False
         self._looks = 0
         self._wanted = self._stopping = False
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -118,6 +122,11 @@ class Watch:
                 raise Away("the running system has not answered yet", hint=self._problem or "ask again")
             return self._view
 
+    def states(self) -> list[State]:
+        """Return the states of the classes as they were seen last, without waiting."""
+        view = self._view
+        return [] if view is None else [one.condition.state for one in view.classes.values()]
+
     def age_s(self, view: View) -> float:
         return max(0.0, self._clock() - view.seen)
 
@@ -129,6 +138,16 @@ class Watch:
     def problem(self) -> str:
         """Why the coordinator does not answer; empty if it does."""
         return self._problem
+
+    @property
+    def away_s(self) -> float:
+        """Seconds since the coordinator has answered; 0 while it answers."""
+        return self._clock() - self._answered if self._problem else 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the system is known to have ended: it will not answer again."""
+        return self._has_ended
 
     def places(self, class_name: str) -> Sequence[Place]:
         """Where the answers of a class are, as far as is known: by unit, in order of shards."""
@@ -179,12 +198,15 @@ class Watch:
             view, told = self._seen(before, found), ""
         except Away as problem:
             view, told = before, str(problem)
+            self._has_ended = self.source.has_ended()
         except Exception as problem:
             # Ours; the next look may still succeed, and nobody else would look.
             LOG.exception("a look at the running system has failed")
-            view, told = before, f"the system cannot be looked at: {problem!r}"
+            view, told = before, f"the system cannot be looked at: {sentence(problem)}"
         with self._changed:
             self._view, self._problem = view, told
+            if not told:
+                self._answered = self._clock()
             self._looks += 1
             self._wanted = False
             self._changed.notify_all()

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+from configs.numbers import duration
 from configs.objectives import WAYS
+from engine.sql import parse_create_stream
 from services.cli.class_views import ClassView
+from services.watch.states import TROUBLED, State
 
+# States in which the reason is more important than response times.
+NAMED = TROUBLED | {State.LATE, State.HELD_BACK}
 # Of a share, or of the input: less is not worth a word.
 LEAST = 0.005
 
 
 def in_words(view: ClassView) -> str:
-    if not view.units:
-        return "It is being started and has not reported yet."
-    if view.asleep:
-        return f"It has no input and sleeps; {shares(view)}."
-    told = (response(view), worth(view), tardy(view), shares(view), loss(view), *policy(view))
+    condition = view.condition
+    if condition.state in (State.STARTING, State.NO_QUERIES):
+        return f"It {condition.reason.removeprefix('it ')}."
+    if condition.state is State.GIVEN_UP:
+        return f"It is given up: {condition.reason}."
+    if condition.state is State.IDLE:
+        return "; ".join(filter(None, ("It has no input and sleeps", shares(view), late(view)))) + "."
+    if condition.state in NAMED:
+        more = "" if condition.state is State.LATE else condition.reason
+        rest = filter(None, (more, late(view), shares(view), loss(view)))
+        return f"It is {condition.state}: {'; '.join(rest)}."
+    told = (response(view), worth(view), tardy(view), shares(view), loss(view), late(view), *policy(view))
     return "; ".join(filter(None, told)) + "."
 
 
 def response(view: ClassView) -> str:
     target, p95 = view.settings.delay_target_ms, view.figures.p95_ms
-    if not p95:
+    if not view.figures.results:
         return "It has not answered anything yet"
+    if not p95:
+        return f"It has given {view.figures.results:,} answers, none of them in the last seconds"
     side = "within" if p95 <= target else "above"
-    return f"95% of its answers come within {p95:.3g} ms, {side} its target of {target:.4g} ms"
+    return f"95% of its answers come within {duration(p95)}, {side} its target of {duration(target)}"
 
 
 def worth(view: ClassView) -> str:
@@ -40,7 +54,9 @@ def tardy(view: ClassView) -> str:
     if figures.tardy_now < LEAST:
         return ""
     mean_ms = figures.tardiness.get("mean_ms", 0.0)
-    return f"{figures.tardy_now:.0%} of its windows' answers are tardy, by {mean_ms:.3g} ms on average so far"
+    return (
+        f"{figures.tardy_now:.0%} of its windows' answers are tardy, by {duration(mean_ms)} on average so far"
+    )
 
 
 def shares(view: ClassView) -> str:
@@ -61,6 +77,27 @@ def loss(view: ClassView) -> str:
     if view.figures.load <= view.figures.headroom:
         why = "a queue has to be worked off"
     return f"{view.drop:.0%} of its input is shed, because {why}"
+
+
+def late(view: ClassView) -> str:
+    """Return which streams brought late rows, the one with the largest part first; nothing without late rows."""
+    shares = {stream: part for stream, part in view.figures.late_now.items() if part >= LEAST}
+    if not shares:
+        return ""
+    stream, *others = sorted(shares, key=lambda name: (-shares[name], name))
+    more = f", and there were such rows of {', '.join(others)}" if others else ""
+    return (
+        f"{shares[stream]:.0%} of the rows of stream {stream} in the last minute of input were late"
+        f" (behind its watermark{behind(view, stream)}) and are in no answer{more}; a larger WATERMARK would take them in"
+    )
+
+
+def behind(view: ClassView, stream: str) -> str:
+    """Return how far the watermark of a stream is behind its newest row, if the class knows the stream."""
+    for schema in map(parse_create_stream, view.settings.streams):
+        if schema.name.lower() == stream:
+            return f" of {schema.lateness_us / 1e6:g} s"
+    return ""
 
 
 def policy(view: ClassView) -> list[str]:

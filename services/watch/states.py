@@ -1,0 +1,149 @@
+"""The one state that a class is in, with its reason: what tables, the console, the API, metrics and alerts call it.
+
+| state | when; the first row that holds counts |
+|---|---|
+| given up | A part of the class cannot be started, and is not tried again before its declaration changes. |
+| no queries | Nothing is declared that it could answer. |
+| starting | No part of it has reported yet. |
+| failing | A stream cannot be read, or answers cannot be written. |
+| starved | Tuples wait, no answer has come in the last seconds, and the queue is hardly worked off. |
+| late | Most rows of a stream come behind its watermark. |
+| held back | Its queue is full; further input waits in the log of its stream, and producers wait when the log is full. |
+| over target | Answers take longer than the delay target, or what waits already has. |
+| shedding | A part of the input is dropped, and answers are in time. |
+| within target | Answers are in time and nothing is dropped. |
+| running | It has input, and has not answered in the last seconds. |
+| idle | It has no input and sleeps. |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from configs.numbers import duration
+
+if TYPE_CHECKING:
+    # Tables of the command line name states, and need not wait for what measures them.
+    from actors.units import Figures
+    from configs.live import LiveClass
+
+# Time over which recent figures are measured, as in `actors.recent`.
+RECENT_S = 5.0
+# Parts of the input below this are not worth a word.
+LEAST = 0.005
+# From this part of a stream's rows on, most come too late to be counted.
+MOSTLY = 0.5
+# A queue that is worked off within this time is no sign of starvation: its class answers seldom, as with long windows.
+WORKED_OFF_S = 60.0
+
+
+class State(StrEnum):
+    """The states, the most serious first."""
+
+    GIVEN_UP = "given up"
+    NO_QUERIES = "no queries"
+    STARTING = "starting"
+    FAILING = "failing"
+    STARVED = "starved"
+    LATE = "late"
+    HELD_BACK = "held back"
+    OVER_TARGET = "over target"
+    SHEDDING = "shedding"
+    WITHIN_TARGET = "within target"
+    RUNNING = "running"
+    IDLE = "idle"
+
+
+# States of a class that needs attention.
+TROUBLED = frozenset({State.GIVEN_UP, State.FAILING, State.STARVED})
+# States in which answers come late or not at all, or rows are lost.
+WARNED = frozenset({State.LATE, State.HELD_BACK, State.OVER_TARGET, State.SHEDDING})
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A state and the sentence that explains it."""
+
+    state: State
+    reason: str
+
+
+# What to do about a trouble of a unit, the most serious first.
+REMEDIES = {
+    State.GIVEN_UP: "it is started again when its tenant, queries or streams are changed, or with the system",
+    State.FAILING: "it goes on by itself once that is over",
+}
+NOT_REPORTED = Condition(State.STARTING, "it is being started and has not reported yet")
+
+
+def condition_of(
+    settings: LiveClass,
+    figures: Figures,
+    *,
+    units: int,
+    asleep: bool,
+    share: float = 0.0,
+    troubles: Sequence[tuple[str, str]] = (),
+) -> Condition:
+    """Return the state of a class from its figures; `troubles` are the kind and the text of each of its units' problems."""
+    for state, remedy in REMEDIES.items():
+        texts = [text for trouble, text in troubles if trouble == state]
+        if texts:
+            more = f" (and {len(texts) - 1} more parts)" if len(texts) > 1 else ""
+            return Condition(state, f"{texts[0]}{more}; {remedy}")
+    if not settings.queries and (asleep or not units):
+        return Condition(State.NO_QUERIES, "it has no queries")
+    if not units:
+        return NOT_REPORTED
+    if asleep:
+        return Condition(State.IDLE, "it has no input")
+    return working(settings, figures, share)
+
+
+def working(settings: LiveClass, figures: Figures, share: float) -> Condition:
+    """Return the state of a class that has input."""
+    target_s, age_s = settings.delay_target_ms / 1e3, figures.queue_age_s
+    waits = f"{figures.queued:,} tuples wait, the oldest for {duration(1e3 * age_s)}"
+    answers = figures.results_per_s > 0
+    if is_starved(settings, figures):
+        return Condition(
+            State.STARVED,
+            f"{waits}, no answer has come in the last {RECENT_S:g} s, and it has {share:.0%} of the lanes",
+        )
+    stream, late = max(figures.late_now.items(), key=lambda share: share[1], default=("", 0.0))
+    if late >= MOSTLY:
+        return Condition(State.LATE, f"{late:.0%} of the rows of {stream} come behind its watermark")
+    if figures.held_back:
+        advice = unbounded(settings, figures)
+        return Condition(State.HELD_BACK, f"its queue is full and its input waits outside: {waits}{advice}")
+    if answers and figures.p95_ms > settings.delay_target_ms:
+        took = f"95% of its answers come within {duration(figures.p95_ms)}, its target is {duration(settings.delay_target_ms)}"
+        return Condition(State.OVER_TARGET, took + unbounded(settings, figures))
+    if age_s > target_s:
+        reason = f"{waits}, its target is {duration(settings.delay_target_ms)}{unbounded(settings, figures)}"
+        return Condition(State.OVER_TARGET, reason)
+    dropped = 0.0 if settings.lossless else 1 - figures.keep
+    if dropped >= LEAST:
+        return Condition(State.SHEDDING, f"{dropped:.0%} of its input is dropped")
+    if answers:
+        took = f"95% of its answers come within {duration(figures.p95_ms)}"
+        return Condition(State.WITHIN_TARGET, took)
+    return Condition(State.RUNNING, f"no answer has come in the last {RECENT_S:g} s")
+
+
+def unbounded(settings: LiveClass, figures: Figures) -> str:
+    """Return what to declare where a class may drop no more and its queue grows old."""
+    at_most = figures.keep <= 1 - settings.max_drop + LEAST
+    if settings.lossless or settings.max_age_ms is not None or not at_most:
+        return ""
+    return f"; it may drop no more than {settings.max_drop:.0%}: raise max_drop, or bound the age with max_age_ms"
+
+
+def is_starved(settings: LiveClass, figures: Figures) -> bool:
+    """Return True if what waits is old, and there are neither answers nor turns enough to work it off."""
+    waited_s = max(settings.delay_target_ms / 1e3, RECENT_S)
+    stands = figures.queued > WORKED_OFF_S * figures.taken_per_s
+    return figures.results_per_s == 0 and figures.queue_age_s > waited_s and stands
