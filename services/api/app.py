@@ -15,6 +15,7 @@ from services.api import (
     audit,
     console,
     documents,
+    feed_status,
     feeds,
     history,
     keys,
@@ -32,7 +33,7 @@ from services.api.callers import Door
 from services.api.health import health
 from services.api.service import Service
 
-ROUTERS = (documents, keys, audit, results, rows, live, mirrors, history, plan, feeds)
+ROUTERS = (documents, keys, audit, results, rows, live, mirrors, history, plan, feeds, feed_status)
 
 
 class App(FastAPI):

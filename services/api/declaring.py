@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from configs.declarations import Document, Ref, declared_in
+from configs.declarations import Document, Ref, declared_in, hold_warnings
 from configs.problems import Away, InvalidInput, VersionDiffers
 from configs.reading import A_NAME, is_name
 from services.api.callers import Caller
-from services.api.problems import BODY, TooManyRequests, WouldMissTarget
+from services.api.problems import BODY, NotRunning, TooManyRequests, WouldMissTarget
 from services.api.service import Plan, Service
 from services.api.snapshot import Entry
-from services.catalog.catalog import Change
+from services.catalog.catalog import Change, needs_plan
 from services.catalog.hidden import change_told, restored
+from services.ingest.paths import missing_paths
 
 ETAG = re.compile(r'"([0-9]{1,18})"')
-PLANNED = ("Tenant", "Query")
 # A header is one line, and proxies take no long ones.
 HEADER_LENGTH_MAX = 2000
 ANY = "*"
@@ -66,8 +66,11 @@ class Declaring:
         service = self.service
         documents = [self._with_secrets(one) for one in documents]
         plan, warnings = self._planned(documents)
+        # Other processes that run feeds may see other files.
+        missing = [] if service.brought is None else missing_paths(one.declaration for one in documents)
+        warnings = [*warnings, *hold_warnings(documents)]
         if self.dry_run:
-            return Made(service.catalog.diff(documents, self.versions), warnings, plan)
+            return Made(service.catalog.diff(documents, self.versions), (*warnings, *missing), plan)
         if plan is not None and not plan.holds and service.settings.admission == "refuse":
             raise WouldMissTarget(
                 warnings[0] if warnings else "a delay target would be missed",
@@ -76,7 +79,7 @@ class Declaring:
             )
         made = service.catalog.apply(documents, self.caller.principal, self.versions)
         service.snapshot.refresh()
-        return Made(made, warnings)
+        return Made(made, (*warnings, *missing))
 
     def delete(self, ref: Ref) -> Made:
         """What nothing uses."""
@@ -92,11 +95,16 @@ class Declaring:
     def _planned(self, documents: Sequence[Document]) -> tuple[Plan | None, Sequence[str]]:
         """Asked only of what would change something, and can be; with what there is to warn of."""
         planner, admission = self.service.planner, self.service.settings.admission
-        if planner is None or (admission == "off" and not self.dry_run):
+        starting = self.service.waits_for() if planner is None else ""
+        if (planner is None and not starting) or (admission == "off" and not self.dry_run):
             return None, ()
-        made = self.service.catalog.diff(documents, self.versions)
-        if not any(one.ref.kind in PLANNED and one.action != "unchanged" for one in made):
+        if not needs_plan(self.service.catalog.diff(documents, self.versions)):
             return None, ()
+        if planner is None:
+            # Without a plan, what is declared while the system starts would get past admission.
+            if admission == "refuse":
+                raise NotRunning(starting, hint="declare it once /readyz is ready: admission plans it then")
+            return None, (f"no plan was made: {starting}",)
         try:
             plan = planner.plan(documents, tenants=None if self.caller.is_admin else self.caller.tenants)
         except (Away, TooManyRequests) as problem:

@@ -47,6 +47,8 @@ class LoadFigures(BaseModel):
     queue_limited: bool = Field(description="Whether the queue allows less than the branch would.")
     at_max_drop: bool
     trimmed: float = Field(description="Part of the queue that was dropped as too late.")
+    repeated: int = Field(0, description="Decisions just before this one that changed nothing either.")
+    since: datetime | None = Field(None, description="When the first of these decisions was made.")
 
 
 class Loan(BaseModel):
@@ -168,6 +170,8 @@ def load_decision(unit: str, one: Explanation, epoch_s: float) -> LoadDecision:
             queue_limited=one.queue_limited,
             at_max_drop=one.at_max_drop,
             trimmed=one.trimmed,
+            repeated=one.repeated,
+            since=None if one.since is None else moment(one.since + epoch_s),
         ),
     )
 

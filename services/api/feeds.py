@@ -4,6 +4,7 @@ they fare."""
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -16,7 +17,7 @@ from configs.streams import StreamsFile
 from services.api.bodies import JSON, Content, read_model
 from services.api.callers import CallerOf
 from services.api.live import answered
-from services.api.problems import NotRunning, responses
+from services.api.problems import responses
 from services.api.schemas import STRING, content
 from services.api.service import Service, running
 from services.ingest.progress import FeedProgress
@@ -57,7 +58,7 @@ BODY: dict[str, Any] = {
                 "required": ["feed"],
                 "properties": {"feed": STRING, "state": STRING},
             },
-            "description": "As `weir ingest --json` prints them.",
+            "description": "As `weir ingest -o json` prints them.",
         }
     },
 }
@@ -74,9 +75,11 @@ def router(service: Service) -> APIRouter:
         """What Spark is to bring. For keys of the scope `feeds` and nobody else: secrets of sources are shown."""
         caller.must_bring_feeds()
         watch, file = running(service.watch), service.catalog.desired().file
+        there = {} if file is None else answered(lambda: endpoints(watch, file))
+        placed = None if file is None else placed_feeds(file, there)
         told = {
-            "file": None if file is None else file.model_dump(mode="json", by_alias=True),
-            "endpoints": {} if file is None else answered(lambda: endpoints(watch, file)),
+            "file": None if placed is None else placed.model_dump(mode="json", by_alias=True),
+            "endpoints": {} if placed is None else {name: there[name] for name in placed.streams},
         }
         return Response(orjson.dumps(told), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
@@ -103,10 +106,12 @@ def router(service: Service) -> APIRouter:
 
 
 def endpoints(watch: Watch, file: StreamsFile) -> dict[str, str]:
-    """Of all streams of the file, or none: a feed has several."""
+    """Gateways by stream, of the streams that a node takes already."""
     found = {name: watch.endpoint_of(name) for name in file.streams}
-    missing = [name for name, one in found.items() if one is None]
-    if missing:
-        told = ", ".join(missing)
-        raise NotRunning(f"no node takes {told} yet", hint="it is about to; ask again")
     return {name: one for name, one in found.items() if one is not None}
+
+
+def placed_feeds(file: StreamsFile, there: Mapping[str, str]) -> StreamsFile | None:
+    """The feeds of which all streams have a gateway: a feed that has to wait for one keeps no other waiting."""
+    placed = [name for name, one in file.all_feeds().items() if there.keys() >= one.streams.keys()]
+    return file.part(placed) if placed else None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
 from services.api.problems import NotRunning, responses
 from services.api.service import Service
+from services.watch.states import TROUBLED
 
 
 def health(service: Service) -> APIRouter:
@@ -19,10 +22,18 @@ def health(service: Service) -> APIRouter:
 
     @routes.get("/readyz", operation_id="isReady", responses=responses("not-running"))
     async def is_ready() -> JSONResponse:
-        """The system is up, and everything that is declared has been started."""
+        """The system is up, and everything that is declared has been started; with the number of classes that are in trouble."""
         missing = service.waits_for()
         if missing:
-            raise NotRunning(missing, hint="it is being started; ask again")
-        return JSONResponse({"status": "ready"})
+            raise NotRunning(missing, hint="ask again in a few seconds")
+        return JSONResponse({"status": "ready"} | troubles(service))
 
     return routes
+
+
+def troubles(service: Service) -> dict[str, dict[str, int]]:
+    """Return the number of classes in each state that needs attention; without names, since callers show no key."""
+    if service.watch is None:
+        return {}
+    counts = Counter(state.value for state in service.watch.states() if state in TROUBLED)
+    return {"classes": dict(sorted(counts.items()))} if counts else {}

@@ -7,7 +7,7 @@ are asked of the class's host.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated, Any, TypeVar
@@ -55,6 +55,7 @@ from services.watch.accounts import Account, accounts
 from services.watch.lending import lending
 from services.watch.quality import QueryWorth, worth_of
 from services.watch.source import Away
+from services.watch.states import Condition, State
 from services.watch.watch import View, Watch
 from services.watch.words import in_words
 
@@ -92,7 +93,8 @@ def router(service: Service) -> APIRouter:
         watch, view = seen(service)
         if tenant in view.classes:
             return status(watch, view, view.classes[tenant])
-        return IdleTenant(name=tenant, why=why_not(service, tenant))
+        condition = not_running(service, tenant)
+        return IdleTenant(name=tenant, state=condition.state, reason=condition.reason)
 
     @routes.get("/tenants/{tenant}/explain", operation_id="explainTenant", responses=FOR_TENANT)
     def explain(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
@@ -100,17 +102,22 @@ def router(service: Service) -> APIRouter:
         must_know(service, caller, tenant)
         watch, view = seen(service)
         if tenant not in view.classes:
-            return Explanation(tenant=tenant, running=False, words=why_not(service, tenant), items=[])
+            return Explanation(
+                tenant=tenant, running=False, words=not_running(service, tenant).reason, items=[]
+            )
+        shown = view.classes[tenant]
+        if is_given_up(shown):  # its host has nothing of it to ask for
+            return Explanation(tenant=tenant, running=False, given_up=True, words=in_words(shown), items=[])
         found = answered(lambda: watch.source.decisions(tenant, last))
         items = decisions_of(found, naming_for(caller, tenant))
-        return Explanation(tenant=tenant, running=True, words=in_words(view.classes[tenant]), items=items)
+        return Explanation(tenant=tenant, running=True, words=in_words(shown), items=items)
 
     @routes.get("/tenants/{tenant}/operators", operation_id="listTenantOperators", responses=FOR_TENANT)
     def operators(caller: CallerOf, tenant: Tenant) -> Operators:
         """The operators of a tenant's queries, with what was measured of them."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
-        if tenant not in view.classes:
+        if tenant not in view.classes or is_given_up(view.classes[tenant]):
             return Operators(tenant=tenant, running=False, items=[])
         lines = answered(lambda: watch.source.plan(tenant))
         return Operators(tenant=tenant, running=True, items=[operator(one) for one in lines])
@@ -122,7 +129,10 @@ def router(service: Service) -> APIRouter:
         watch, view = seen(service)
         one = view.classes.get(tenant)
         items = [] if one is None else [quality_line(each) for each in worth_of(view.system, one.settings)]
-        return TenantQuality(tenant=tenant, running=one is not None, items=items, **as_of(watch, view))
+        late = {} if one is None else one.figures.late_now
+        return TenantQuality(
+            tenant=tenant, running=one is not None, items=items, late_now=late, **as_of(watch, view)
+        )
 
     @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
     def ledger_of(caller: CallerOf, tenant: Tenant) -> TenantLedger:
@@ -135,6 +145,7 @@ def router(service: Service) -> APIRouter:
             running=tenant in view.classes,
             items=[account_line(one) for one in found],
             closes=all(one.closes for one in found),
+            given_up=given_up_of(view, [tenant]),
             **as_of(watch, view),
         )
 
@@ -145,7 +156,12 @@ def router(service: Service) -> APIRouter:
         watch, view = seen(service)
         found = accounts(view.system, None if caller.is_admin else caller.tenants)
         closes = all(one.closes for one in found)
-        return Ledger(items=[account_line(one) for one in found], closes=closes, **as_of(watch, view))
+        return Ledger(
+            items=[account_line(one) for one in found],
+            closes=closes,
+            given_up=given_up_of(view, [name for name in view.classes if caller.sees_tenant(name)]),
+            **as_of(watch, view),
+        )
 
     @routes.get("/lending", operation_id="getLending", responses=FOR_ALL)
     def lending_of_all(caller: CallerOf) -> Lending:
@@ -163,7 +179,7 @@ def router(service: Service) -> APIRouter:
         watch, view = seen(service)
         naming = naming_for(caller, tenant)
         moves: list[ShareDecision] = []
-        if tenant in view.classes:
+        if tenant in view.classes and not is_given_up(view.classes[tenant]):
             found = answered(lambda: watch.source.decisions(tenant, MOVES))
             moves = [share_decision(one, found.epoch_s, naming) for one in found.moves]
         items = [one for one in lent_lines(view, naming) if tenant in (one.lender, one.borrower)]
@@ -181,14 +197,24 @@ def must_know(service: Service, caller: Caller, tenant: str) -> None:
         raise not_there("Tenant", tenant)
 
 
+def is_given_up(view: ClassView) -> bool:
+    return view.condition.state is State.GIVEN_UP
+
+
+def given_up_of(view: View, tenants: Iterable[str]) -> list[str]:
+    """Return those of the tenants that have a class that is given up."""
+    return [name for name in tenants if name in view.classes and is_given_up(view.classes[name])]
+
+
 def naming_for(caller: Caller, tenant: str) -> Naming:
     return by_name if caller.is_admin else for_tenant(tenant)
 
 
-def why_not(service: Service, tenant: str) -> str:
+def not_running(service: Service, tenant: str) -> Condition:
+    """Return the state of a tenant of which nothing runs."""
     if service.snapshot.now.queries.get(tenant):
-        return "its queries are being started"
-    return "it has no queries"
+        return Condition(State.STARTING, "its queries are being started")
+    return Condition(State.NO_QUERIES, "it has no queries")
 
 
 def seen(service: Service) -> tuple[Watch, View]:
@@ -286,8 +312,16 @@ def system_view(watch: Watch, view: View) -> SystemView:
     )
 
 
+def starving(views: Iterable[ClassView]) -> Iterator[str]:
+    """Yield a line for each class that gets no answers; other troubles are problems of its units."""
+    for view in views:
+        if view.condition.state is State.STARVED:
+            yield f"{view.name}: {State.STARVED}: {view.condition.reason}"
+
+
 def problems_of(watch: Watch, view: View) -> Iterator[str]:
     yield from watch.problems()
     yield from (problem for one in view.classes.values() for problem in one.problems)
+    yield from starving(view.classes.values())
     if watch.problem:
         yield watch.problem

@@ -9,9 +9,12 @@ from pydantic import BaseModel, Field
 
 from configs.objectives import Objective
 from services.api.explaining import Decision, ShareDecision
+from services.watch.states import State
 
 Processors = Annotated[float, Field(description="Processors.")]
 Milliseconds = Annotated[float, Field(ge=0)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class Seen(BaseModel):
@@ -56,7 +59,7 @@ class ClassWorth(Worth):
 
     lost: float = Field(0.0, description="What is lacking of 1.")
     of_queries: float = Field(1.0, description="Mean over the queries, however many answers each has.")
-    missed_pct: float = 0.0
+    missed_pct: Percent = 0.0
 
 
 class Slowdown(BaseModel):
@@ -84,9 +87,6 @@ class ClassTardiness(BaseModel):
     max_ms: Milliseconds = 0.0
 
 
-Ratio = Annotated[float, Field(ge=0, le=1)]
-
-
 class ClassStatus(Seen):
     """A class at this moment. What is counted counts from its beginning; of several shards it is the sum."""
 
@@ -97,6 +97,8 @@ class ClassStatus(Seen):
     lossless: bool
     queries: int
     units: int = Field(description="Shards that have reported.")
+    state: State = Field(description="The most serious state that it is in.")
+    reason: str = Field(description="Why it is in that state, in words.")
     asleep: bool = Field(description="Without input; it neither runs nor reports until it has some.")
     objective: Objective = Field(description="What it is measured by.")
     policy: str = Field(
@@ -109,8 +111,8 @@ class ClassStatus(Seen):
     borrowed_s: float = Field(description="Processor-seconds.")
     headroom: Processors
     load: Processors
-    keep: float = Field(description="Part of the input that is let in.")
-    drop: float = Field(description="Part of the input that is shed; 0 of a lossless class.")
+    keep: Ratio = Field(description="Part of the input that is let in.")
+    drop: Ratio = Field(description="Part of the input that is shed; 0 of a lossless class.")
     queued: int
     results: int
     results_per_s: float
@@ -127,7 +129,7 @@ class ClassStatus(Seen):
     state_bytes: int
     ingest_s: float = Field(description="Processor time of taking input in.")
     used_s: float = Field(description="Processor time of its slices.")
-    within_target_pct: float
+    within_target_pct: Percent
     response_ms: Responses
     utility: ClassWorth
     slowdown: Slowdown
@@ -141,6 +143,17 @@ class ClassStatus(Seen):
     staleness_now: Ratio = Field(description="Staleness of the last seconds.")
     tardy_now: Ratio = Field(description="Part of the last seconds' answers of windows that were tardy.")
     queue_bytes: int = Field(description="Of tuples queued between operators.")
+    late_now: dict[str, Ratio] = Field(
+        default_factory=dict,
+        description="Part of each stream's rows in the last minute of input that came behind its watermark and were left out;"
+        " streams without such rows are missing.",
+    )
+    queue_age_s: float = Field(ge=0, description="Age of the oldest tuple that no operator has taken.")
+    taken_per_s: float = Field(ge=0, description="Tuples per second that operators have taken lately.")
+    held_back: int = Field(
+        ge=0,
+        description="Number of shards with a full queue, and further input in the logs of their streams or at producers.",
+    )
     problems: list[str] = Field(description="Why parts of it do not run as they should.")
 
 
@@ -149,7 +162,8 @@ class IdleTenant(BaseModel):
 
     name: str
     running: Literal[False] = False
-    why: str
+    state: State = Field(description="`no queries` or `starting`.")
+    reason: str = Field(description="Why nothing of it runs, in words.")
 
 
 class Classes(Seen):
@@ -195,6 +209,10 @@ class TenantQuality(Seen):
     tenant: str
     running: bool
     items: list[QueryQuality]
+    late_now: dict[str, Ratio] = Field(
+        default_factory=dict,
+        description="Part of each stream's rows in the last minute of input that came behind its watermark and are in no answer.",
+    )
 
 
 # -- explanations ----------------------------------------------------------------------------------------------
@@ -205,6 +223,10 @@ class Explanation(BaseModel):
 
     tenant: str
     running: bool
+    given_up: bool = Field(
+        False,
+        description="True if the class cannot be started, and is not tried again before its declaration changes.",
+    )
     words: str = Field(description="How it fares now, in words.")
     items: list[Decision]
 
@@ -253,6 +275,9 @@ class AccountLine(BaseModel):
 class Ledger(Seen):
     items: list[AccountLine]
     closes: bool = Field(description="Whether every account does.")
+    given_up: list[str] = Field(
+        description="Tenants whose class is given up; their accounts are those of the last report."
+    )
 
 
 class TenantLedger(Ledger):

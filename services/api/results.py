@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from configs.declarations import Ref
+from configs.problems import InvalidInput
 from services.api.bodies import JSON
 from services.api.callers import Caller, CallerOf, not_live, not_there
 from services.api.problems import NotAcceptable, RowsForgotten, responses
@@ -27,6 +28,7 @@ from services.results.results import Forgotten, Page, Results
 ARROW = "application/vnd.apache.arrow.stream"
 EVENTS = "text/event-stream"
 LIMIT, LIMIT_MAX = 1000, 100_000
+TAIL_MAX = 1_000_000_000
 WAIT_MAX_S = 60
 CURSOR_MAX = 20_000
 NEXT = "Weir-Next"
@@ -41,6 +43,14 @@ After = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Rows at most.")]
+Tail = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=TAIL_MAX,
+        description="Begin with the last rows that are kept, this many or all; instead of `after`, which continues from there.",
+    ),
+]
 Wait = Annotated[
     float, Query(ge=0, le=WAIT_MAX_S, description="Seconds to wait for rows while there are none.")
 ]
@@ -56,7 +66,7 @@ ROW = {
             "type": "number",
             "minimum": 0,
             "maximum": 1,
-            "description": "Which fraction of the input behind the row was kept; the rest was shed.",
+            "description": "Fraction of the input behind the row that was kept; the rest was shed or late.",
         },
     },
 }
@@ -99,7 +109,7 @@ FLIGHT = {
         }
     },
 }
-PROBLEMS = responses("forbidden", "not-found", "not-running", "rows-forgotten", "not-acceptable")
+PROBLEMS = responses("invalid", "forbidden", "not-found", "not-running", "rows-forgotten", "not-acceptable")
 PAGES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Rows in order of `_seq`, of each shard.",
@@ -144,15 +154,18 @@ def router(service: Service) -> APIRouter:
         after: After = None,
         limit: Limit = LIMIT,
         wait_s: Wait = 0,
+        tail: Tail = None,
         accept: Accept = "*/*",
     ) -> Response:
         """Rows of a query's answers; while there are none, it waits for some."""
         asked = known(service, caller, tenant, query)
+        if tail is not None and after:
+            raise InvalidInput("`after` says already where to begin", "?tail", tail, "leave one of them out")
         media, cursor = media_of(accept), cursor_after(after)
         results = running(service.results)
         with service.limits.waiting(caller.key_id) if wait_s else nullcontext():
             try:
-                page = await results.page(asked, cursor, limit, wait_s, media == ARROW)
+                page = await results.page(asked, cursor, limit, wait_s, media == ARROW, tail)
             except Forgotten as problem:
                 raise as_problem(problem) from None
         if wait_s and service.snapshot.holder(caller.key_id) is None:

@@ -5,27 +5,31 @@ The rest is there only where something runs; a route that needs it asks by `runn
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from configs.declarations import Document
+from configs.declarations import Document, FeedDeclaration, StreamDeclaration
 from configs.service import ServiceSettings
 from services.api.limits import Limits
 from services.api.problems import NotRunning
 from services.api.sessions import Sessions
 from services.api.snapshot import Snapshot
 from services.catalog.catalog import Catalog
-from services.ingest.progress import ToldFeeds
+from services.ingest.progress import FeedProgress, ToldFeeds
 
 if TYPE_CHECKING:
     from services.metrics.collector import SystemCollector
+    from services.metrics.nodes import Nodes
     from services.mirror.polling import MirrorProgress
     from services.results.results import Results
     from services.results.rows import Rows
     from services.watch.watch import Watch
 
 Part = TypeVar("Part")
+NO_PROCESS = "no process that runs feeds reports to this service; start one with `weir ingest --from-service`"
 
 
 class Plan(Protocol):
@@ -53,6 +57,14 @@ class Planner(Protocol):
         """As if these were declared; of other tenants than these, if any are named, nothing is told by name."""
 
 
+@dataclass(frozen=True)
+class FeedDeclared:
+    """A feed as it is declared: a document of its own, or a stream with a source."""
+
+    format: str
+    streams: Sequence[str]
+
+
 @dataclass
 class Service:
     """One of them, with everything it needs."""
@@ -69,8 +81,12 @@ class Service:
     """How those fare that are polled here."""
     waits_for: Callable[[], str] = lambda: ""
     """What is missing until everything that is declared runs; empty when nothing is."""
+    brought: Callable[[], Sequence[FeedProgress]] | None = None
+    """Progress of the feeds, if a child of this process runs them."""
     told_feeds: ToldFeeds = field(default_factory=ToldFeeds)
-    """Of a process that brings them elsewhere."""
+    """Progress that a process elsewhere reports."""
+    nodes: Nodes | None = None
+    """What gateways have accepted."""
     limits: Limits = field(init=False)
     sessions: Sessions = field(init=False)
     """Of consoles."""
@@ -78,6 +94,37 @@ class Service:
     def __post_init__(self) -> None:
         self.limits = Limits(self.settings)
         self.sessions = Sessions()
+
+    def feeds_declared(self) -> dict[str, FeedDeclared]:
+        """All feeds by name, in the order in which they were declared."""
+        found = {}
+        for kind in ("Stream", "Feed"):
+            for entry in self.snapshot.now.of_kind.get(kind, ()):
+                match entry.stored.declaration:
+                    case StreamDeclaration(name=name, source=source) if source is not None:
+                        found[name] = FeedDeclared(source.format, (name,))
+                    case FeedDeclaration(name=name, source=source, streams=streams):
+                        found[name] = FeedDeclared(source.format, tuple(streams))
+        return found
+
+    def feeds(self) -> list[FeedProgress]:
+        """The progress of each declared feed; feeds of which no process reports are stopped."""
+        now = time.monotonic()
+        reported = self.told_feeds.seen(now) if self.brought is None else self.brought()
+        known = {one.feed: one for one in reported}
+        is_served = self.brought is not None or self.told_feeds.is_heard(now)
+        unknown = (
+            FeedProgress("", "starting") if is_served else FeedProgress("", "stopped", last_error=NO_PROCESS)
+        )
+        return [known.get(name) or replace(unknown, feed=name) for name in self.feeds_declared()]
+
+    def accepted_rows(self) -> dict[str, int]:
+        """Rows that gateways have accepted, by stream in small letters."""
+        rows: Counter[str] = Counter()
+        for inflow in () if self.nodes is None else self.nodes.seen.inflow.values():
+            for one in inflow.streams:
+                rows[one["stream"].lower()] += one["accepted_rows"]
+        return dict(rows)
 
 
 def service_of(catalog: Catalog, settings: ServiceSettings | None = None) -> Service:

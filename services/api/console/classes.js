@@ -13,11 +13,14 @@ const REACH = 1.5;
 // Shares move by less than this all the time.
 const MOVED = 0.01;
 const SHEDS = 0.001;
+// A larger part of a stream's rows behind its watermark is shown.
+const LATE = 0.005;
 
 function fillResponse(cell, one) {
-  setGauge(cell, one.results ? one.p95_ms / one.delay_target_ms / REACH : 0, 1 / REACH);
+  const answers = answersNow(one);
+  setGauge(cell, answers ? one.p95_ms / one.delay_target_ms / REACH : 0, 1 / REACH);
   cell.gauge.picture.setAttribute("class", isLate(one) ? "over" : "");
-  pair(cell.gauge.text, one.results ? ms(one.p95_ms) : "no answers", `of ${ms(one.delay_target_ms)}`);
+  pair(cell.gauge.text, answers ? ms(one.p95_ms) : "–", `of ${ms(one.delay_target_ms)}`);
 }
 
 function makeWorth(cell) {
@@ -27,7 +30,7 @@ function makeWorth(cell) {
 
 /** What answers are worth by their latency, and how many came after a deadline. */
 function fillWorth(cell, one) {
-  const answers = one.results && !one.asleep;
+  const answers = answersNow(one);
   const tardy = one.tardiness.due ? one.tardy_now : null;
   pair(cell.text, answers ? percent(one.utility_now, 0) : "–", answers ? lateness(one.missed_now, tardy, one.staleness_now) : "");
 }
@@ -38,17 +41,28 @@ function fillShare(cell, one) {
 }
 
 export const dropOf = (one) => one.drop ?? (one.lossless ? 0 : 1 - one.keep);
-const isLate = (one) => one.results > 0 && one.p95_ms > one.delay_target_ms;
+/** Figures of response times are of the last seconds: without answers in them there are none. */
+const answersNow = (one) => one.results_per_s > 0;
+const isLate = (one) => answersNow(one) && one.p95_ms > one.delay_target_ms;
 
-/** What there is to say about a class, most important first. */
+/** The stream with the largest part of late rows, and that part. */
+const latest = (one) => Object.entries(one.late_now ?? {}).reduce((most, each) => (each[1] > most[1] ? each : most), ["", 0]);
+
+/** The colour of each state, and its mark where it is not the colour's own. */
+const LOOKS = {
+  "given up": ["bad"], failing: ["bad"], starved: ["bad"], "over target": ["bad"],
+  late: ["warned"], "held back": ["warned"], shedding: ["warned"],
+  "within target": ["good"],
+  running: ["", "◌"], idle: ["", "◌"], starting: ["", "◌"], "no queries": ["", "◌"],
+};
+
+/** The state of a class, and what else there is to say about it, most important first. */
 export function states(one) {
-  const found = [];
-  if (one.running === false) return [["warned", "starting"]];
-  if (one.asleep) return [["", "asleep", "◌"]];
-  if (isLate(one)) found.push(["bad", "over target"]);
-  else if (one.results) found.push(["good", "within target"]);
-  else found.push(["", "no answers yet", "◌"]);
-  if (dropOf(one) > SHEDS) found.push(["warned", "sheds"]);
+  const [kind, mark] = LOOKS[one.state] ?? [""];
+  const found = [[kind, one.state, mark]];
+  const [stream, part] = latest(one);
+  if (one.state !== "shedding" && !one.asleep && dropOf(one) > SHEDS) found.push(["warned", "sheds"]);
+  if (one.state !== "late" && part > LATE) found.push(["warned", `${percent(part, 0)} of ${stream} late`]);
   if (one.share.now > one.share.original + MOVED) found.push(["", "borrows", "←"]);
   if (one.share.now < one.share.original - MOVED) found.push(["", "lends", "→"]);
   return found;
@@ -56,10 +70,12 @@ export function states(one) {
 
 function fillStates(cell, one) {
   const told = states(one);
-  const key = JSON.stringify(told);
+  const key = JSON.stringify([told, one.reason]);
   if (cell.told === key) return;
   cell.told = key;
-  show(cell, h("div", { class: "badges" }, told.map((parts) => badge(...parts))));
+  const explained = ["bad", "warned"].includes(told[0][0]);
+  show(cell, h("div", { class: "badges", title: one.reason }, told.map((parts) => badge(...parts))),
+    explained && h("small", { class: "reason" }, one.reason));
 }
 
 export class Classes {

@@ -13,8 +13,8 @@ const SHOWN = 25;
 const measured = (one, value) => (one.tuples ? number(value) : "–");
 const COLUMNS = [
   { title: "Operator", head: true, fill: (cell, one) => setText(cell, `${one.number} ${one.name}`) },
-  { title: "Feeds", fill: (cell, one) => setText(cell, one.feeds.join(", ") || "answers") },
-  { title: "Queries", fill: (cell, one) => setText(cell, one.queries.join(", ")) },
+  { title: "Feeds", whole: true, fill: (cell, one) => setText(cell, one.feeds.join(", ") || "answers") },
+  { title: "Queries", whole: true, fill: (cell, one) => setText(cell, one.queries.join(", ")) },
   { title: "Tuples", number: true, fill: (cell, one) => setText(cell, short(one.tuples)) },
   { title: "Cost, µs", number: true, fill: (cell, one) => setText(cell, measured(one, one.cost_us)) },
   { title: "Selectivity", number: true, fill: (cell, one) => setText(cell, measured(one, one.selectivity)) },

@@ -32,6 +32,11 @@ export function show(element, ...children) {
   element.replaceChildren(...children.flat(2).filter(Boolean));
 }
 
+/** Scrolls to what is shown below its list in a narrow window. */
+export function reveal(element) {
+  if (matchMedia("(max-width: 900px)").matches) element.scrollIntoView({ block: "start" });
+}
+
 /** Says something to who listens instead of looking. */
 export function say(text) {
   by("said").textContent = text;

@@ -37,10 +37,48 @@ export function lateness(missed, tardy, staleness) {
 /** The time of day of a moment in ISO 8601. */
 export const clock = (iso) => new Date(iso).toLocaleTimeString([], { hourCycle: "h23" });
 
-export const moment = (iso) => (iso ? new Date(iso).toLocaleString() : "never");
+const two = (value) => String(value).padStart(2, "0");
 
-/** A value of a row: what is not there is told, not left out. */
+/** Day and time of a moment in ISO 8601, where the reader is. */
+export function moment(iso) {
+  if (!iso) return "never";
+  const at = new Date(iso);
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(iso)}`;
+}
+
+/** A value of a row, whole. Null is written out. */
 export function cell(value) {
   if (value === null || value === undefined) return "null";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
+
+const DIGITS = 6;
+const FRACTION_LEAST = 2;
+// Beyond these a number without an exponent is a row of zeros.
+const [SMALLEST, LARGEST] = [1e-9, 1e15];
+
+/** A number of a row with six digits, or with all digits before the point and two after it. Numbers are not grouped: they may be ids. */
+export function figure(value) {
+  if (Number.isInteger(value)) return String(value);
+  const size = Math.abs(value);
+  if (size < SMALLEST || size >= LARGEST) return String(Number(value.toPrecision(DIGITS)));
+  const before = Math.floor(Math.log10(size)) + 1;
+  const text = value.toFixed(Math.max(FRACTION_LEAST, DIGITS - before));
+  return text.replace(/0+$/, "").replace(/\.$/, "");
+}
+
+const decimalsOf = (step) => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+
+function counted(values, step) {
+  const largest = Math.max(...values.map(Math.abs));
+  const [size, letter] = [[1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([least]) => largest >= 10 * least || (least > 1e3 && largest >= least && step >= least / 10)) ?? [1, ""];
+  const digits = decimalsOf(step / size);
+  return values.map((value) => (value ? `${(value / size).toFixed(digits)}${letter}` : "0"));
+}
+
+/** Labels of an axis, with as many digits as the step between them has: no two are alike. */
+export const tickTexts = {
+  plain: (values, step) => values.map((value) => (value ? value.toFixed(decimalsOf(step)) : "0")),
+  percent: (values, step) => values.map((value) => (value ? `${(100 * value).toFixed(decimalsOf(100 * step))}%` : "0%")),
+  count: counted,
+};

@@ -9,7 +9,7 @@ import { Polling } from "./polling.js";
 import { Table } from "./table.js";
 
 const DAY_S = 86_400;
-const LIVES = { "90 days": 90 * DAY_S, "1 year": 365 * DAY_S, "1 day": DAY_S, "for good": null };
+const LIVES = { "90 days": 90 * DAY_S, "1 year": 365 * DAY_S, "1 day": DAY_S, "no end": null };
 
 const hasExpired = (one) => one.expires_at !== null && Date.parse(one.expires_at) <= Date.now();
 const isLive = (one) => one.revoked_at === null && !hasExpired(one);
@@ -29,9 +29,9 @@ export function keysView() {
   let table = null;
 
   show(root, fields.box,
-    fields.field("Key/principal", "Whose", principal, "Named in the log of changes; two live keys each at most"),
-    fields.field(["Key/scopes", "Key/scope"], "For what", scopes, "admin, tenant:NAME, ingest:STREAM, metrics or feeds; several with spaces between"),
-    fields.field("Key/expires_s", "Good for", life),
+    fields.field("Key/principal", "Principal", principal, "Named in the log of changes; at most two live keys each"),
+    fields.field(["Key/scopes", "Key/scope"], "Scopes", scopes, "admin, tenant:NAME, ingest:STREAM, metrics or feeds; several with spaces between"),
+    fields.field("Key/expires_s", "Valid for", life),
     h("div", { class: "buttons" }, h("button", { class: "primary" }, "Make the key")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -72,10 +72,10 @@ export function keysView() {
       return;
     }
     table ??= new Table(list, [
-      { title: "Whose", head: true, fill: (cell, one) => setText(cell, one.principal) },
-      { title: "For what", fill: (cell, one) => setText(cell, one.scopes.join(" ")) },
-      { title: "Used last", fill: (cell, one) => setText(cell, moment(one.used_at)) },
-      { title: "Until", fill: (cell, one) => setText(cell, one.expires_at ? moment(one.expires_at) : "for good") },
+      { title: "Principal", head: true, fill: (cell, one) => setText(cell, one.principal) },
+      { title: "Scopes", fill: (cell, one) => setText(cell, one.scopes.join(" ")) },
+      { title: "Last used", fill: (cell, one) => setText(cell, moment(one.used_at)) },
+      { title: "Expires", fill: (cell, one) => setText(cell, moment(one.expires_at)) },
       { title: "State", fill: fillState },
     ]);
     const [live, gone] = [items.filter(isLive), items.filter((one) => !isLive(one))];
@@ -86,7 +86,7 @@ export function keysView() {
     if (cell.live === isLive(one)) return;
     cell.live = isLive(one);
     show(cell, h("div", { class: "badges" }, stateOf(one),
-      cell.live && h("button", { type: "button", class: "quiet", "aria-label": `Revoke the key of ${one.principal}`, onclick: () => revoke(one) }, "Revoke")));
+      cell.live && h("button", { type: "button", class: "small danger", "aria-label": `Revoke the key of ${one.principal}`, onclick: () => revoke(one) }, "Revoke")));
   }
 
   async function revoke(one) {

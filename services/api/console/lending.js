@@ -10,6 +10,7 @@ const BANDS_MOST = 10;
 const ROW = 46;
 const BAND_MOST = 26;
 const NAME_PIXELS = 7.6;
+const NOTHING_LENT = "No class has lent anything yet. Classes lend while they need less than their share and another class needs more.";
 
 const between = (items) =>
   items
@@ -69,7 +70,7 @@ function flow(found, width) {
 }
 
 export class Lending {
-  #root; #picture; #pairs; #moves; #table = null; #last = []; #seen = "";
+  #root; #picture; #pairs; #moves; #loans; #changes; #note; #table = null; #last = []; #seen = "";
 
   constructor(root) {
     this.#root = root;
@@ -82,7 +83,7 @@ export class Lending {
   update(items, moves) {
     const found = between(items);
     if (!found.length && !moves.length) {
-      this.instead(empty("Nobody has lent anything yet. Classes lend while they need less than their share and another needs more."));
+      this.instead(empty(NOTHING_LENT));
       return;
     }
     if (!this.#table) {
@@ -93,9 +94,14 @@ export class Lending {
         { title: "Now, processors", number: true, fill: (cell, one) => setText(cell, number(one.now)) },
       ], { cards: false });
       const all = h("details", {}, h("summary", {}, "As a table"), this.#pairs);
-      show(this.#root, h("div", { class: "lending" },
-        h("div", {}, this.#picture, all), h("div", {}, h("h3", {}, "Last moves of shares"), this.#moves)));
+      this.#note = h("p", { class: "muted" }, NOTHING_LENT);
+      this.#loans = h("div", {}, this.#picture, all);
+      this.#changes = h("div", {}, this.#note, h("h3", {}, "Last moves of shares"), this.#moves);
+      show(this.#root, h("div", { class: "lending" }, this.#loans, this.#changes));
     }
+    this.#loans.hidden = !found.length;
+    this.#changes.hidden = !moves.length;
+    this.#note.hidden = found.length > 0;
     this.#table.update(found.map((one) => [`${one.lender} ${one.borrower}`, one]));
     this.#last = found.slice(0, BANDS_MOST);
     this.#draw();

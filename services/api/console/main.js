@@ -1,26 +1,33 @@
 // The page: who has signed in, the views they may see, and which of them is shown. What is not shown does not ask.
 
 import { get, Problem } from "./api.js";
+import { auditView } from "./audit.js";
 import { by, h, problemBox, setText, show } from "./dom.js";
 import { decisionsView } from "./decisions.js";
+import { feedsView } from "./feeds.js";
 import { keysView } from "./keys.js";
 import { ledgerView } from "./ledger.js";
 import { mirrorsView } from "./mirrors.js";
 import { onboardView } from "./onboard.js";
 import { overviewView } from "./overview.js";
 import { queriesView } from "./queries.js";
+import { installShortcuts } from "./shortcuts.js";
 import { Tabs } from "./tabs.js";
+import { tenantsView } from "./tenants.js";
 
 function views(me) {
   const found = [
     { id: "overview", title: "Overview", make: overviewView },
     { id: "queries", title: "Queries", make: queriesView },
+    { id: "tenants", title: "Tenants", make: tenantsView },
     { id: "ledger", title: "Ledger", make: ledgerView },
     { id: "decisions", title: "Decisions", make: decisionsView },
+    { id: "feeds", title: "Feeds", make: feedsView },
     { id: "mirrors", title: "Mirrors", make: mirrorsView },
     { id: "onboard", title: me.is_admin ? "Onboard" : "New query", make: onboardView },
   ];
-  return me.is_admin ? [...found, { id: "keys", title: "Keys", make: keysView }] : found;
+  if (!me.is_admin) return found;
+  return [...found, { id: "keys", title: "Keys", make: keysView }, { id: "audit", title: "Audit", make: auditView }];
 }
 
 async function begin() {
@@ -34,6 +41,7 @@ async function begin() {
     document.title = `${now.title} – Weir`;
   });
   tabs.begin();
+  installShortcuts();
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     by("panels").focus();

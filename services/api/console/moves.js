@@ -21,8 +21,10 @@ export function grouped(items) {
   const groups = [];
   for (const one of items) {
     const last = groups.at(-1);
-    if (last?.branch === one.branch && last.unit === one.unit) Object.assign(last, { since: one.at, more: last.more + 1 });
-    else groups.push({ ...one, since: one.at, more: 0 });
+    const { repeated = 0, since = null } = one.figures;
+    if (last?.branch === one.branch && last.unit === one.unit)
+      Object.assign(last, { since: since ?? one.at, more: last.more + 1 + repeated });
+    else groups.push({ ...one, since: since ?? one.at, more: repeated });
   }
   return groups;
 }

@@ -6,6 +6,7 @@ import { Columns } from "./columns.js";
 import { by, empty, h, say, setText, show } from "./dom.js";
 import { Fields } from "./fields.js";
 import { ms, percent } from "./format.js";
+import { given, input, numberOf, pointsOf } from "./inputs.js";
 import { changeList, planTold } from "./preview.js";
 import { example, sender } from "./sender.js";
 
@@ -14,9 +15,6 @@ const DEFAULT_DROP = 0.95;
 // A prediction simulates some minutes.
 const PLAN_MS = 60_000;
 
-const input = (attributes) => h("input", { autocomplete: "off", spellcheck: "false", ...attributes });
-const numberOf = (control, scale = 1) => (control.value.trim() === "" ? undefined : Number(control.value) / scale);
-const given = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 
 export function onboardView({ me, go }) {
   const [form, root, preview] = [by("onboard-form"), by("onboard-fields"), by("preview")];
@@ -114,12 +112,14 @@ function tenantPart(fields) {
   const choices = h("div", { class: "options", role: "radiogroup", "aria-label": "Priority class" });
   const target = input({ type: "number", min: 1, step: "any", inputmode: "decimal" });
   const drop = input({ type: "number", min: 0, max: 100, step: "any", inputmode: "decimal" });
+  const age = input({ type: "number", min: 0, step: "any", inputmode: "decimal" });
   const share = input({ type: "number", min: 0, max: 100, step: "any", inputmode: "decimal" });
   const chosen = () => choices.querySelector(":checked");
   const less = h("details", {}, h("summary", {}, "Ask for less than the class gives"),
     h("div", { class: "fields" },
       fields.field("Tenant/overrides/delay_target_ms", "Delay target, ms", target, "not below the class's"),
       fields.field("Tenant/overrides/max_drop", "Highest drop, %", drop, "not below the class's"),
+      fields.field("Tenant/overrides/max_age_ms", "Drop what is older than, ms", age, "empty: whatever may not be dropped waits"),
       fields.field("Tenant/overrides/min_share", "Least share, %", share, "not above the class's")));
   const element = h("div", {},
     fields.field("Tenant/name", "Name of the tenant", name, NAME_HINT),
@@ -128,7 +128,8 @@ function tenantPart(fields) {
   const option = ({ document: one }, at) => h("label", { class: "option" },
     h("input", { type: "radio", name: "priority_class", value: one.name, checked: at === 0 }),
     h("span", {}, h("b", {}, one.name), h("small", {}, `priority ${one.priority}, target ${ms(one.delay_target_ms)}`),
-      h("small", {}, one.lossless ? "never sheds" : `drops ${percent(one.max_drop ?? DEFAULT_DROP, 0)} at most`)));
+      h("small", {}, one.lossless ? "never sheds" : `drops ${percent(one.max_drop ?? DEFAULT_DROP, 0)} at most`),
+      one.max_age_ms && h("small", {}, `drops what has waited ${ms(one.max_age_ms)}`)));
 
   return {
     element,
@@ -141,7 +142,7 @@ function tenantPart(fields) {
       if (again) again.checked = true;
     },
     documents() {
-      const overrides = given({ delay_target_ms: numberOf(target), max_drop: numberOf(drop, 100), min_share: numberOf(share, 100) });
+      const overrides = given({ delay_target_ms: numberOf(target.value), max_drop: numberOf(drop.value, 100), max_age_ms: numberOf(age.value), min_share: numberOf(share.value, 100) });
       return [{ kind: "Tenant", name: name.value.trim(), priority_class: chosen()?.value, ...(Object.keys(overrides).length ? { overrides } : {}) }];
     },
   };
@@ -221,13 +222,6 @@ function queryPart(fields, me, stream) {
       const items = await all("/v1/streams");
       setText(streams, items.length ? `Streams: ${items.map(({ document: one }) => described(one)).join("; ")}` : "There is no stream yet; an administrator declares them.");
     },
-    documents: (of) => [given({ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim(), utility: pointsOf(utility.value), weight: numberOf(weight) })],
+    documents: (of) => [given({ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim(), utility: pointsOf(utility.value), weight: numberOf(weight.value) })],
   };
-}
-
-/** What is no number is for the service to refuse. */
-function pointsOf(text) {
-  if (!text.trim()) return undefined;
-  const number = (part) => (part?.trim() && Number.isFinite(Number(part)) ? Number(part) : part?.trim() ?? null);
-  return text.split(",").map((point) => point.split(":")).map(([latency, utility]) => ({ latency_ms: number(latency), utility: number(utility) }));
 }

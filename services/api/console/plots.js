@@ -1,8 +1,8 @@
 // Figures over time: response time against its target, shares, load, drop, and what waits.
 
 import { h, setText, show } from "./dom.js";
-import { lateness, ms, number, percent, perSecond, short } from "./format.js";
-import { markers, reading, textAxes } from "./plotting.js";
+import { lateness, ms, number, percent, perSecond, short, tickTexts } from "./format.js";
+import { markers, reading, STEPS, textAxes } from "./plotting.js";
 import { STYLES, swatch } from "./selection.js";
 
 const HEIGHT = 190;
@@ -24,40 +24,40 @@ const FIGURES = [
     title: "Response time, p95", note: "part of the class's target",
     main: (one) => one.p95_ms.map((value) => (value === null ? null : value / one.target_ms)),
     tell: (one, at) => `${ms(one.p95_ms[at])} of ${ms(one.target_ms)}`,
-    range: atLeast(1.25, TARGETS_SHOWN), ticks: (value) => percent(value, 0), line: 1,
+    range: atLeast(1.25, TARGETS_SHOWN), ticks: tickTexts.percent, line: 1,
   },
   {
     title: "Worth of answers", note: "thin: late ones",
     main: (one) => one.utility, beside: (one) => one.missed,
     tell: (one, at) => `${percent(one.utility[at], 0)}, ${lateness(one.missed[at], one.tardy[at], one.staleness[at])}`,
-    range: atLeast(1.001, 1.001), ticks: (value) => percent(value, 0),
+    range: atLeast(1.001, 1.001), ticks: tickTexts.percent,
   },
   {
     title: "Share of the lanes", note: "thin: the class's own",
     main: (one) => one.share, beside: (one) => one.original,
     tell: (one, at) => `${percent(one.share[at], 0)}, its own ${percent(one.original[at], 0)}`,
-    range: atLeast(0.2, 1.001), ticks: (value) => percent(value, 0),
+    range: atLeast(0.2, 1.001), ticks: tickTexts.percent,
   },
   {
     title: "Load, processors", note: "thin: headroom",
     main: (one) => one.load, beside: (one) => one.headroom,
     tell: (one, at) => `${number(one.load[at])}, headroom ${number(one.headroom[at])}`,
-    range: atLeast(0.2, LOAD_SHOWN), ticks: (value) => number(value, 1),
+    range: atLeast(0.2, LOAD_SHOWN), ticks: tickTexts.plain,
   },
   {
     title: "Drop", note: "part of the input that is shed",
     main: (one) => one.drop, tell: (one, at) => percent(one.drop[at]),
-    range: atLeast(0.1, 1.001), ticks: (value) => percent(value, 0),
+    range: atLeast(0.1, 1.001), ticks: tickTexts.percent,
   },
   {
     title: "Queued tuples", note: "that wait within the class",
     main: (one) => one.queued, tell: (one, at) => short(one.queued[at]),
-    range: atLeast(10), ticks: short,
+    range: atLeast(10), ticks: tickTexts.count,
   },
   {
     title: "Answers", note: "a second",
     main: (one) => one.results_per_s, tell: (one, at) => perSecond(one.results_per_s[at]),
-    range: atLeast(1), ticks: short,
+    range: atLeast(1), ticks: tickTexts.count,
   },
 ];
 
@@ -106,7 +106,7 @@ class Plot {
       scales: { x: { time: false, range: [-range, 0] }, y: { range: this.#figure.range } },
       axes: [
         { ...axes.axis, size: 26, space: 60, incrs: [5, 10, 15, 30, 60, 120, 300], values: (u, splits) => splits.map((value) => ago(value, range)) },
-        { ...axes.axis, size: 50, space: 28, values: (u, splits) => splits.map(this.#figure.ticks) },
+        { ...axes.axis, size: 50, space: 28, incrs: STEPS, values: (u, splits, axis, space, step) => this.#figure.ticks(splits, step) },
       ],
       series: [{}, ...thick, ...thin],
       plugins: [markers(drawn.map(({ slot }) => slot), axes), reading(this.#figure.tell), ...this.#lines(axes)],

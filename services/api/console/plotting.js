@@ -7,6 +7,9 @@ import { MARKERS, STYLES, swatch } from "./selection.js";
 const MARKERS_A_LINE = 7;
 const FONT = "12px system-ui, sans-serif";
 
+/** Steps between the ticks of an axis: 1, 2 or 5 times a power of ten. */
+export const STEPS = Array.from({ length: 33 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 16}`))).flat();
+
 /** Colours as the style sheet has them: a canvas cannot read its variables. */
 export function textAxes(element) {
   const probe = h("span", { class: "plot-probe" });

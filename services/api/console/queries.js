@@ -1,9 +1,12 @@
 // Queries: which there are, and of one what it asks and what it answers.
 
 import { all, call, get, path } from "./api.js";
+import { changeForm, savedNotice } from "./change.js";
 import { confirmed } from "./confirm.js";
-import { by, empty, h, problemBox, say, setText, show } from "./dom.js";
+import { by, empty, h, problemBox, reveal, say, setText, show } from "./dom.js";
+import { Fields } from "./fields.js";
 import { ms, percent, times, whole } from "./format.js";
+import { given, input, numberOf, pointsOf, pointsText, textOf } from "./inputs.js";
 import { Polling } from "./polling.js";
 import { Results } from "./results.js";
 import { senderToAny } from "./sender.js";
@@ -29,6 +32,8 @@ export function queriesView({ me, go }) {
   let opened = null;
   let results = null;
   let fare = null;
+  let isEdited = false;
+  let notice = null;
 
   find.addEventListener("input", draw);
 
@@ -59,7 +64,7 @@ export function queriesView({ me, go }) {
   function draw() {
     const looked = find.value.trim().toLowerCase();
     const found = items.filter((one) => `${nameOf(one)} ${one.document.sql}`.toLowerCase().includes(looked));
-    find.parentElement.hidden = !items.length;
+    find.parentElement.hidden = Boolean(seen) && !items.length;
     const rest = found.length - SHOWN_MOST;
     if (!found.length) show(list, items.length ? empty("None has that in its name or its SQL.") : noQueries());
     else show(list, h("div", { class: "picks" }, found.slice(0, SHOWN_MOST).map(pick)), rest > 0 && empty(`and ${rest} more: find them by a part of their name`));
@@ -68,14 +73,20 @@ export function queriesView({ me, go }) {
   const noQueries = () => empty("There is no query yet.",
     h("button", { type: "button", class: "primary", onclick: () => go("onboard") }, me.is_admin ? "Onboard a tenant" : "Add a query"));
 
-  const pick = (one) => h("button", { type: "button", "aria-current": nameOf(one) === wanted ? "true" : null, onclick: () => go("queries", nameOf(one)) },
+  const pick = (one) => h("button", { type: "button", "aria-current": nameOf(one) === wanted ? "true" : null, onclick: () => choose(nameOf(one)) },
     h("b", {}, nameOf(one)), h("span", { class: "sql" }, one.document.sql));
+
+  function choose(name) {
+    go("queries", name);
+    reveal(title);
+  }
 
   /** The query that is wanted, if it is there; it stays open while nothing of it changes. */
   function open() {
     const found = items.find((one) => nameOf(one) === wanted);
     const now = found ? `${wanted} ${found.version}` : "";
-    if (opened === now) return;
+    // An open form stays open: saving it fails if the query has changed meanwhile.
+    if (opened === now || (isEdited && found)) return;
     opened = now;
     results?.stop();
     [results, fare] = [null, null];
@@ -88,16 +99,50 @@ export function queriesView({ me, go }) {
     const answers = h("div", {});
     fare = h("p", { class: "muted" });
     const told = h("div", {});
+    const asked = h("div", {}, h("pre", { class: "sql" }, sql));
     show(root,
-      h("pre", { class: "sql" }, sql),
+      notice,
+      asked,
       fare,
       answers,
       h("div", { class: "buttons" },
+        h("button", { type: "button", onclick: () => edit(asked, found) }, "Edit the query"),
         h("button", { type: "button", onclick: () => go("decisions", tenant) }, "Decisions about its class"),
         h("button", { type: "button", class: "danger", onclick: () => remove(tenant, name, told) }, "Delete the query")),
       told,
       me.is_admin && senderToAny());
     results = new Results(answers, tenant, name);
+  }
+
+  /** A form in place of the query's SQL; its answers go on below. */
+  function edit(place, { document, version }) {
+    const fields = new Fields();
+    const sql = h("textarea", { name: "sql", spellcheck: "false", rows: Math.min(16, 2 + document.sql.split("\n").length) });
+    sql.value = document.sql;
+    const utility = input({ name: "utility", value: pointsText(document.utility), placeholder: "as its class says" });
+    const weight = input({ name: "weight", inputmode: "decimal", value: textOf(document.weight), placeholder: "1" });
+    const name = nameOf({ document });
+    const form = changeForm({
+      kind: "Query", fields, version, title: `Edit ${name}`,
+      content: [
+        fields.field("Query/sql", "SQL", sql),
+        h("div", { class: "fields" },
+          fields.field("Query/utility", "Utility by latency", utility, "points as MILLISECONDS:UTILITY, from 1 down to 0"),
+          fields.field("Query/weight", "Weight of fresh answers", weight, "from 0.001 to 1000")),
+      ],
+      address: () => path`/v1/tenants/${document.tenant}/queries/${document.name}`,
+      document: () => given({ ...document, sql: sql.value.trim(), utility: pointsOf(utility.value), weight: numberOf(weight.value) }),
+      kept: (warning) => reopen(savedNotice(name, warning)),
+      cancel: () => reopen(null),
+    });
+    isEdited = true;
+    show(place, form);
+    sql.focus();
+  }
+
+  function reopen(saved) {
+    [isEdited, opened, notice] = [false, null, saved];
+    looking.now();
   }
 
   async function remove(tenant, name, told) {
@@ -116,7 +161,7 @@ export function queriesView({ me, go }) {
   return {
     start: (detail) => {
       wanted = detail;
-      opened = null;
+      [opened, isEdited, notice] = [null, false, null];
       looking.start();
       if (items.length) {
         draw();

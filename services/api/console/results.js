@@ -3,18 +3,21 @@
 
 import { get, path } from "./api.js";
 import { badge, empty, h, say, setText, show } from "./dom.js";
-import { cell, percent, short, whole } from "./format.js";
+import { AnswerTable } from "./answer-table.js";
+import { csvOf, download } from "./csv.js";
+import { short, whole } from "./format.js";
+import { Trend } from "./trend.js";
 
-const ROWS_KEPT = 100;
+const ROWS_SHOWN = 100;
+// For the plot and the file.
+const ROWS_KEPT = 1000;
 const SHOWN_EVERY_MS = 250;
 const AGAIN_MS = 3000;
-const SEQ = "_seq";
-const KEPT = "_kept";
-const KEPT_TITLE = "How much of the input behind an answer was kept, where some of it was shed. Counts and sums are of that part alone.";
 
 export class Results {
   #root; #address; #source = null; #cursor = null; #rows = []; #seen = 0; #timer = null; #paused = false; #ended = false;
-  #state = h("span", {}); #count = h("span", { class: "muted" }); #notes = h("div", {}); #table = h("div", {}); #pause;
+  #state = h("span", {}); #count = h("span", { class: "muted" }); #notes = h("div", {}); #table = h("div", {}); #pause; #file;
+  #answers = null; #trend = new Trend();
   #onVisible = () => (document.hidden ? this.#close() : this.#open());
 
   constructor(root, tenant, query) {
@@ -22,7 +25,8 @@ export class Results {
     this.#address = path`/v1/tenants/${tenant}/queries/${query}/results`;
     this.#pause = h("button", { type: "button", onclick: () => this.#toggle() }, "Pause");
     const oldest = h("button", { type: "button", onclick: () => this.#from(null) }, "From the oldest kept");
-    show(this.#root, h("div", { class: "buttons" }, this.#pause, oldest, this.#state, this.#count), this.#notes, this.#table);
+    this.#file = h("button", { type: "button", disabled: true, onclick: () => download(`${tenant}-${query}.csv`, csvOf(this.#rows.toReversed())) }, "Download CSV");
+    show(this.#root, h("div", { class: "buttons" }, this.#pause, oldest, this.#file, this.#state, this.#count), this.#notes, this.#trend.element, this.#table);
     document.addEventListener("visibilitychange", this.#onVisible);
     this.#from("latest");
   }
@@ -116,21 +120,19 @@ export class Results {
 
   #draw() {
     this.#timer = null;
-    setText(this.#count, this.#seen ? `${short(this.#seen)} answers${this.#seen > ROWS_KEPT ? `, the last ${ROWS_KEPT} are shown` : ""}` : "");
+    setText(this.#count, this.#seen ? `${short(this.#seen)} answers${this.#seen > ROWS_SHOWN ? `, the last ${ROWS_SHOWN} are shown` : ""}` : "");
+    this.#file.disabled = !this.#rows.length;
+    this.#file.title = `The last ${whole(ROWS_KEPT)} answers at most`;
+    this.#trend.update(this.#rows);
     if (!this.#rows.length) {
+      this.#answers = null;
       show(this.#table, empty("Answers appear here as rows come in. Those from before are there, too: read from the oldest that is kept."));
       return;
     }
-    const titles = Object.keys(this.#rows[0]).filter((name) => name !== SEQ && name !== KEPT);
-    show(this.#table, h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Answers, the newest first" },
-      h("table", {},
-        h("thead", {}, h("tr", {}, titles.map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", title: KEPT_TITLE }, "kept"))),
-        h("tbody", {}, this.#rows.map((row) => h("tr", {}, titles.map((name) => h("td", { title: cell(row[name]) }, cell(row[name]))),
-          h("td", {}, kept(row[KEPT]))))))));
+    if (!this.#answers) {
+      this.#answers = new AnswerTable();
+      show(this.#table, this.#answers.element);
+    }
+    this.#answers.update(this.#rows.slice(0, ROWS_SHOWN));
   }
-}
-
-/** Nothing where all of it was kept; less than that is never told as all of it. */
-function kept(fraction) {
-  return fraction < 1 ? percent(Math.min(fraction, 0.999)) : "";
 }

@@ -1,0 +1,75 @@
+// The last answers of a query as a table: numbers to the right, moments without what all of them share, whole values on hover.
+
+import { h, setText, show } from "./dom.js";
+import { cell, figure, percent } from "./format.js";
+
+const KEPT = "_kept";
+const HIDDEN = ["_seq", KEPT];
+const KEPT_TITLE = "How much of the input behind an answer was kept, where some of it was shed. Counts and sums are of that part alone.";
+const MOMENT = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\.(\d{6})Z$/;
+
+const isThere = (value) => value !== null && value !== undefined;
+
+/** Names of the columns of a row, without those that the service adds. */
+export const namesOf = (row) => Object.keys(row).filter((name) => !HIDDEN.includes(name));
+
+/** "number", "moment" or "text": what all values of a column are that are there. */
+export function kindOf(values) {
+  const there = values.filter(isThere);
+  if (!there.length) return "text";
+  if (there.every((value) => typeof value === "number")) return "number";
+  return there.every((value) => typeof value === "string" && MOMENT.test(value)) ? "moment" : "text";
+}
+
+/** How moments of a column are written: the day once in the heading if all are of one day, and no zeros that all end with. */
+function written(values) {
+  const parts = values.filter(isThere).map((value) => MOMENT.exec(value));
+  const days = new Set(parts.map(([, day]) => day));
+  const digits = Math.max(...parts.map(([, , , fraction]) => 3 * Math.ceil(fraction.replace(/0+$/, "").length / 3)));
+  const text = (value) => {
+    if (!isThere(value)) return "null";
+    const [, day, time, fraction] = MOMENT.exec(value);
+    return `${days.size > 1 ? `${day} ` : ""}${time}${digits ? `.${fraction.slice(0, digits)}` : ""}`;
+  };
+  return { text, note: days.size > 1 ? "UTC" : `${[...days][0]}, UTC` };
+}
+
+/** Nothing where all of it was kept; less than that is never rounded to all of it. */
+const kept = (fraction) => (fraction < 1 ? percent(Math.min(fraction, 0.999)) : "");
+
+function columnOf(name, rows) {
+  const values = rows.map((row) => row[name]);
+  const kind = kindOf(values);
+  if (kind === "moment") return { name, kind, ...written(values) };
+  return { name, kind, text: (value) => (kind === "number" && isThere(value) ? figure(value) : cell(value)) };
+}
+
+export class AnswerTable {
+  #head = h("tr", {});
+  #body = h("tbody", {});
+  element = h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Answers, the newest first" },
+    h("table", {}, h("thead", {}, this.#head), this.#body));
+  #seen = "";
+
+  /** Shows the rows, of which there is at least one. */
+  update(rows) {
+    const columns = namesOf(rows[0]).map((name) => columnOf(name, rows));
+    this.#title(columns);
+    show(this.#body, rows.map((row) => h("tr", {},
+      columns.map(({ name, kind, text }) => h("td", { class: kind === "number" && "number", title: cell(row[name]) }, text(row[name]))),
+      h("td", { class: "number" }, kept(row[KEPT])))));
+  }
+
+  /** Headings stay as they are while nothing in them changes: a pointer may rest on one. */
+  #title(columns) {
+    const now = JSON.stringify(columns.map(({ name, kind, note }) => [name, kind, note]));
+    if (now === this.#seen) return;
+    this.#seen = now;
+    const cells = columns.map(({ name, kind, note }) => {
+      const title = h("th", { scope: "col", class: kind === "number" && "number" }, h("span", {}), note && h("small", {}, note));
+      setText(title.firstChild, name);
+      return title;
+    });
+    show(this.#head, cells, h("th", { scope: "col", class: "number", title: KEPT_TITLE }, "kept"));
+  }
+}
