@@ -10,36 +10,40 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pyarrow.parquet
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from bench import w11
 from bench.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
 from configs.problems import UnknownName, nearest
 from services.cli.progress import progress
+from services.cli.sheet import Format, FormatOption, Sheet, screen
 from services.cli.tables import plain_table
 
 WORKLOADS = ("w11",)
 
 
 def bench(
-    workload: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKLOADS)}.")],
+    workload: Annotated[str, typer.Argument(help=f"Workload to run: one of {', '.join(WORKLOADS)}.")],
     data: Annotated[
         Path, typer.Option(help="Folder that the workload's generator has written.", show_default=False)
     ],
-    train: Annotated[int, typer.Option(min=1, max=10_000_000, help="Readings a train.")] = 10_000,
+    train: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10_000_000, help="Readings per train: the batch that operators work on at a time."
+        ),
+    ] = 10_000,
     out: Annotated[
-        Path | None, typer.Option(help="Write the answers into this folder as Parquet.", show_default=False)
+        Path | None, typer.Option(help="Folder for the answers, as Parquet.", show_default=False)
     ] = None,
     beside: Annotated[
         str | None,
         typer.Option(
-            help=f"Also run these, on the same core: {','.join(CONTESTANTS)}, or some of them.",
+            help=f"Also run these on the same core, separated by commas: {','.join(CONTESTANTS)}.",
             metavar="NAMES",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: FormatOption = "table",
 ) -> None:
     """Run a workload's queries, given as SQL, through planner, network, policy and runner."""
     if workload not in WORKLOADS:
@@ -54,10 +58,10 @@ def bench(
     if names:
         reports = raced(given, train, names)
         report |= reports[ENGINE] | {"contestants": compared(reports)}
-    if as_json:
+    if output == "json":
         typer.echo(json.dumps(report, indent=2))
     else:
-        show(report)
+        show(report, output)
     if right(report) is False or not all(one["equal"] for one in report["contestants"].values()):
         raise typer.Exit(1)
 
@@ -76,8 +80,8 @@ def write_answers(outcome: w11.Outcome, folder: Path) -> None:
         pyarrow.parquet.write_table(table, folder / f"{query}.parquet")
 
 
-def show(report: Mapping[str, Any]) -> None:
-    console = Console()
+def show(report: Mapping[str, Any], output: Format) -> None:
+    console = screen(output)
     console.print(report_table(report))
     if report["contestants"]:
         console.print(contestant_table(report))
@@ -87,14 +91,14 @@ def show(report: Mapping[str, Any]) -> None:
     )
 
 
-def report_table(report: Mapping[str, Any]) -> Table:
+def report_table(report: Mapping[str, Any]) -> Sheet:
     table = plain_table(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
     for name, one in report["queries"].items():
         table.add_row(name, f"{one['rows']:,}", one["checksum"], verdict(one.get("right")))
     return table
 
 
-def contestant_table(report: Mapping[str, Any]) -> Table:
+def contestant_table(report: Mapping[str, Any]) -> Sheet:
     heads = ("contestant", "", "readings/CPU-s", "engine ÷ it", "answers")
     table = plain_table(f"on one core, the best of {TRIES} tries in turns", heads, left=2)
     table.add_row(ENGINE, "SQL", f"{millions(report['readings_per_s'])} M", "", verdict(right(report)))

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
-from configs.declarations import Document, Ref, kind_named, ref_named
+from configs.declarations import Document, Ref, hold_warnings, kind_named, ref_named
+from configs.problems import InvalidInput
 from services.catalog import catalog
-from services.catalog.catalog import Catalog
+from services.catalog.catalog import Catalog, needs_plan
 from services.catalog.hidden import change_told, restored
 from services.catalog.state import Stored
+from services.ingest.paths import missing_paths
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey
+
+NOT_CHECKED = "no service runs here: delay targets were not checked; `weir plan` checks them"
+Admit = Callable[[Sequence[Document]], Sequence[str]]
+"""Plans documents that admission is about; returns warnings, or raises what refuses them."""
+
+
+def unchecked(documents: Sequence[Document]) -> Sequence[str]:
+    """Say that nothing has planned the documents."""
+    return (NOT_CHECKED,)
 
 
 class CatalogHere:
     """A catalog, as a service would offer it to its administrator."""
 
-    def __init__(self, catalog: Catalog, who: str) -> None:
-        self._catalog, self._who = catalog, who
+    def __init__(self, catalog: Catalog, who: str, admit: Admit = unchecked) -> None:
+        self._catalog, self._who, self._admit = catalog, who, admit
 
     def apply(self, documents: Sequence[Document]) -> Applied:
         whole, versions = self._with_secrets(documents)
-        return applied(self._catalog.apply(whole, self._who, versions))
+        is_planned = needs_plan(self._catalog.diff(whole, versions))
+        warnings = self._admit(whole) if is_planned else ()
+        return applied(self._catalog.apply(whole, self._who, versions), whole, warnings)
 
     def diff(self, documents: Sequence[Document]) -> Applied:
         whole, versions = self._with_secrets(documents)
-        return applied(self._catalog.diff(whole, versions))
+        return applied(self._catalog.diff(whole, versions), whole)
 
     def _with_secrets(self, documents: Sequence[Document]) -> tuple[list[Document], dict[Ref, int]]:
         """With those that were shown as hidden, and the versions that they were read from."""
@@ -50,6 +63,14 @@ class CatalogHere:
     def delete(self, kind: str, name: str) -> None:
         self._catalog.delete(ref_named(kind, name), self._who)
 
+    def tenant(self) -> str:
+        """Return the name of the tenant, if the catalog has only one."""
+        tenants = self._catalog.all("Tenant")
+        if len(tenants) != 1:
+            title = f"the catalog has {len(tenants):,} tenants" if tenants else "the catalog has no tenant"
+            raise InvalidInput(title, "NAME", hint="write TENANT/QUERY")
+        return tenants[0].ref.name
+
     def users(self, kind: str, name: str) -> list[str]:
         return self._catalog.users(ref_named(kind, name))
 
@@ -68,8 +89,17 @@ class CatalogHere:
         self._catalog.keys.revoke(id_, self._who)
 
 
-def applied(made: Iterable[catalog.Change]) -> Applied:
-    return Applied.model_validate({"changes": [change_told(one) for one in made]})
+def applied(
+    made: Iterable[catalog.Change], documents: Sequence[Document], warnings: Sequence[str] = ()
+) -> Applied:
+    """Return the changes, with warnings, also of files that are not there and of documents that make producers wait."""
+    missing = missing_paths(document.declaration for document in documents)
+    return Applied.model_validate(
+        {
+            "changes": list(map(change_told, made)),
+            "warnings": (*warnings, *missing, *hold_warnings(documents)),
+        }
+    )
 
 
 def declared(one: Stored) -> Declared:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 import yaml
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
 from configs.declarations import (
     Declaration,
@@ -24,18 +23,23 @@ from configs.declarations import (
     TenantDeclaration,
     name_of,
 )
+from configs.numbers import UNKNOWN, ago, exact
 from configs.utility import told as utility_told
-from services.cli.tables import plain_table
+from services.cli.sheet import Output, Sheet, screen
 from services.remote.models import Declared
 
-TEXT_SHOWN = 60
+NOTHING_RUNS = "not running"
 
-Output = Literal["table", "json", "yaml"]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How it is shown.")]
+OutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output", "-o", help="Format: a table, a table with every column and whole texts, JSON, or YAML."
+    ),
+]
 
 
 def show(output: Output, data: object, table: Callable[[], RenderableType]) -> None:
-    """As it was asked for; a list is several documents in YAML."""
+    """Print data in the format that the command line asks for; a list is several documents in YAML."""
     match output:
         case "json":
             typer.echo(json.dumps(data, indent=2))
@@ -44,13 +48,31 @@ def show(output: Output, data: object, table: Callable[[], RenderableType]) -> N
         case "yaml":
             typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
         case _:
-            Console(highlight=False, soft_wrap=True).print(table())
+            screen(output).print(table())
 
 
-def declarations_table(kind: str, stored: Sequence[Declared]) -> Table:
-    """A line a declaration."""
-    rows = ((name_of(one.ref), *map(cell, summary(one.declaration)), str(one.version)) for one in stored)
-    return lines_table(("name", *COLUMNS[kind], "version"), rows)
+def declarations_table(
+    kind: str, stored: Sequence[Declared], states: Mapping[str, str] | None = None
+) -> Sheet:
+    """Return a table with a line for each declaration; tenants with the states of their classes, where they are known."""
+    heads = ("name", *COLUMNS[kind], *(() if states is None else ("state",)), "version")
+    rows = (
+        (
+            name_of(one.ref),
+            *map(cell, summary(one.declaration)),
+            *(() if states is None else (states.get(one.declaration.name, NOTHING_RUNS),)),
+            str(one.version),
+        )
+        for one in stored
+    )
+    least = [head for head in ("version", "utility") if head in heads]
+    table = lines_table(heads, rows, least, [head for head in heads if head in LONG])
+    table.caption = "" if stored else f"no {kind} is declared"
+    return table
+
+
+# Columns that may hold long texts.
+LONG = {"sql", "declared as", "overrides", "streams"}
 
 
 COLUMNS: Mapping[str, Sequence[str]] = {
@@ -83,34 +105,33 @@ def summary(one: Declaration) -> tuple[object, ...]:
 
 
 def cell(value: object) -> str:
-    text = f"{value:g}" if isinstance(value, float) else " ".join(str(value).split())
-    return (text if len(text) <= TEXT_SHOWN else text[: TEXT_SHOWN - 1] + "…") or "–"
+    """Return a value in one line."""
+    return (exact(value) if isinstance(value, float) else " ".join(str(value).split())) or UNKNOWN
 
 
-def pairs_table(title: str, pairs: Mapping[str, object]) -> Table:
-    """A thing with all that is known of it."""
-    table = plain_table(title, ("", ""), left=2, wrapped=1)
-    table.show_header, table.columns[1].overflow = False, "fold"
-    for name, value in pairs.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        table.add_row(name, escape(text))
-    return table
-
-
-def lines_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """The first column whole, the others in as many lines as they need."""
-    table = plain_table("", heads, left=len(heads))
-    table.title = None
-    for column in table.columns[1:]:
-        column.no_wrap, column.overflow = False, "fold"
+def lines_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    least: Sequence[str] = (),
+    cut: Sequence[str] = (),
+    prose: Sequence[str] = (),
+) -> Sheet:
+    """Return a table of texts; columns of `least` are hidden first, `cut` may be cut to one line, `prose` wrapped."""
+    places, cuts = ([heads.index(head) for head in named] for named in (prose, cut))
+    table = Sheet(heads, left=len(heads), prose=places, least=least, cut=cuts)
     for row in rows:
-        table.add_row(*(escape(one) for one in row))
+        table.add_row(*map(escape, row))
     return table
+
+
+def when(at: datetime | None) -> str:
+    """Return how long ago a moment was, as people read it."""
+    return UNKNOWN if at is None else ago((datetime.now(UTC) - at).total_seconds())
 
 
 def moment(at: datetime | None) -> str:
-    """To the second, as every machine reads it."""
-    return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return a moment to the second, as programs read it."""
+    return UNKNOWN if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def warn(warnings: Iterable[str]) -> None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from actors.control import SystemStatus, UnitStatus
-from actors.units import Figures, class_of
+from actors.units import GIVEN_UP, Figures, UnitReport, class_of
 from configs.live import LiveClass
 from configs.policies import Automatic, policy_text
+from scheduler.ratios import mean
+from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, condition_of
 
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
-WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms")
+WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "queue_age_s")
 MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now")
 
 
@@ -35,6 +37,7 @@ class ClassView:
     """Why units of it do not run as they should."""
     policy: str = ""
     """By which it runs now."""
+    condition: Condition = NOT_REPORTED
 
     @property
     def name(self) -> str:
@@ -61,21 +64,36 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
     for settings in system.classes:
         units = by_class.get(settings.name, [])
         reports = [one.report for one in units if one.report is not None]
+        share = sum(one.share * system.nodes.get(one.node, 0) for one in units) / lanes
+        figures, asleep = (
+            together([one.figures for one in reports]),
+            bool(reports) and all(one.asleep for one in reports),
+        )
+        troubles = [(one.trouble, trouble_of(one, settings)) for one in reports if one.trouble]
         views.append(
             ClassView(
                 settings,
-                sum(one.share * system.nodes.get(one.node, 0) for one in units) / lanes,
+                share,
                 sum(one.original * system.nodes.get(one.node, 0) for one in units) / lanes,
                 lent.get(settings.name, 0.0),
                 borrowed.get(settings.name, 0.0),
-                together([one.figures for one in reports]),
+                figures,
                 len(reports),
-                bool(reports) and all(one.asleep for one in reports),
+                asleep,
                 tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
                 system.policies.get(settings.name, policy_text(settings.first_policy)),
+                condition_of(
+                    settings, figures, units=len(reports), asleep=asleep, share=share, troubles=troubles
+                ),
             )
         )
     return views
+
+
+def trouble_of(report: UnitReport, settings: LiveClass) -> str:
+    """Return why a unit does not run as it should, with its name where its class has several."""
+    text = report.problem.removeprefix(f"{GIVEN_UP}: ")
+    return text if settings.shards == 1 else f"{report.unit}: {text}"
 
 
 def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, float]]:
@@ -101,7 +119,10 @@ def together(parts: Sequence[Figures]) -> Figures:
         if one.name in WORST:
             found[one.name] = max(values)
         elif one.name in MEAN:
-            found[one.name] = sum(values) / len(values)
+            found[one.name] = mean(values)
+        elif one.name == "late_now":
+            streams = {stream for part in values for stream in part}
+            found[one.name] = {stream: max(part.get(stream, 0.0) for part in values) for stream in streams}
         elif one.name == "utility":
             found[one.name] = utilities_together(parts)
         elif one.name == "slowdown":
@@ -111,9 +132,7 @@ def together(parts: Sequence[Figures]) -> Figures:
         elif isinstance(values[0], dict):
             found[one.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
         elif one.name == "within_target_pct":
-            results = sum(part.results for part in parts)
-            met = sum(part.results * part.within_target_pct for part in parts)
-            found[one.name] = met / results if results else 100.0
+            found[one.name] = mean(values, [part.results for part in parts], 100.0)
         else:
             found[one.name] = sum(values)
     return Figures(**found)
@@ -122,11 +141,9 @@ def together(parts: Sequence[Figures]) -> Figures:
 def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
     """Of units that have answered; means are weighted by how much."""
     told = [(part.utility, part.results) for part in parts if part.utility]
-    missed, results = sum(one["missed"] for one, _ in told), sum(count for _, count in told)
-    found = {
-        name: sum(one[name] * count for one, count in told) / results if results else 1.0
-        for name in ("mean", "of_queries")
-    }
+    missed, counts = sum(one["missed"] for one, _ in told), [count for _, count in told]
+    results = sum(counts)
+    found = {name: mean([one[name] for one, _ in told], counts, 1.0) for name in ("mean", "of_queries")}
     pct = 100.0 * missed / results if results else 0.0
     return {**found, "lost": 1.0 - found["mean"], "missed": missed, "missed_pct": pct}
 
@@ -134,11 +151,8 @@ def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
 def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
     """The same of slowdowns."""
     told = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
-    results = sum(count for _, count in told)
-    return {
-        name: sum(one[name] * count for one, count in told) / results if results else 0.0
-        for name in ("mean", "of_queries")
-    }
+    counts = [count for _, count in told]
+    return {name: mean([one[name] for one, _ in told], counts) for name in ("mean", "of_queries")}
 
 
 def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
@@ -155,8 +169,20 @@ def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
     }
 
 
+def troubles(views: Sequence[ClassView]) -> list[str]:
+    """Return a line for each class that needs attention, without figures that move, so that each line is printed once."""
+    lines = []
+    for view in views:
+        state, reason = view.condition.state, view.condition.reason
+        if state is State.STARVED:
+            lines.append(f"{view.name}: {state}; see weir explain {view.name}")
+        elif state in TROUBLED:
+            lines.append(f"{view.name}: {state}: {reason}")
+    return lines
+
+
 def as_json(view: ClassView) -> dict[str, Any]:
-    """A class as `weir top --json` prints it."""
+    """A class as `weir top -o json` prints it."""
     settings, figures = view.settings, view.figures
     return {
         "name": view.name,
@@ -166,6 +192,8 @@ def as_json(view: ClassView) -> dict[str, Any]:
         "lent_s": view.lent_s,
         "borrowed_s": view.borrowed_s,
         "asleep": view.asleep,
+        "state": view.condition.state,
+        "reason": view.condition.reason,
         "objective": settings.objective,
         "policy": view.policy,
         "tunes_itself": view.tunes_itself,
@@ -188,6 +216,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
         told["units"],
         told["asleep"],
         policy=told["policy"],
+        condition=Condition(State(told["state"]), told["reason"]),
     )
 
 

@@ -9,7 +9,7 @@ import os
 
 import typer
 
-from configs.declarations import kind_named, name_of
+from configs.declarations import KINDS, kind_named, name_of
 from configs.problems import WeirError
 from services.catalog.home import ENDPOINT, home_of
 from services.cli.here import declarations
@@ -18,8 +18,14 @@ from services.remote.models import Declared
 ANSWER_S = 1.0
 
 
+def kinds(incomplete: str) -> list[str]:
+    """Return the kinds that begin so. Small letters stay small: the shell changes nothing that is typed."""
+    names = [kind.lower() for kind in KINDS] if incomplete.islower() else list(KINDS)
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def names_of_kind(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Of the kind that stands before them."""
+    """Return the names of the kind that stands before them."""
     return names(str(ctx.params.get("kind")), incomplete)
 
 
@@ -44,13 +50,13 @@ def names(kind: str, incomplete: str) -> list[str]:
 
 
 def declared(kind: str) -> list[Declared]:
-    if os.environ.get(ENDPOINT):
+    home = home_of(os.environ)
+    if os.environ.get(ENDPOINT) or home.served_at():
         # Nobody waits for it to be imported who completes an option.
         from services.client import Client
 
         with Client(timeout_s=ANSWER_S, tries=1) as client:
             return client.all(kind)
-    home = home_of(os.environ)
     # Nothing is made by looking.
     if home.dsn is None and not home.database.is_file():
         return []

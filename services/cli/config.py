@@ -19,6 +19,7 @@ from configs.reading import parse_model, read_data
 from services.catalog.hidden import HIDDEN
 from services.catalog.home import CATALOG, ENDPOINT, HOME, PEPPER, PEPPER_FILE, Home, home_of
 from services.cli.catalog_views import OutputOption, lines_table, show
+from services.cli.lazy import CommandGroup
 from services.cli.up_settings import settings_of
 from services.remote.wire import CA_FILE, KEY, checked_endpoint
 
@@ -35,7 +36,9 @@ class Setting:
     meaning: str
 
 
-config = typer.Typer(invoke_without_command=True, help="Settings, and where each comes from.")
+config = CommandGroup(
+    invoke_without_command=True, help="Show the settings of this command and where each comes from."
+)
 
 
 @config.callback()
@@ -60,19 +63,20 @@ def show_settings(output: OutputOption = "table") -> None:
 @config.command("render")
 def render(
     file: Annotated[
-        Path | None, typer.Option("--config", "-c", help="As `weir up` is given it.", show_default=False)
+        Path | None,
+        typer.Option("--config", "-c", help="File of settings, as for `weir up`.", show_default=False),
     ] = None,
     values: Annotated[
         list[Path] | None,
         typer.Option(
             "--values",
             "-f",
-            help="Of the chart, as Helm is given them: what its pod gets.",
+            help="File of values of the Helm chart: show what its pod gets; may be repeated.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Show what `weir up` would go by, defaults too: of a file of its own, or in a pod of the chart."""
+    """Show the settings that `weir up` would use, with defaults, for a file or in a pod of the chart."""
     if file is not None and values:
         raise InvalidInput("one of the two says it", "--values", hint="leave --config out, or --values")
     found = chart_values(values).up_settings() if values else settings_of(file, {})
@@ -113,13 +117,13 @@ def pepper(home: Home) -> Setting:
 
 def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
     """Whom commands call, and with which key."""
-    given, is_here = environ.get(ENDPOINT), home.endpoint.is_file()
+    given, here = environ.get(ENDPOINT), home.served_at()
     if given:
         endpoint, source = checked_endpoint(given), ENVIRONMENT
         meaning = "service that all commands call"
-    elif is_here:
-        endpoint, source = home.endpoint.read_text(encoding="utf-8").strip(), str(home.endpoint)
-        meaning = "service for what runs; declarations are changed in the catalog here"
+    elif here is not None:
+        endpoint, source = here, str(home.endpoint)
+        meaning = "service that runs from this home"
     else:
         endpoint, source, meaning = (
             None,
@@ -130,7 +134,7 @@ def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
     key_source = ABSENT
     if environ.get(KEY):
         key_source = ENVIRONMENT
-    elif is_here and not given and home.admin_key.is_file():
+    elif here is not None and not given and home.admin_key.is_file():
         key_source = str(home.admin_key)
     yield Setting(KEY, None if key_source is ABSENT else HIDDEN, key_source, "key that is shown to it")
 

@@ -12,6 +12,7 @@ import typer
 from configs.problems import InvalidInput, NotAllowed
 from services.cli.catalog_views import OutputOption, lines_table, show
 from services.cli.here import service
+from services.cli.lazy import CommandGroup
 
 if TYPE_CHECKING:
     from services.dashboards.grafana import Grafana
@@ -20,11 +21,13 @@ TOKEN = "GRAFANA_TOKEN"
 TOKEN_MOST = 4096
 DONE: Mapping[str, str] = {"create": "created", "change": "changed", "keep": "unchanged"}
 
-dashboards = typer.Typer(help="Dashboards in a Grafana.", no_args_is_help=True)
+dashboards = CommandGroup(help="Send dashboards and annotations to a Grafana.", no_args_is_help=True)
 
 GrafanaOption = Annotated[
     str,
-    typer.Option("--grafana", metavar="URL", help="Where Grafana is: https://HOST, or https://HOST/grafana."),
+    typer.Option(
+        "--grafana", metavar="URL", help="Address of Grafana: https://HOST, or https://HOST/grafana."
+    ),
 ]
 TokenOption = Annotated[
     Path | None,
@@ -33,11 +36,11 @@ TokenOption = Annotated[
 CaOption = Annotated[
     str | None,
     typer.Option(
-        help="Certificates (PEM) that Grafana's is checked with.",
+        help="File of certificates (PEM) that Grafana's certificate is checked with.",
         show_default="those that this machine trusts",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 
 
 @dashboards.command()
@@ -46,14 +49,16 @@ def push(
     token_file: TokenOption = None,
     folder: Annotated[
         str,
-        typer.Option(metavar="UID", help="Folder that dashboards are in, by its uid; made if there is none."),
+        typer.Option(
+            metavar="UID", help="Uid of the folder for the dashboards; it is created if it is not there."
+        ),
     ] = "weir",
-    folder_title: Annotated[str, typer.Option(help="Of a folder that is made.")] = "Weir",
+    folder_title: Annotated[str, typer.Option(help="Title of a folder that is created.")] = "Weir",
     datasource_url: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Make a data source of this Prometheus, as Grafana reaches it.",
+            help="Create a data source for the Prometheus at this address, as Grafana reaches it.",
             show_default="leave data sources alone",
         ),
     ] = None,
@@ -61,7 +66,7 @@ def push(
     dry_run: DryRunOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Bring the dashboards to a Grafana. Whatever is there already as it should be is not written again."""
+    """Create or change the dashboards in a Grafana; those that are up to date are left alone."""
     from services.dashboards.all import documents
     from services.dashboards.push import Wish, push
 
@@ -87,7 +92,7 @@ def annotate(
     dry_run: DryRunOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Mark the last moves of shares in Grafana, in words: why, and who lends to whom. What is marked already is left."""
+    """Annotate the dashboards with the last moves of shares between classes, and why they were made."""
     from services.dashboards.notes import annotate, notes_of
 
     with service() as weir:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from configs.live import LiveSettings
 from configs.managers import MANAGERS, known_manager
@@ -24,6 +23,7 @@ from services.cli.demo_feed import NICENESS, Feeds, inputs, streams_file, write_
 from services.cli.demo_plan import SCENARIOS, DemoScenario, demo_scenario, live_classes, loads, rates
 from services.cli.ingest import ended_by_signal
 from services.cli.live_run import LiveRun, Watched, calibrated
+from services.cli.sheet import Sheet, screen
 from services.cli.sim import DEFAULT_MANAGER, make_folder
 from services.cli.tables import answers_table, class_view_table, promise_table, result_table
 from services.ingest.java import find_java
@@ -32,19 +32,18 @@ from services.ingest.process import IngestProcess
 from sim.outcome import Outcome
 from sim.promises import Promise, check_overload, check_promises
 from sim.report import write_report
+from sim.verdict import verdict
 
 if TYPE_CHECKING:
     from services.cli.demo_prometheus import Beside
 
-SECONDS = 75.0
+SECONDS = 60.0
 # Time for load managers to see what comes; nobody watches for longer.
 SECONDS_LEAST, SECONDS_MOST = 5.0, 3600.0
 LOAD_LEAST, LOAD_MOST = 0.01, 10.0
 LANE_PART_LEAST = 0.01
 EXIT_BROKEN = 1
 ROWS = "rows.parquet"
-# Spark needs most of the machine to bring a few times what this part of a processor works on.
-LANE_PART = 0.2
 # A turn takes as long as elsewhere, and a train no longer: a lane is slower here.
 TRAIN_MAX = 1_000
 # Of a class with a tenth of a fifth of a core, what a slice finds in the processor's caches is others': so short that most of its
@@ -55,52 +54,61 @@ BUSY_PART = 0.9
 
 
 def demo(
-    scenario: Annotated[str, typer.Option(help=f"One of {', '.join(SCENARIOS)}.")] = "steps",
+    scenario: Annotated[
+        str, typer.Option(help=f"Scenario to run: one of {', '.join(SCENARIOS)}.")
+    ] = "lending",
     load: Annotated[
         float | None,
         typer.Option(
-            help="Multiple of what this machine can do.",
+            help="Load, as a multiple of what this machine can do.",
             show_default=", ".join(f"{one.load:g} for {name}" for name, one in SCENARIOS.items()),
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Length of the scenario.")] = SECONDS,
+    seconds: Annotated[float, typer.Option(help="Length of the scenario in seconds.")] = SECONDS,
     manager: Annotated[
-        str, typer.Option("--manager", "-m", help=f"Who sheds and lends: {', '.join(MANAGERS)}.")
+        str,
+        typer.Option("--manager", "-m", help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}."),
     ] = DEFAULT_MANAGER,
-    lanes: Annotated[int, typer.Option(min=1, max=256, help="Processors that are given to queries.")] = 1,
+    lanes: Annotated[int, typer.Option(min=1, max=256, help="Number of processors that run queries.")] = 1,
     lane_part: Annotated[
-        float, typer.Option(help="What queries have of each of them; Spark and the rest have what is left.")
-    ] = LANE_PART,
+        float | None,
+        typer.Option(
+            help="Part of each of these processors that queries may use; Spark and the rest use what is left.",
+            show_default=", ".join(f"{one.lane_part:g} for {name}" for name, one in SCENARIOS.items()),
+        ),
+    ] = None,
     report: Annotated[Path, typer.Option(help="Folder for the HTML page.")] = Path("weir-demo"),
-    json_path: Annotated[
-        Path | None, typer.Option("--json", help="Also write the result to this file.", show_default=False)
+    result_path: Annotated[
+        Path | None, typer.Option("--result", help="JSON file for the result.", show_default=False)
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(help="Folder for every decision, for `weir sim --replay`.", show_default=False),
+        typer.Option(
+            help="Folder for the events and decisions of the run, for `weir sim --replay`.",
+            show_default=False,
+        ),
     ] = None,
     prometheus: Annotated[
         bool,
-        typer.Option(
-            "--prometheus", help="Run a real Prometheus beside it, and show what the dashboards show."
-        ),
+        typer.Option("--prometheus", help="Run a Prometheus, too, and show what the dashboards show."),
     ] = False,
 ) -> None:
-    """Watch capacity being lent and taken back; exits with 0 only if every promise was kept."""
+    """Run a live demonstration of classes that lend capacity and take it back; exit code 0 if every promise was kept."""
     chosen, known = demo_scenario(scenario), known_manager(manager)
     multiple = checked(load, "--load", LOAD_LEAST, LOAD_MOST) if load is not None else chosen.load
     asked = loads(chosen, multiple, checked(seconds, "--seconds", SECONDS_LEAST, SECONDS_MOST))
     make_folder("--report", report)
     if record is not None:
         make_folder("--record", record)
-    if json_path is not None:
-        if json_path.is_dir():
-            raise InvalidInput("is a folder", "--json", str(json_path), "name a file in it")
-        make_folder("--json", json_path.parent)
+    if result_path is not None:
+        if result_path.is_dir():
+            raise InvalidInput("is a folder", "--result", str(result_path), "name a file in it")
+        make_folder("--result", result_path.parent)
+    part = checked(chosen.lane_part if lane_part is None else lane_part, "--lane-part", LANE_PART_LEAST, 1.0)
     settings = LiveSettings(
         manager=known,
         lanes=lanes,
-        lane_part=checked(lane_part, "--lane-part", LANE_PART_LEAST, 1.0),
+        lane_part=part,
         train_max=TRAIN_MAX,
         round_ms=ROUND_MS,
     )
@@ -113,7 +121,7 @@ def demo(
     from actors.system import start
     from services.ingest.flight import FlightSettings
 
-    console, phases_s = Console(), dict[str, float]()
+    console, phases_s = screen(), dict[str, float]()
     with ended_by_signal(), ExitStack() as running:
         with phase(console, phases_s, "start") as note:
             folder = Path(running.enter_context(TemporaryDirectory(prefix="weir-demo-")))
@@ -122,7 +130,9 @@ def demo(
             pinned = settings.lane_part == 1
             system = start(settings, [], data_folder=record, pinned=pinned, endpoint=FlightSettings())
             watched = Watched(running.enter_context(system))
-            note(f"a node with {lanes} of {os.cpu_count()} processors for queries, {lane_part:g} of each")
+            note(
+                f"a node with {lanes} of {os.cpu_count()} processors for queries, {settings.lane_part:g} of each"
+            )
         with phase(console, phases_s, "calibrate") as note:
             calibrating = live_classes(chosen, "calibrate_", lossless=True)
             calibration = calibrated(watched, calibrating, tables, settings)
@@ -162,16 +172,19 @@ def demo(
         with phase(console, phases_s, "stop"):
             running.close()
     promises = promises_of(chosen, outcome)
+    console.print()
+    for sentence in verdict(outcome, promises):
+        console.print(sentence, highlight=False)
     console.print(result_table(outcome.result))
     console.print(answers_table(outcome.result))
     console.print(promise_table(promises))
     typer.echo(f"report: {write_report(outcome, promises, report, () if seen is None else (seen.html(),))}")
-    if json_path is not None:
+    if result_path is not None:
         result = dict(outcome.result) | {"promises": [asdict(one) for one in promises]}
         if seen is not None:
             result["prometheus"] = seen.told()
-        json_path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        typer.echo(f"result: {json_path}")
+        result_path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        typer.echo(f"result: {result_path}")
     if not all(one.kept for one in promises):
         raise typer.Exit(EXIT_BROKEN)
 
@@ -201,7 +214,7 @@ def watch(run: LiveRun, title: str, console: Console) -> None:
         run.run()
         return
 
-    def picture() -> Table:
+    def picture() -> Sheet:
         return class_view_table(
             f"{title}, {run.now:5.1f} of {run.seconds:g} s", list(run.last.classes.values())
         )

@@ -28,11 +28,33 @@ class DemoScenario:
     preset: str
     load: float
     """Multiple of the machine's capacity, unless another is asked for."""
+    lane_part: float = 0.2
+    """Part of each processor that queries have, unless another is asked for. Spark needs most of the machine to bring what that works on."""
     overloads: bool = False
     description: str = ""
+    phases: Mapping[str, Sequence[tuple[float, float]]] | None = None
+    """By class, from which part of the run on it asks for which part of the machine; None: as in the preset."""
 
+
+# Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. First each has more than it needs. Then class 1 falls idle, and class
+# 2 asks for far more than its share, so that a loan is seen although Spark may bring less than is planned. Class 1 comes back before class 2
+# asks for less. At the end class 3 borrows from both.
+LENDING: Mapping[str, Sequence[tuple[float, float]]] = {
+    "class1": ((0.0, 0.3), (0.2, 0.05), (0.5, 0.45), (0.75, 0.05)),
+    "class2": ((0.0, 0.15), (0.2, 0.85), (0.6, 0.15)),
+    "class3": ((0.0, 0.05), (0.75, 0.75)),
+}
 
 SCENARIOS: Mapping[str, DemoScenario] = {
+    "lending": DemoScenario(
+        "dilos-sc",
+        1.0,
+        description="class 1 falls idle and lends to class 2, comes back and has its share at once, and falls idle again, "
+        "when class 3 borrows",
+        # A loan is seen only while Spark keeps up, on a machine with one processor too.
+        lane_part=0.1,
+        phases=LENDING,
+    ),
     "sc": DemoScenario(
         "dilos-sc", 1.0, description="three classes at equal constant rates, together about the capacity"
     ),
@@ -44,8 +66,8 @@ SCENARIOS: Mapping[str, DemoScenario] = {
     "overload": DemoScenario(
         "overload-2x",
         2.0,
-        True,
-        "class 1 asks for 0.8 of its share, classes 2 and 3 split the rest of the load",
+        overloads=True,
+        description="class 1 asks for 0.8 of its share, classes 2 and 3 split the rest of the load",
     ),
 }
 
@@ -74,6 +96,11 @@ def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = Fals
 
 def loads(scenario: DemoScenario, load: float, seconds: float) -> dict[str, list[tuple[float, float]]]:
     """By class, from when on it asks for which part of the machine."""
+    if scenario.phases is not None:
+        return {
+            name: [(seconds * part, load * asked) for part, asked in phases]
+            for name, phases in scenario.phases.items()
+        }
     if scenario.overloads:
         return overload(load_scenario(scenario.preset), load)
     preset = load_scenario(scenario.preset)

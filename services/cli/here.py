@@ -1,6 +1,6 @@
-"""Whom a command is about: the service that the environment names, or the catalog of this user's home.
+"""Commands go to the service that the environment names, or else to the one of this home, or else to the catalog itself.
 
-with declarations() as weir: ...     declarations and keys, at a service or here: the command need not know which
+with declarations() as weir: ...     declarations and keys: the catalog itself only where no service runs
 with service() as weir: ...          what runs, of which only a service knows
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from configs.declarations import Document
+from configs.declarations import Document, kind_named
 from services.catalog.home import ENDPOINT, home_of
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey
 
@@ -33,6 +33,8 @@ class Declarations(Protocol):
 
     def delete(self, kind: str, name: str) -> None: ...
 
+    def tenant(self) -> str: ...
+
     def users(self, kind: str, name: str) -> list[str]: ...
 
     def audit(self, kind: str, name: str) -> list[AuditEntry]: ...
@@ -46,9 +48,9 @@ class Declarations(Protocol):
 
 @contextmanager
 def declarations() -> Iterator[Declarations]:
-    """Of the service that the environment names; otherwise of the catalog here."""
+    """Yield the declarations of the service, which admits changes, or of the catalog itself where no service runs."""
     # What the one needs is not imported for the other, nor for who only asks for help.
-    if os.environ.get(ENDPOINT):
+    if os.environ.get(ENDPOINT) or home_of(os.environ).served_at():
         with service() as client:
             yield client
     else:
@@ -57,6 +59,12 @@ def declarations() -> Iterator[Declarations]:
 
         with opened(home_of(os.environ)) as found:
             yield CatalogHere(found, who())
+
+
+def named_query(weir: Declarations, kind: str, name: str) -> str:
+    """Return the whole name: a query without its tenant belongs to the only tenant that is visible."""
+    is_whole = kind_named(kind) != "Query" or "/" in name
+    return name if is_whole else f"{weir.tenant()}/{name}"
 
 
 def service() -> Client:

@@ -9,22 +9,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 
 from actors.dirs import RunDirs, clusters, listed, shared_memory
+from configs.numbers import compact
 from configs.problems import InvalidInput
 from configs.streams import StreamsFile, load_streams
 from engine.schema import StreamSchema
+from services.catalog.home import home_of
+from services.cli.feed_views import STATES
+from services.cli.sheet import Format, FormatOption, Sheet, screen
 from services.cli.sim import make_folder
-from services.cli.tables import compact, milliseconds, plain_table
+from services.cli.state_log import LOOK_S, States, feed_problems, feed_states, log_states
+from services.cli.tables import milliseconds, plain_table
 from services.ingest.bringing import Brings, FollowedFeeds
 from services.ingest.declared import check_gateway, declared
 from services.ingest.java import find_java
@@ -32,18 +36,18 @@ from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
 
-LOOK_S = 1.0
-FOLDER = Path("weir-ingest")
 KEY_VARIABLE = "WEIR_API_KEY"
 # Touched at each look: who watches the process sees that it looks.
 ALIVE = "alive"
-STATES = {"starting": "starting", "running": "[green]running[/]", "waiting": "[yellow]waiting[/]"}
 
 FileOption = Annotated[
-    Path | None, typer.Option("--file", "-f", help="The streams and their sources.", show_default=False)
+    Path | None,
+    typer.Option("--file", "-f", help="File with the streams and their sources.", show_default=False),
 ]
-FolderOption = Annotated[Path, typer.Option(help="For checkpoints and Spark's logs.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="A JSON object a second instead of the table.")]
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the feeds' checkpoints and Spark's logs.", show_default="in WEIR_HOME"),
+]
 
 
 def ingest(
@@ -52,35 +56,41 @@ def ingest(
         bool,
         typer.Option(
             "--from-service",
-            help="What the catalog says, of the service that WEIR_ENDPOINT names; by a key of the scope feeds.",
+            help="Run the feeds that the service at WEIR_ENDPOINT has declared; needs a key of the scope feeds.",
         ),
     ] = False,
     endpoint: Annotated[
         str | None,
-        typer.Option(help="Of the gateway: grpc://HOST:PORT.", show_default="of the system on this machine"),
+        typer.Option(
+            help="Address of the gateway: grpc://HOST:PORT.", show_default="the system of WEIR_HOME"
+        ),
     ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(
             envvar=KEY_VARIABLE,
-            help="The gateway's key. Others see what stands on a command line; they do not see the environment.",
+            help="Key of the gateway. Use the environment variable: other users can read command lines.",
             show_default=False,
         ),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Look at everything, start nothing.")] = False,
-    folder: FolderOption = FOLDER,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="With --from-service: print no more than problems.")
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the file, the sources and Java, and start nothing.")
     ] = False,
-    as_json: JsonOption = False,
+    folder: FolderOption = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print only problems; needs --from-service.")
+    ] = False,
+    output: FormatOption = "table",
 ) -> None:
-    """Bring the streams of a file to a system through Spark; Ctrl-C ends it."""
+    """Read sources through Spark and send their rows to a system, until Ctrl-C."""
+    home = home_of(os.environ)
     if from_service:
         if file is not None or endpoint is not None or check:
             hint = "the service says which streams there are, and where they come in; leave --file, --endpoint and --check out"
             raise InvalidInput("one of the two says what is brought", "--from-service", hint=hint)
+        folder = folder or home.ingest(None)
         make_folder("--folder", folder)
-        follow_service(folder, quiet, as_json)
+        follow_service(folder, quiet, output)
         return
     if file is None:
         raise InvalidInput("required, but missing", "--file", hint="or give --from-service")
@@ -91,20 +101,24 @@ def ingest(
     if door is not None:
         check_gateway(schemas, door)
     if check:
-        Console().print(check_table(f"{file}: Java {java.version} at {java.home}", streams, schemas))
+        screen().print(check_table(f"{file}: Java {java.version} at {java.home}", streams, schemas))
         return
     if door is None:
         hint = "give grpc://HOST:PORT, or start a system and its streams together with `weir up`"
         raise InvalidInput("no system runs on this machine", "--endpoint", hint=hint)
+    folder = folder or home.ingest(file)
     make_folder("--folder", folder)
     title = f"{file} to {door.endpoint}"
     with ended_by_signal(), IngestProcess(Job(streams, door, folder.absolute(), java.home)) as process:
         watch(
-            lambda: ingest_table(title, process.progress()), lambda: feeds_told(process.progress()), as_json
+            lambda: ingest_table(title, process.progress()),
+            lambda: feeds_told(process.progress()),
+            lambda: feeds_seen(process.progress()),
+            output,
         )
 
 
-def follow_service(folder: Path, quiet: bool, as_json: bool) -> None:
+def follow_service(folder: Path, quiet: bool, output: Format) -> None:
     """Until somebody ends it, what the service says is brought."""
     from services.client import Client
 
@@ -122,54 +136,64 @@ def follow_service(folder: Path, quiet: bool, as_json: bool) -> None:
             following.look(time.monotonic())
             return {**feeds_told(brings.progress()), "problem": following.problem}
 
+        def states() -> States:
+            following.look(time.monotonic())
+            return feeds_seen(brings.progress(), *filter(None, [following.problem]))
+
         if quiet:
-            tell_problems(following, brings)
-        watch(picture, told, as_json)
+            log_states(states, quiet=True)
+        watch(picture, told, states, output)
 
 
-def tell_problems(following: FollowedFeeds, brings: Brings) -> NoReturn:
-    """Until somebody ends it, a line for each that is new."""
-    before: frozenset[str] = frozenset()
-    while True:
-        following.look(time.monotonic())
-        failed = {f"{one.feed}: {one.last_error}" for one in brings.progress() if one.last_error}
-        now = frozenset(filter(None, {following.problem, *failed}))
-        for one in sorted(now - before):
-            typer.echo(one, err=True)
-        before = now
-        time.sleep(LOOK_S)
+def feeds_seen(feeds: Sequence[FeedProgress], *problems: str) -> States:
+    """Return the states of feeds, with their problems and others."""
+    return States(feed_states(feeds), [*problems, *feed_problems(feeds)])
 
 
 def door_of(endpoint: str | None, api_key: str | None) -> Door | None:
-    """Where rows are to go: what is said, and else a system on this machine; None where nothing is to be found."""
+    """Return where rows go: to the given endpoint, else to the system of this home; None where there is none."""
     here = doors_here()
     if endpoint is None:
-        if not here:
+        home = str(home_of(os.environ).folder)
+        # A demonstration has no home; systems of other homes are left alone.
+        near = [url for url, door in here.items() if door.home == home]
+        near = near or [url for url, door in here.items() if door.home is None]
+        if not near:
             return None
-        if len(here) > 1:
-            told = ", ".join(here)
+        if len(near) > 1:
+            told = ", ".join(near)
             raise InvalidInput(
                 "several systems run on this machine", "--endpoint", hint=f"give one of {told}"
             )
-        (endpoint,) = here
+        (endpoint,) = near
     if not endpoint.startswith("grpc://"):
         raise InvalidInput("not the address of a gateway", "--endpoint", endpoint, "write grpc://HOST:PORT")
-    key = api_key or here.get(endpoint)
+    key = api_key or (here[endpoint].key if endpoint in here else None)
     if key is None:
         hint = f"set {KEY_VARIABLE} to what stands in ingest.key in the system's run folder"
         raise InvalidInput("required, but missing", "--api-key", hint=hint)
     return Door(endpoint, key.strip())
 
 
-def doors_here() -> dict[str, str]:
-    """Keys by endpoint, of this user's systems on this machine."""
+@dataclass(frozen=True, slots=True)
+class DoorHere:
+    """Gateway of a system on this machine."""
+
+    key: str = field(repr=False)
+    home: str | None
+    """Home of its catalog, if it has one."""
+
+
+def doors_here() -> dict[str, DoorHere]:
+    """Return gateways of this user's systems on this machine, by endpoint."""
     base = shared_memory()
     found = {}
-    for system in clusters(base):
+    for system, cluster in clusters(base).items():
         for node in listed(RunDirs(base, system, "any").root):
             dirs = RunDirs(base, system, node.name)
             if dirs.endpoint.is_file() and dirs.ingest_key.is_file():
-                found[dirs.endpoint.read_text(encoding="utf-8")] = dirs.ingest_key.read_text(encoding="utf-8")
+                key = dirs.ingest_key.read_text(encoding="utf-8")
+                found[dirs.endpoint.read_text(encoding="utf-8")] = DoorHere(key, cluster.home)
     return found
 
 
@@ -183,16 +207,24 @@ def ended_by_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def watch(picture: Callable[[], RenderableType], told: Callable[[], object], as_json: bool) -> None:
-    """Until somebody ends it: a table that moves if there is a terminal to move it on, else one after the other."""
-    console = Console()
-    if not as_json and console.is_terminal:
-        with Live(picture(), console=console, auto_refresh=False) as screen:
+def watch(
+    picture: Callable[[], RenderableType],
+    told: Callable[[], object],
+    states: Callable[[], States],
+    output: Format,
+) -> NoReturn:
+    """Show what runs until the command ends: on a terminal a table, elsewhere a line per change, or JSON."""
+    console = screen(output)
+    # A table that changes in place cannot be wider than the terminal.
+    if output == "table" and console.is_terminal:
+        with Live(picture(), console=console, auto_refresh=False) as live:
             while True:
                 time.sleep(LOOK_S)
-                screen.update(picture(), refresh=True)
+                live.update(picture(), refresh=True)
+    if output == "table":
+        log_states(states)
     while True:
-        if as_json:
+        if output == "json":
             typer.echo(json.dumps(told()))
         else:
             console.print(picture())
@@ -203,7 +235,7 @@ def feeds_told(feeds: Sequence[FeedProgress]) -> dict[str, object]:
     return {"feeds": [asdict(one) for one in feeds]}
 
 
-def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Table:
+def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
     """Feeds as they come in; the last error of each under them."""
     heads = ("feed", "state", "rows/s", "rows", "batch", "batch ms", "lag", "restarts")
     table = plain_table(title, heads, left=2)
@@ -220,11 +252,11 @@ def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Table:
         )
     failed = [f"{escape(one.feed)}: {escape(one.last_error)}" for one in feeds if one.last_error]
     if failed:
-        table.caption, table.caption_justify = "\n".join(failed), "left"
+        table.caption = "\n".join(failed)
     return table
 
 
-def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema]) -> Table:
+def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema]) -> Sheet:
     """What would be started."""
     heads = ("stream", "columns", "event time", "feed", "format", "sent by", "every ms", "mode")
     table = plain_table(title, heads, left=6, wrapped=1)
@@ -242,5 +274,5 @@ def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema])
                 one.source.output_mode,
             )
     if file.packages():
-        table.caption, table.caption_justify = f"fetched for Spark: {', '.join(file.packages())}", "left"
+        table.caption = f"fetched for Spark: {', '.join(file.packages())}"
     return table

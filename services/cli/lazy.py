@@ -7,7 +7,7 @@ class Weir(LazyGroup):
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
+from typer.models import CommandFunctionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,50 @@ class Commands(UserDict[str, Any]):
         return self.data[name]
 
 
-class LazyGroup(TyperGroup):
+# What older scripts write for `--output json`; docs/cli.md names it.
+JSON_ALIAS, JSON_OPTION = "--json", "--output=json"
+
+
+class Command(TyperCommand):
+    """Command with help of our layout. Its `--json` is short for `--output json`."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(help_of(self, ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if any("--output" in parameter.opts for parameter in self.params):
+            end = args.index("--") if "--" in args else len(args)
+            args = [JSON_OPTION if one == JSON_ALIAS else one for one in args[:end]] + args[end:]
+        return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """Group of commands with help of our layout."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(help_of(self, ctx))
+
+
+class CommandGroup(typer.Typer):
+    """Group of commands that are declared with `@group.command()`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=Group, **settings)
+
+    def command(
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        return super().command(name, **{"cls": Command, **settings})
+
+
+def help_of(command: Any, ctx: Any) -> str:
+    # Imported for help alone.
+    from services.cli.helping import help_text
+
+    return help_text(command, ctx)
+
+
+class LazyGroup(Group):
     """Of commands whose places are known."""
 
     places: ClassVar[Mapping[str, Place]] = {}
@@ -60,7 +104,7 @@ def command_at(name: str, place: Place) -> Any:
         command.name = name
     else:
         alone = typer.Typer(add_completion=False)
-        alone.command(name)(found)
+        alone.command(name, cls=Command)(found)
         command = get_command(alone)
     command.rich_help_panel = place.panel
     return command

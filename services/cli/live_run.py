@@ -250,7 +250,9 @@ class LiveRun:
         result = rounded(self._result(calibration, load) | {"phases_s": dict(phases_s)})
         moves = [replace(move, at=move.at - self.began) for move in self.watched.system.share_moves()]
         during = [move for move in moves if 0 <= move.at <= self.seconds]
-        return Outcome(result, self.description, self.settings.lanes, self._series.classes, during)
+        return Outcome(
+            result, self.description, self.settings.lanes, self._series.classes, during, w11.COMPUTES
+        )
 
     def _result(self, calibration: Calibration, load: float) -> dict[str, Any]:
         busy_s, in_slices_s = (

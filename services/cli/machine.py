@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from actors.system import System
 
 
+# Gateways get a new report on a feed that was still caught up this much later.
+NEWS_S = 1.0
+
+
 class SystemMachine:
     """Made around a system; steps are performed by one thread."""
 
@@ -40,6 +45,9 @@ class SystemMachine:
         """`own_key` opens every door, beside the catalog's keys. Without `brings` feeds are another process's to bring."""
         self._system, self._own_key, self._mirrors, self._brings = system, own_key, mirrors, brings
         self._polled: dict[str, MirrorDeclaration] = {}
+        self._caught_up: dict[str, float] = {}
+        self.brought_elsewhere: Callable[[], Sequence[FeedProgress]] = tuple
+        """The progress of feeds that another process runs."""
         self._keys: KeyRing | None = None
         self._file: StreamsFile | None = None
         # Nodes whose doors have the keys.
@@ -84,6 +92,21 @@ class SystemMachine:
 
     def feeds(self) -> Sequence[FeedProgress]:
         return () if self._brings is None else self._brings.progress()
+
+    def report_caught_up(self) -> None:
+        """Report to all gateways how long ago feeds had nothing left to publish, if that has changed."""
+        if self._file is None:
+            return
+        streams = {name: one.streams for name, one in self._file.all_feeds().items()}
+        now, ages_s = time.time(), dict[str, float]()
+        for one in (*self.feeds(), *self.brought_elsewhere()):
+            at = one.caught_up_at
+            if at is not None and one.feed in streams and at - self._caught_up.get(one.feed, 0.0) >= NEWS_S:
+                self._caught_up[one.feed] = at
+                ages_s |= dict.fromkeys(streams[one.feed], now - at)
+        if ages_s:
+            for node in self._status().nodes:
+                self._call(node, "caught_up", ages_s)
 
     def mirrors(self) -> Sequence[MirrorProgress]:
         return self._mirrors.progress()

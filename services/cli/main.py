@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 import typer
 from rich.console import Console
 
-from configs.problems import Away, NotAllowed, WeirError
+from configs.problems import Away, NotAllowed, Several, WeirError
 from services.cli.lazy import LazyGroup, Place
 
 EXIT_NO = 1
@@ -24,8 +24,8 @@ EXIT_NOT_ALLOWED = 4
 EXIT_INTERRUPTED = 130
 
 EPILOG = (
-    "Exit codes: 0 done; 1 done, and it does not hold (a difference, a broken promise, a missed target); 2 wrong input; "
-    "3 the service or the catalog does not answer; 4 the key may not; 130 Ctrl-C."
+    "Exit codes: 0 done; 1 done, but the answer is no (a difference, a broken promise, a missed target); 2 wrong input; "
+    "3 the service or the catalog does not answer; 4 the key does not allow it; 130 Ctrl-C."
 )
 SERVICE, TENANTS, RUNS, FILES = (
     "The service",
@@ -33,6 +33,7 @@ SERVICE, TENANTS, RUNS, FILES = (
     "What runs",
     "Without a service",
 )
+ABOUT = "About this command"
 
 
 class Weir(LazyGroup):
@@ -63,12 +64,15 @@ class Weir(LazyGroup):
         "papers": Place("services.cli.papers", FILES),
         "bench": Place("services.cli.bench", FILES),
         "config": Place("services.cli.config", FILES),
+        "help": Place("services.cli.helping", ABOUT),
+        "version": Place("services.cli.helping", ABOUT),
     }
 
 
 app = typer.Typer(
     cls=Weir,
-    help="Weir: continuous queries for many tenants, each with what it was promised.",
+    help="Run continuous queries for many tenants, each with a promise of its own.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -85,7 +89,7 @@ def show_version(wanted: bool) -> None:
 def root(
     _: Annotated[
         bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit."),
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Options of every subcommand."""
@@ -96,7 +100,9 @@ def main() -> None:
     try:
         app(prog_name="weir")
     except WeirError as problem:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escaped(problem)}")
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        for each in problem.problems if isinstance(problem, Several) else (problem,):
+            console.print(f"[bold red]error:[/] {escaped(each)}")
         sys.exit(exit_code_of(problem))
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from configs.numbers import compact
 from engine.sql import Mirror
 from services.cli.here import service
 from services.cli.ingest import ended_by_signal, watch
-from services.cli.tables import compact, plain_table
+from services.cli.sheet import FormatOption, Sheet, screen
+from services.cli.state_log import States, mirror_problems, mirror_states
+from services.cli.tables import plain_table
 from services.mirror.declared import check_hosts, checked_keys, profile_of
 from services.mirror.doors import RemoteDoor
 from services.mirror.objects import objects_of
@@ -25,20 +26,20 @@ PROBLEMS_SHOWN = 5
 
 
 def mirror(
-    file: Annotated[Path, typer.Argument(help="SQL with CREATE MIRROR statements.", show_default=False)],
-    check: Annotated[bool, typer.Option("--check", help="Look at everything, poll nothing.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a second instead of the table.")
+    file: Annotated[Path, typer.Argument(help="File with CREATE MIRROR statements.", show_default=False)],
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the file and the objects, and poll nothing.")
     ] = False,
+    output: FormatOption = "table",
 ) -> None:
-    """Poll the objects of a file's mirrors and bring their changes to the service; Ctrl-C ends it.
+    """Poll remote objects and send their changes to a service, until Ctrl-C.
 
-    To the one that WEIR_ENDPOINT names, or else that runs here. Mirrors that it is to poll itself are declared: `weir apply`.
+    The service is the one at WEIR_ENDPOINT, or else the one of this home. Declare a mirror with `weir apply` to have the service poll it.
     """
     mirrors = mirrors_in(file)
     checked = check_table(str(file), mirrors)
     if check:
-        Console().print(checked)
+        screen().print(checked)
         return
     with ended_by_signal(), service() as weir, Mirrors(RemoteDoor(weir)) as running:
         for one in mirrors:
@@ -49,7 +50,8 @@ def mirror(
         watch(
             lambda: mirror_table(title, running.progress()),
             lambda: mirrors_told(running.progress()),
-            as_json,
+            lambda: States(mirror_states(running.progress()), mirror_problems(running.progress())),
+            output,
         )
 
 
@@ -57,7 +59,7 @@ def mirrors_told(mirrors: Sequence[MirrorProgress]) -> dict[str, object]:
     return {"mirrors": [one.as_json() for one in mirrors]}
 
 
-def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Table:
+def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
     """Mirrors as they fare; the problems of each under them."""
     heads = ("mirror", "objects", "held", "polls", "changes", "published", "failing", "fresh", "expected")
     table = plain_table(title, heads, left=1)
@@ -81,11 +83,11 @@ def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Table:
         for problem, count in list(one.problems.items())[:PROBLEMS_SHOWN]
     ]
     if wrong:
-        table.caption, table.caption_justify = "\n".join(wrong), "left"
+        table.caption = "\n".join(wrong)
     return table
 
 
-def check_table(title: str, mirrors: Sequence[Mirror]) -> Table:
+def check_table(title: str, mirrors: Sequence[Mirror]) -> Sheet:
     """What would be polled."""
     table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
     for one in mirrors:

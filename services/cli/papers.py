@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from os import cpu_count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
-from configs.problems import InvalidInput
 from services.cli.progress import progress
+from services.cli.sheet import screen
 from services.cli.sim import make_folder
 from services.cli.tables import finding_table, plain_table
 from sim.papers.collection import PAPERS, Results, chosen, named
@@ -27,31 +27,42 @@ from sim.papers.markdown import markdown
 from sim.papers.page import write_page
 
 ENDED_S = 0.05
+PapersFormat = Literal["table", "wide", "json", "markdown"]
+
+
+def known_names(incomplete: str) -> list[str]:
+    """Return the papers and experiments that begin so."""
+    names = [*PAPERS, *(one.name for one in chosen(()))]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def papers(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"Papers ({', '.join(PAPERS)}) or experiments; all without any.", show_default=False
+            help=f"Papers ({', '.join(PAPERS)}) or experiments of them.",
+            show_default="all papers",
+            autocompletion=known_names,
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Shorter runs of the same set-ups.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown instead, as in docs/papers.md.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run the same set-ups for a shorter time.")] = False,
+    output: Annotated[
+        PapersFormat,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Format: tables, tables with every column, one JSON object, or Markdown as in docs/papers.md.",
+        ),
+    ] = "table",
     out: Annotated[Path, typer.Option(help="Folder for the HTML page.")] = Path("weir-papers"),
-    listed: Annotated[bool, typer.Option("--list", help="Only name the experiments.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments and run none.")] = False,
 ) -> None:
-    """Repeat what the papers measured; which of their claims hold, and why not the others?
+    """Repeat the experiments of the papers and compare each claim with what comes out.
 
-    All of it takes tens of minutes. Ends with 1 if a claim does not hold and nobody has told why.
+    All of them take tens of minutes. Exit code 1 if a claim fails for an unknown reason.
     """
     experiments = chosen(names or ())
-    if as_json and as_markdown:
-        raise InvalidInput("--json and --markdown exclude each other", hint="run the command twice")
-    console = Console()
+    console = screen(output)
     if listed:
         table = plain_table("experiments", ("name", "what is run"), left=2, wrapped=1)
         for one in experiments:
@@ -61,15 +72,15 @@ def papers(
     make_folder("--out", out)
     results = run_all(experiments, quick)
     path = write_page(results, quick, out)
-    if as_json:
+    if output == "json":
         typer.echo(json.dumps(answer(results, quick), indent=2, ensure_ascii=False))
-    elif as_markdown:
+    elif output == "markdown":
         typer.echo(markdown(results), nl=False)
     else:
         for experiment, found in results:
             show(console, experiment, found)
         console.print(summary([one for _, found in results for one in found.findings]))
-    typer.echo(f"page: {path}", err=as_json or as_markdown)
+    typer.echo(f"page: {path}", err=output in ("json", "markdown"))
     if any(unexplained(one) for _, found in results for one in found.findings):
         raise typer.Exit(1)
 
@@ -165,7 +176,7 @@ def show(console: Console, experiment: Experiment, found: Found) -> None:
         if one.why or not one.holds:
             mark = "[yellow]note[/]" if one.holds else "[bold red]✗[/]"
             why = escape(one.why) if one.why else "[bold red]nobody has told why[/]"
-            console.print(Padding(f"{mark} {escape(one.where)}: {why}", (0, 0, 1, 2)))
+            console.print(Padding(f"{mark} {escape(one.where)}: {why}", (0, 0, 1, 2), expand=False))
 
 
 def summary(findings: Sequence[Finding]) -> str:

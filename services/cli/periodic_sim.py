@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from configs.periodic import PeriodicSettings, schedule_of
 from configs.periodic_scenario import PeriodicScenario
 from configs.problems import InvalidInput
 from services.cli.periodic_tables import claims_table, groups_table, schedules_table
 from services.cli.progress import progress
+from services.cli.sheet import Format, screen
 from sim.periodic_report import write_report
 from sim.periodic_results import compare, compared, run_scenario
 
@@ -34,17 +34,17 @@ def run_periodic_sim(
     scenario: PeriodicScenario,
     schedule: PeriodicSettings | None,
     seed: int,
-    as_json: bool,
+    output: Format,
     report: Path | None,
 ) -> None:
     """Run, print, and write a page if a folder is given; without a schedule, by every one."""
-    out = Console()
+    out = screen(output)
     if schedule is None:
         with progress(scenario.name, len(compared(scenario))) as advance:
             answer = compare(scenario, seed, advance)
     else:
         answer = run_scenario(scenario, schedule, seed)
-    if as_json:
+    if output == "json":
         typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
     elif schedule is not None:
         out.print(groups_table(answer))
@@ -53,4 +53,4 @@ def run_periodic_sim(
         if answer["claims"]:
             out.print(claims_table(answer["claims"]))
     if report is not None:
-        typer.echo(f"report: {write_report(scenario, answer, report)}", err=as_json)
+        typer.echo(f"report: {write_report(scenario, answer, report)}", err=output == "json")

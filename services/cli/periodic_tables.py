@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 
-from services.cli.tables import compact, milliseconds, parts, plain_table, three_figures
+from configs.numbers import UNKNOWN, compact, exact, figure, percent
+from services.cli.sheet import Sheet
+from services.cli.tables import milliseconds, plain_table, three_figures
 from sim.periodic_results import metric_of, title_of, words_of
 
 # The latest of each group: so many of all groups together, but of each some. The JSON has all.
 SUB_GROUPS_TOLD, OF_EACH_TOLD = 24, 3
 
 
-def schedules_table(answer: Mapping[str, Any]) -> Table:
+def schedules_table(answer: Mapping[str, Any]) -> Sheet:
     """A line a schedule, the best of each column marked. Who is eager is always busy: then it tells who runs sooner."""
     rows: Sequence[Mapping[str, Any]] = answer["schedules"]
     eager = all(one["settings"]["eager"] for one in rows)
@@ -32,22 +33,20 @@ def schedules_table(answer: Mapping[str, Any]) -> Table:
         "shared": [shared(one) for one in rows],
     }
     if eager:
-        columns["sooner"] = [parts(one["shortened_pct"] / 100) for one in rows]
+        columns["sooner"] = [percent(one["shortened_pct"] / 100) for one in rows]
     else:
-        columns["busy s"] = best([f"{one['busy_s']:.4g}" for one in rows], [one["busy_s"] for one in rows])
-    table = plain_table(escape(title_of(answer)), ("schedule", *columns), wrapped=0)
-    table.columns[0].overflow = "fold"  # a text without spaces, to be read back
+        columns["busy s"] = best([figure(one["busy_s"]) for one in rows], [one["busy_s"] for one in rows])
+    table = plain_table(escape(title_of(answer)), ("schedule", *columns))
     for place, one in enumerate(rows):
         table.add_row(escape(one["schedule"]), *(column[place] for column in columns.values()))
     return table
 
 
-def groups_table(answer: Mapping[str, Any]) -> Table:
+def groups_table(answer: Mapping[str, Any]) -> Sheet:
     """One schedule: a line a group, and below it the sub-groups that were latest."""
     table = plain_table(
         escape(title_of(answer)),
         ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared"),
-        wrapped=0,
     )
     more, most = 0, max(OF_EACH_TOLD, SUB_GROUPS_TOLD // len(answer["groups"]))
     for group in answer["groups"]:
@@ -61,13 +60,12 @@ def groups_table(answer: Mapping[str, Any]) -> Table:
             table.add_row(f"[dim]  {slides(one)}[/]", *figures(one), "", "")
     table.add_section()
     table.add_row("all", *figures(answer), *runs(answer))
-    table.caption_justify = "left"
-    left = f"; {more} more sub-group{'s' if more > 1 else ''}: --json" if more else ""
-    table.caption = f"{parts(answer['utilisation'])} of the processor; {sooner(answer)}{left}"
+    left = f"; {more} more sub-group{'s' if more > 1 else ''}: -o json" if more else ""
+    table.caption = f"{percent(answer['utilisation'])} of the processor; {sooner(answer)}{left}"
     return table
 
 
-def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
+def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
     """What a paper found beside what this run gives; a claim holds if the order does."""
     table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
     for one in claims:
@@ -106,12 +104,12 @@ def lateness(sub_group: Mapping[str, Any]) -> tuple[float, float]:
 def slides(sub_group: Mapping[str, Any]) -> str:
     """What was asked for, and what runs where that is sooner."""
     slide, period = sub_group["slide_s"], sub_group["period_s"]
-    asked = f"{'≤' if sub_group['at_most'] else ''}{slide:g} s"
-    return asked if slide == period else f"{asked}, every {period:g} s"
+    asked = f"{'≤' if sub_group['at_most'] else ''}{exact(slide)} s"
+    return asked if slide == period else f"{asked}, every {exact(period)} s"
 
 
 def sooner(answer: Mapping[str, Any]) -> str:
-    return f"{parts(answer['shortened_pct'] / 100)} of the queries run sooner than they must"
+    return f"{percent(answer['shortened_pct'] / 100)} of the queries run sooner than they must"
 
 
 def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
@@ -129,12 +127,12 @@ def per_second(one: Mapping[str, Any]) -> str:
 
 
 def latency(one: Mapping[str, Any]) -> str:
-    return "–" if one["latency_updates"] is None else f"{one['latency_updates']:.2f}"
+    return UNKNOWN if one["latency_updates"] is None else f"{one['latency_updates']:.2f}"
 
 
 def tardiness(one: Mapping[str, Any], name: str) -> str:
-    return "–" if one["tardiness"] is None else milliseconds(one["tardiness"][name])
+    return UNKNOWN if one["tardiness"] is None else milliseconds(one["tardiness"][name])
 
 
 def shared(one: Mapping[str, Any]) -> str:
-    return parts(one["shared"] / one["runs"]) if one["runs"] else "–"
+    return percent(one["shared"] / one["runs"]) if one["runs"] else UNKNOWN

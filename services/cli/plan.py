@@ -9,32 +9,36 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
-from configs.declarations import Document, read_documents
+from configs.declarations import Document
 from configs.live import LiveSettings
+from configs.numbers import UNKNOWN, exact
 from configs.problems import InvalidInput
 from services.catalog.catalog import opened
 from services.catalog.home import home_of
-from services.cli.apply import FilesOption
 from services.cli.catalog_views import OutputOption, show
-from services.cli.tables import against, milliseconds, plain_table
+from services.cli.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
+from services.cli.sheet import Sheet
+from services.cli.tables import milliseconds, plain_table
 from services.client import Client
 from services.remote.wire import address_of
 
 EXIT_MISSED = 1
-COLUMNS = ("class", "", "target", "share", "load", "p95 ms", "p99", "lost", "holds")
-RUNS = (("before", "now"), ("after", "then"), ("at_worst", "at worst"))
-NOTHING = "–"
+COLUMNS = ("class", "plan", "target ms", "share", "load", "p95 ms", "p99 ms", "lost", "holds")
+RUNS = (("before", "now"), ("after", "after"), ("at_worst", "at worst"))
 
 
 def plan(
-    files: FilesOption,
+    more: FilesArgument = None,
+    files: FilesOption = None,
+    recursive: RecursiveOption = False,
     rates: Annotated[
         list[str] | None,
         typer.Option(
-            "--rate", help="STREAM=ROWS a second that will come; may be repeated.", show_default=False
+            "--rate",
+            help="STREAM=ROWS: rows per second to expect on a stream; may be repeated.",
+            show_default=False,
         ),
     ] = None,
     lanes: Annotated[
@@ -42,19 +46,19 @@ def plan(
         typer.Option(
             min=1,
             max=256,
-            help="Processors for queries, where nothing runs.",
-            show_default="as `weir up` has",
+            help="Number of processors for queries, if no service runs.",
+            show_default="the default of weir up",
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Say whether delay targets would hold with the documents, and what the others would lose; nothing is changed.
+    """Check whether delay targets would hold with the documents, and what other classes would lose. Nothing is changed.
 
-    The running service is asked; where there is none, the catalog of this home is planned as if it ran here.
+    The running service answers; if none runs, the catalog of this home is planned as if it ran on this machine.
 
     Exit code 1 if a target would not hold.
     """
-    documents, said = read_documents(files), rates_of(rates or ())
+    documents, said = wanted_documents(files, more, recursive), rates_of(rates or ())
     found = planned(documents, said, lanes)
     show(output, found, lambda: plan_view(found))
     if not found["holds"]:
@@ -100,7 +104,7 @@ def plan_view(found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def plan_table(found: Mapping[str, Any]) -> Table:
+def plan_table(found: Mapping[str, Any]) -> Sheet:
     told = "all targets hold" if found["holds"] else "targets would be missed"
     table = plain_table(f"plan: {told}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
     for one in found["classes"]:
@@ -110,7 +114,7 @@ def plan_table(found: Mapping[str, Any]) -> Table:
             table.add_row(
                 escape(one["name"]) if place == 0 else "",
                 name,
-                f"{one['target_ms']:g}" if place == 0 else "",
+                exact(one["target_ms"]) if place == 0 else "",
                 *figures(run, one["target_ms"]),
                 ("[green]yes[/]" if one["holds"] else "[bold red]no[/]") if is_last else "",
                 end_section=is_last,
@@ -122,6 +126,17 @@ def figures(run: Mapping[str, Any], target_ms: float) -> Iterable[str]:
     p95_ms, p99_ms = run["p95_ms"], run["p99_ms"]
     yield f"{run['share']:.3f}"
     yield f"{run['load']:.3f}"
-    yield NOTHING if p95_ms is None else against(p95_ms, target_ms)
-    yield NOTHING if p99_ms is None else milliseconds(p99_ms)
+    yield (
+        UNKNOWN
+        if p95_ms is None
+        else f"[red]{planned_ms(p95_ms)}[/]"
+        if p95_ms > target_ms
+        else planned_ms(p95_ms)
+    )
+    yield UNKNOWN if p99_ms is None else planned_ms(p99_ms)
     yield f"{run['drop']:.1%}"
+
+
+def planned_ms(value: float) -> str:
+    """Return a planned response time: less than a turn takes is not known."""
+    return "<1" if value < 1 else f"{value:.0f}" if value < 1000 else milliseconds(value)

@@ -13,29 +13,34 @@ from configs.problems import InvalidInput
 from configs.reading import parse_model, read_text
 from configs.utility import points_in
 from services.catalog.hidden import shown_document
-from services.cli.apply import change_told, changes_table
+from services.cli.apply import YesOption, change_told, changes_table, delete_named
 from services.cli.catalog_views import OutputOption, declarations_table, show, warn
 from services.cli.completion import queries, tenants
-from services.cli.here import declarations, service
+from services.cli.here import declarations, named_query, service
+from services.cli.lazy import CommandGroup
 from services.cli.tables import quality_table
 
 STDIN = "-"
 
-query = typer.Typer(help="Queries of tenants: registered, listed, ended.", no_args_is_help=True)
-
-QueryArgument = Annotated[
-    str, typer.Argument(metavar="TENANT/QUERY", help="Whose, and which.", autocompletion=queries)
-]
+query = CommandGroup(help="Add, list and remove the queries of tenants.", no_args_is_help=True)
 
 
 @query.command()
 def add(
-    name: Annotated[str, typer.Argument(metavar="TENANT/QUERY", help="Whose, and its name.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TENANT/QUERY",
+            help="Tenant and name of the query; with a tenant's own key QUERY is enough.",
+        ),
+    ],
     sql: Annotated[
-        str | None, typer.Argument(help="A SELECT; `-` reads it from stdin.", show_default=False)
+        str | None,
+        typer.Argument(help="The SELECT statement; `-` reads it from standard input.", show_default=False),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A file that holds it instead.", show_default=False)
+        Path | None,
+        typer.Option("--file", "-f", help="File that holds the statement instead.", show_default=False),
     ] = None,
     utility: Annotated[
         str | None,
@@ -48,44 +53,61 @@ def add(
     weight: Annotated[
         float | None,
         typer.Option(
-            help="How much the freshness of its output counts beside other queries', 0.001 to 1000.",
+            help="Weight of the freshness of the answers, from 0.001 to 1000.",
             show_default="1",
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Register a query, or change what it asks. It begins to answer within seconds."""
-    ref = ref_named("Query", name)
-    data: dict[str, object] = {"kind": "Query", "tenant": ref.tenant, "name": ref.name}
-    data["sql"] = sql_of(sql, file)
+    """Add a query, or change its statement. It begins to answer within seconds."""
+    data: dict[str, object] = {"kind": "Query", "sql": sql_of(sql, file)}
     if utility is not None:
         data["utility"] = points_in(utility, "--utility")
     if weight is not None:
         data["weight"] = weight
-    document = Document(parse_model(QueryDeclaration, data), str(ref))
     with declarations() as weir:
-        made = weir.apply([document])
+        ref = ref_named("Query", named_query(weir, "Query", name))
+        data |= {"tenant": ref.tenant, "name": ref.name}
+        made = weir.apply([Document(parse_model(QueryDeclaration, data), str(ref))])
     warn(made.warnings)
     show(output, change_told(made.changes[0]), lambda: changes_table(made.changes))
 
 
 @query.command()
-def rm(name: QueryArgument) -> None:
-    """End a query that no other reads."""
-    ref = ref_named("Query", name)
+def rm(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TENANT/QUERY", help="Queries to remove.", show_default=False, autocompletion=queries
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Remove every query, after a confirmation.")
+    ] = False,
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="Tenant to which --all is limited.", show_default=False, autocompletion=tenants),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Remove queries that no other query reads."""
+    if tenant is not None and not everything:
+        raise InvalidInput("is about --all", "--tenant", tenant, "add --all, or write TENANT/QUERY")
     with declarations() as weir:
-        weir.delete("Query", name)
-    typer.echo(f"deleted {ref}")
+        delete_named(weir, "Query", names, everything, yes, tenant)
 
 
 @query.command()
 def ls(
     tenant: Annotated[
-        str | None, typer.Argument(help="Whose.", show_default="all", autocompletion=tenants)
+        str | None,
+        typer.Argument(
+            help="Tenant whose queries are listed.", show_default="all tenants", autocompletion=tenants
+        ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """List queries, in the order in which they were registered."""
+    """List queries in the order in which they were added, a line for each."""
     with declarations() as weir:
         found = weir.all("Query", tenant)
     told = [shown_document(one.declaration) for one in found]
@@ -96,11 +118,15 @@ def ls(
 def quality(
     tenant: Annotated[
         str | None,
-        typer.Argument(help="Whose.", show_default="the one whose key it is", autocompletion=tenants),
+        typer.Argument(
+            help="Tenant whose queries are shown.",
+            show_default="the tenant of the key",
+            autocompletion=tenants,
+        ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show how good answers have been: slowdown, worth by their latency, missed deadlines, staleness, tardiness of windows."""
+    """Show how good answers have been: response times, what they were worth, missed deadlines, staleness."""
     with service() as weir:
         told = weir.quality(tenant)
     show(output, told, lambda: quality_table(told))

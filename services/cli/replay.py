@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from actors.eventlog import EventLog
 from loadshed.records import Core, CoreName, header_of
 from services.cli.progress import progress
+from services.cli.sheet import Format, screen
 from services.cli.tables import replay_table
 from sim.replay import CoreReport, Delivery, ReplayReport, log_files, replay
 from sim.ring import Record
@@ -20,7 +20,7 @@ from sim.ring import Record
 EXIT_DISAGREES = 1
 LOG_BYTES_MAX = 1 << 30
 VIRTUAL_TIME = "virtual"
-# Of an event of many queries; --json has it whole.
+# Of an event of many queries; -o json has it whole.
 WIDTH = 500
 
 
@@ -48,17 +48,17 @@ class Recording:
             log.close()
 
 
-def replay_logs(path: Path, as_json: bool) -> None:
+def replay_logs(path: Path, output: Format) -> None:
     """Replay and print; ends the command unless every decision agrees."""
     total = sum(file.stat().st_size for file in log_files(path))
     began = time.perf_counter()
     with progress("replaying", total) as advance:
         report = replay(path, advance)
     elapsed_s = time.perf_counter() - began
-    if as_json:
+    if output == "json":
         typer.echo(json.dumps(as_object(report, elapsed_s), indent=2))
     else:
-        Console().print(replay_table(f"{path}, {report.events / elapsed_s:,.0f} events/s", report))
+        screen(output).print(replay_table(f"{path}, {report.events / elapsed_s:,.0f} events/s", report))
         for line in remarks(report):
             typer.echo(line)
     if not report.agrees:

@@ -15,6 +15,8 @@ import orjson
 import typer
 import yaml
 
+from configs.numbers import digits
+from configs.problems import InvalidInput
 from services.cli.catalog_views import warn
 from services.cli.completion import queries
 from services.cli.here import service
@@ -36,29 +38,43 @@ def results(
         str,
         typer.Argument(
             metavar="TENANT/QUERY",
-            help="Whose answers; with a key of one tenant, QUERY will do.",
+            help="Query that gives the answers; with a tenant's own key QUERY is enough.",
             autocompletion=queries,
         ),
     ],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those to come.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for new answers and show them as they come.")
+    ] = False,
     after: Annotated[
         str | None,
         typer.Option(
-            help="The `_seq` or cursor of the last row that is known; `latest`: only those to come.",
+            help="Start after this row: its `_seq` or cursor; `latest` shows only new rows.",
             show_default="from the oldest that is kept",
         ),
     ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of rows to show.", show_default="all")
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Begin with the last N rows that are kept.", metavar="N", show_default=False
+        ),
+    ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="How rows are shown; json: an object a line.")
+        Output,
+        typer.Option("--output", "-o", help="Format: a table, JSON (an object per line), YAML or CSV."),
     ] = "table",
 ) -> None:
-    """Show the answers of a query; Ctrl-C ends it.
+    """Show the answers of a query.
 
-    `_kept` is the fraction of the input behind a row that was not shed, in a table as percent.
-    Rows that were forgotten before they could be read are told of on stderr.
+    `_kept` is the fraction of the input behind a row that was neither shed nor late; a table shows it in percent.
+    Rows that were discarded before they could be read are reported on stderr.
     """
+    if tail is not None and after is not None:
+        raise InvalidInput("--after says already where to begin", "--tail", tail, "leave one of them out")
     with service() as weir, ended_by_ctrl_c(), until_nobody_reads():
-        found = weir.results(query, after=after, follow=follow, forgotten=tell)
+        found = weir.results(query, after=after, follow=follow, forgotten=tell, limit=limit, tail=tail)
         write(found, WRITERS[output]())
 
 
@@ -204,7 +220,7 @@ def text_of(value: object, absent: str) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return f"{value:.10g}"
+            return digits(value, 10)
     return str(value)
 
 

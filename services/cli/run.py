@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TextIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from configs.limits import ClassLimits
+from configs.numbers import digits
 from configs.policies import policy_of
 from configs.problems import InvalidInput, UnknownName, nearest
 from configs.reading import parse_model
@@ -26,19 +25,19 @@ from configs.windows import WindowSettings
 from engine.explain import explain as explained
 from engine.plan import Query
 from engine.runner import ClassRunner
-from engine.schema import DataType, Field, Kind, Schema, StreamSchema, TableSchema
-from engine.sql import (
-    Catalog,
-    PlanningError,
-    parse_create_mirror,
-    parse_create_stream,
-    plan_query,
-    split_statements,
-)
+from engine.schema import Schema, StreamSchema
 from engine.train import Train, train_from_arrow, train_to_arrow
+from services.cli.catalog_views import warn
+from services.cli.inferred import create_stream
 from services.cli.progress import progress
-from services.cli.tables import milliseconds, plain_table
+from services.cli.results import until_nobody_reads, whole
+from services.cli.run_input import GIVE_SQL, Given, assigned, given, sql_of, static_table, table_schema
+from services.cli.sheet import Sheet, screen
+from services.cli.tables import plain_table, response
 
+Output = Literal["table", "wide", "json", "csv"]
+# What --out names as a file; anything else is a folder.
+FILES = (".parquet", ".csv", ".jsonl")
 ROWS_SHOWN = 10
 SLICE_S = 1.0
 LIMITS = ClassLimits()
@@ -72,183 +71,137 @@ class Answers:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="CREATE STREAM statements and queries.", show_default=False)],
-    inputs: Annotated[
-        list[str],
-        typer.Option(
-            "--input", "-i", help="STREAM=FILE (Parquet, Arrow, CSV, JSON lines).", show_default=False
+    sql: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SQL",
+            help="Queries, and CREATE STREAM where types are not those of the files: an SQL file, SQL in quotes, or `-` for stdin.",
+            show_default=False,
         ),
-    ],
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="STREAM=FILE of rows: Parquet, Arrow, CSV, JSON lines or array, also .gz; a folder, or a pattern in quotes.",
+            show_default=False,
+        ),
+    ] = None,
     tables: Annotated[
         list[str] | None,
-        typer.Option("--table", help="NAME=FILE of a static table (Parquet, CSV).", show_default=False),
+        typer.Option("--table", help="NAME=FILE of a static table, in the same formats.", show_default=False),
     ] = None,
+    times: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--time",
+            metavar="COLUMN",
+            help="Event time of an input without CREATE STREAM: COLUMN or STREAM.COLUMN; a timestamp, or milliseconds.",
+            show_default="its only timestamp",
+        ),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the CREATE STREAM of each input, and run nothing.")
+    ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write each query's answers into this folder as Parquet.", show_default=False),
+        typer.Option(
+            help="Write answers here: a folder of one Parquet file per query; or, for a single query, "
+            "a .parquet, .csv or .jsonl file.",
+            show_default=False,
+        ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Tuples a second; full speed without it.", show_default=False)
+        float | None, typer.Option(help="Rows per second; full speed if left out.", show_default=False)
     ] = None,
-    train: Annotated[int, typer.Option(min=1, max=10_000_000, help="Tuples a train.")] = 10_000,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="Level-2 policy.")] = "hr",
+    train: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10_000_000, help="Rows per train: the batch that operators work on at a time."
+        ),
+    ] = 10_000,
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="Policy that orders operators: hr, fcfs, …")
+    ] = "hr",
     limit_groups: Annotated[
-        int, typer.Option(min=1, help="Keys of groups and joins that are held at one time, at most.")
+        int, typer.Option(min=1, help="Maximum number of keys that groups and joins hold.")
     ] = LIMITS.groups,
     limit_state: Annotated[
         int,
-        typer.Option(min=1, help="Bytes of windows, joins and queues that are held at one time, at most."),
+        typer.Option(min=1, help="Maximum number of bytes that windows, joins and queues hold."),
     ] = LIMITS.state_bytes,
     schedule: Annotated[
         str,
         typer.Option(
-            "--windows", help="How SLIDE AT MOST is scheduled: none aggressive conservative hybrid."
+            "--windows",
+            help="Schedule of windows with SLIDE AT MOST: none, aggressive, conservative or hybrid.",
         ),
     ] = WINDOWS.schedule,
     late: Annotated[
-        str, typer.Option("--late", help="What of it is answered together when late: off late late-pending.")
+        str,
+        typer.Option("--late", help="Late windows that are answered together: off, late or late-pending."),
     ] = WINDOWS.late,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Answers as JSON lines on stdout, nothing else.")
-    ] = False,
+    output: Annotated[
+        Output,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Format of the answers: a table, a table with every column, JSON (an object per line), or CSV (of a single "
+            "query). Notes are then on stderr.",
+        ),
+    ] = "table",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print the operator network as measured.")
+        bool, typer.Option("--explain", help="Print the operators as measured, and inferred streams.")
     ] = False,
 ) -> None:
-    """Run continuous queries over files: how a query is tried before it is registered."""
-    static = {
-        name: read_table(path, f"--table {name}") for name, path in assigned(tables or [], "--table").items()
-    }
-    streams, queries, wants_explain = planned(
-        file, {name: table_schema(name, table) for name, table in static.items()}
+    """Run continuous queries over files, without a service: to try a query before it is added.
+
+    weir run "SELECT page, COUNT(*) AS n FROM 'clicks.csv' [RANGE 1 MINUTE] GROUP BY page"
+    """
+    if sql is None and not schema:
+        raise InvalidInput("there is no SQL to run", "SQL", hint=GIVE_SQL)
+    static: dict[str, pa.Table] = {}
+    notes: list[str] = []
+    for name, path in assigned(tables or [], "--table").items():
+        static[name], noted = static_table(name, path)
+        notes += noted
+    content = given(
+        None if sql is None else sql_of(sql), assigned(inputs or [], "--input"), static, times or []
     )
-    data = {
-        find_stream(name, streams): read_table(path, f"--input {name}")
-        for name, path in assigned(inputs, "--input").items()
-    }
+    if schema:
+        typer.echo(content.declarations())
+        warn([*notes, *content.notes])
+        return
+    showing = Showing(output, out, explain or content.wants_explain)
+    showing.check(content.queries)
+    data = {}
+    for stream in content.streams:
+        if stream.name in content.rows:
+            data[stream], timeless = conformed(content.rows[stream.name], stream)
+            if timeless:
+                content.notes.append(f"{stream.name}: {timeless:,} rows without an event time were left out")
     answers = Answers()
-    for query in queries:
+    for query in content.queries:
         answers.expect(query)
     loaded = {
         name: train_from_arrow(table, table_schema(name, table).schema, 0.0) for name, table in static.items()
     }
-    limits = ClassLimits(queries=len(queries), groups=limit_groups, state_bytes=limit_state)
+    limits = ClassLimits(queries=len(content.queries), groups=limit_groups, state_bytes=limit_state)
     windows = parse_model(WindowSettings, {"schedule": schedule, "late": late}, "--windows, --late")
     runner = ClassRunner(answers, policy_of(policy), train, loaded, limits, windows)
-    runner.add(*queries)
+    runner.add(*content.queries)
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
     with progress("running", total) as advance:
-        feed(
-            runner,
-            {stream: conformed(data[stream.name], stream) for stream in streams if stream.name in data},
-            train,
-            rate,
-            advance,
-        )
+        feed(runner, data, train, rate, advance)
     elapsed_s = time.perf_counter() - began
-    show(answers, queries, runner, out, as_json, explain or wants_explain, total, elapsed_s)
+    with until_nobody_reads():
+        showing.show(answers, content, runner, Measured(total, elapsed_s), [*notes, *content.notes])
 
 
-def planned(file: Path, tables: Mapping[str, TableSchema]) -> tuple[list[StreamSchema], list[Query], bool]:
-    """The file's streams and queries, and whether it asks to EXPLAIN one."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"cannot be read: {error}", "FILE", str(file), "give the path of an SQL file"
-        ) from None
-    streams: list[StreamSchema] = []
-    queries: list[Query] = []
-    catalog = Catalog.of(tables=tables.values())
-    statements = split_statements(text)
-    for statement in statements:
-        try:
-            if statement.kind in ("stream", "mirror"):
-                is_mirror = statement.kind == "mirror"
-                streams.append(
-                    parse_create_mirror(statement.text).stream
-                    if is_mirror
-                    else parse_create_stream(statement.text)
-                )
-                catalog = catalog.with_entry(streams[-1])
-            else:
-                queries.append(plan_query(statement.name, statement.text, catalog))
-                catalog = catalog.with_query(queries[-1])
-        except PlanningError as problem:
-            problem = problem.moved(statement.line_offset, statement.column_offset)
-            problem.file = str(file)
-            raise problem from None
-    if not queries:
-        raise InvalidInput("there is no query in it", "FILE", str(file), "add SELECT … FROM stream …")
-    return streams, queries, any(statement.kind == "explain" for statement in statements)
-
-
-def assigned(pairs: Sequence[str], option: str) -> dict[str, Path]:
-    """NAME=FILE options."""
-    found = {}
-    for pair in pairs:
-        name, _, path = pair.partition("=")
-        if not name or not path:
-            raise InvalidInput(
-                "must be NAME=FILE", option, pair, f"for example {option} readings=readings.parquet"
-            )
-        found[name] = Path(path)
-    return found
-
-
-def find_stream(name: str, streams: Sequence[StreamSchema]) -> str:
-    for stream in streams:
-        if stream.name.lower() == name.lower():
-            return stream.name
-    raise UnknownName("no such stream", "--input", name, nearest(name, [one.name for one in streams]))
-
-
-def read_table(path: Path, option: str) -> pa.Table:
-    """A file by its ending."""
-    try:
-        match path.suffix.lower():
-            case ".parquet":
-                return pyarrow.parquet.read_table(path)
-            case ".arrow" | ".feather" | ".ipc":
-                with pa.memory_map(str(path)) as source:
-                    return pa.ipc.open_file(source).read_all()
-            case ".csv":
-                return pyarrow.csv.read_csv(path)
-            case ".json" | ".jsonl" | ".ndjson":
-                return pyarrow.json.read_json(path)
-    except (OSError, pa.ArrowException) as error:
-        raise InvalidInput(
-            f"cannot be read: {error}", option, str(path), "check the path and the format"
-        ) from None
-    raise InvalidInput("not a format that is read", option, str(path), "use .parquet, .arrow, .csv or .jsonl")
-
-
-def table_schema(name: str, table: pa.Table) -> TableSchema:
-    return TableSchema(
-        name, Schema(tuple(Field(one.name, type_of(one.type, one.name)) for one in table.schema))
-    )
-
-
-def type_of(arrow: pa.DataType, column: str) -> DataType:
-    """Our type of an Arrow column."""
-    if pa.types.is_decimal(arrow):
-        return DataType(Kind.DECIMAL, arrow.precision, arrow.scale)
-    if pa.types.is_timestamp(arrow):
-        return DataType(Kind.TIMESTAMP)
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-        return DataType(Kind.STRING)
-    names = {"bool": "boolean", "float": "float32", "double": "float64", "int16": "int32", "int8": "int32"}
-    kind = names.get(str(arrow), str(arrow))
-    if kind in set(Kind):
-        return DataType(Kind(kind))
-    raise InvalidInput(
-        "a type that tables cannot have", column, str(arrow), "cast the column to another type"
-    )
-
-
-def conformed(table: pa.Table, stream: StreamSchema) -> pa.Table:
-    """The table in the stream's columns and types, in the order of event time; without rows that have none."""
+def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
+    """Return the rows with the stream's columns and types, and how many were left out as they have no event time."""
     columns = {name.lower(): name for name in table.column_names}
     arrays = []
     for one in stream.schema.fields:
@@ -262,10 +215,9 @@ def conformed(table: pa.Table, stream: StreamSchema) -> pa.Table:
         except pa.ArrowException as error:
             hint = f"declare the column as the file has it ({table.column(name).type})"
             raise InvalidInput(f"column {name} is not {one.type}: {error}", stream.name, None, hint) from None
-    conformed_table = pa.Table.from_arrays(arrays, schema=stream.schema.arrow)
-    if stream.time is not None:
-        conformed_table = conformed_table.filter(conformed_table.column(stream.time).is_valid())
-    return conformed_table.combine_chunks()
+    rows = pa.Table.from_arrays(arrays, schema=stream.schema.arrow)
+    timed = rows if stream.time is None else rows.filter(rows.column(stream.time).is_valid())
+    return timed.combine_chunks(), len(rows) - len(timed)
 
 
 def feed(
@@ -325,39 +277,101 @@ def event_times(stream: StreamSchema, table: pa.Table) -> Any:
     return np.maximum.accumulate(column * stream.time_unit_us)
 
 
-def show(
-    answers: Answers, queries: Sequence[Query], runner: ClassRunner, out: Path | None, as_json: bool, explain: bool,
-    tuples: int, elapsed_s: float,
-) -> None:  # fmt: skip
-    console = Console()
-    for query in queries:
-        table = answers.table(query.name)
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            pyarrow.parquet.write_table(table, out / f"{query.name}.parquet")
-        if as_json:
-            for row in table.to_pylist():
-                typer.echo(json.dumps({"query": query.name, **row}, default=str))
-        elif out is None:
-            console.print(rows_table(query.name, table))
-    if as_json:
+@dataclass(frozen=True)
+class Measured:
+    """The tuples of a run and how long it took."""
+
+    tuples: int
+    elapsed_s: float
+
+    def __str__(self) -> str:
+        rate = self.tuples / max(self.elapsed_s, 1e-9)
+        return f"{self.tuples:,} tuples in {self.elapsed_s:.2f} s: {rate:,.0f} tuples/s"
+
+
+@dataclass(frozen=True)
+class Showing:
+    """The form and the destination of answers."""
+
+    output: Output
+    out: Path | None
+    explain: bool
+
+    @property
+    def out_is_file(self) -> bool:
+        return self.out is not None and self.out.suffix in FILES
+
+    def check(self, queries: Sequence[Query]) -> None:
+        """Raise InvalidInput for several queries where there is room for one table."""
+        names = ", ".join(query.name for query in queries)
+        if len(queries) > 1 and self.output == "csv" and self.out is None:
+            hint = "run one query, or take --output json: each line names its query"
+            raise InvalidInput("CSV is one table, and there are several queries", "--output", names, hint)
+        if len(queries) > 1 and self.out_is_file:
+            hint = "name a folder: it gets one Parquet file per query"
+            raise InvalidInput("one file cannot hold the answers of several queries", "--out", names, hint)
+
+    def show(
+        self, answers: Answers, content: Given, runner: ClassRunner, measured: Measured, notes: Sequence[str]
+    ) -> None:
+        """Write the answers, and what was measured and left out."""
+        console = screen(self.output)
+        for query in content.queries:
+            table = answers.table(query.name)
+            if self.out is not None:
+                write_file(
+                    table, query.name, self.out if self.out_is_file else self.out / f"{query.name}.parquet"
+                )
+            if self.output == "json":
+                write_json(table, query.name, sys.stdout)
+            elif self.output == "csv":
+                write_csv(table, query.name, sys.stdout)
+            elif self.out is None:
+                console.print(rows_table(query.name, table))
+        notes = [*notes, *losses(runner)]
+        if self.output in ("json", "csv"):
+            warn(notes)
+            return
+        if self.explain:
+            for stream in content.inferred:
+                console.print(create_stream(stream), markup=False, highlight=False, soft_wrap=True)
+            console.print(explain_table(runner))
+        console.print(closing_table(content.queries, answers, runner))
+        for line in [str(measured), *notes]:
+            console.print(line, markup=False, highlight=False)
+
+
+def write_file(table: pa.Table, query: str, path: Path) -> None:
+    """Write the answers of a query as the ending says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path)
         return
-    if explain:
-        console.print(explain_table(runner))
-    console.print(closing_table(queries, answers, runner))
-    console.print(
-        f"{tuples:,} tuples in {elapsed_s:.2f} s: {tuples / max(elapsed_s, 1e-9):,.0f} tuples/s",
-        highlight=False,
-    )
-    for line in losses(runner):
-        console.print(line, highlight=False)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        (write_csv if path.suffix == ".csv" else write_json)(table, query, file)
 
 
-def rows_table(name: str, table: pa.Table) -> Table:
+def write_json(table: pa.Table, query: str, file: TextIO) -> None:
+    """Write an object per line."""
+    for batch in table.to_batches():
+        for row in batch.to_pylist():
+            file.write(json.dumps({"query": query, **row}, default=str) + "\n")
+
+
+def write_csv(table: pa.Table, _: str, file: TextIO) -> None:
+    """Write a line of names, and a line per row."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for batch in table.to_batches():
+        writer.writerows([whole(value) for value in row.values()] for row in batch.to_pylist())
+
+
+def rows_table(name: str, table: pa.Table) -> Sheet:
     shown = plain_table(
         f"{name}: {len(table):,} rows" + (", the last ones" if len(table) > ROWS_SHOWN else ""),
         table.column_names,
         left=0,
+        least=("_seq", "_kept"),
     )
     for row in table.slice(max(0, len(table) - ROWS_SHOWN)).to_pylist():
         shown.add_row(*(cell(value) for value in row.values()))
@@ -367,39 +381,43 @@ def rows_table(name: str, table: pa.Table) -> Table:
 def cell(value: object) -> str:
     if value is None:
         return "NULL"
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+    return digits(value, 6) if isinstance(value, float) else str(value)
 
 
-def explain_table(runner: ClassRunner) -> Table:
+def explain_table(runner: ClassRunner) -> Sheet:
+    """Return the operators with what was measured of each in the whole run."""
     table = plain_table(
         "operator network",
-        ("#", "operator", "feeds", "queries", "tuples", "ns/tuple", "selectivity", "rate 1/s"),
+        ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple"),
         left=4,
     )
-    for line in explained(runner):
+    for line, node in zip(explained(runner), runner.network.nodes, strict=True):
+        # Panes pass on event time alone, and windows take nothing else.
+        passes = not node.tells
+        cost_s = node.mean_cost_s
         table.add_row(
             str(line.number),
             line.name,
             ",".join(map(str, line.feeds)) or "–",
             ",".join(line.queries[:4]) + ("…" if len(line.queries) > 4 else ""),
             f"{line.tuples:,}",
-            f"{1e3 * line.cost_us:,.1f}",
-            f"{line.selectivity:.4g}",
-            f"{line.rate:,.0f}",
+            f"{node.given:,}" if passes else "–",
+            f"{node.given / line.tuples:.4g}" if passes and line.tuples else "–",
+            f"{1e9 * cost_s:,.1f}" if cost_s is not None and line.tuples else "–",
         )
     return table
 
 
-def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Table:
+def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Sheet:
     table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
-        response = runner.quality[query.name].responses.response_ms()
+        measured = runner.quality[query.name].responses.response_ms()
         table.add_row(
             query.name,
             f"{len(answers.table(query.name)):,}",
-            milliseconds(response["mean"]),
-            milliseconds(response["p95"]),
-            milliseconds(response["max"]),
+            response(measured["mean"]),
+            response(measured["p95"]),
+            response(measured["max"]),
         )
     return table
 

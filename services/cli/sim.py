@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from configs.managers import MANAGERS, known_manager
 from configs.periodic import PERIODIC_KINDS
@@ -27,6 +26,7 @@ from scheduler.tuning import last_of
 from services.cli.periodic_sim import run_periodic_sim, wanted_schedule
 from services.cli.progress import progress
 from services.cli.replay import Recording, replay_logs
+from services.cli.sheet import FormatOption, screen
 from services.cli.tables import (
     answers_table,
     claim_table,
@@ -60,17 +60,26 @@ class Job:
     seed: int
 
 
+def presets(incomplete: str) -> list[str]:
+    """Return the presets that begin so."""
+    return [name for name in preset_names() if name.startswith(incomplete)]
+
+
 def sim(
     scenario: Annotated[
         str | None,
-        typer.Argument(help=f"A preset ({', '.join(preset_names())}) or a YAML file.", show_default=False),
+        typer.Argument(
+            help=f"Scenario: a preset ({', '.join(preset_names())}) or a YAML file.",
+            show_default=False,
+            autocompletion=presets,
+        ),
     ] = None,
     manager: Annotated[
         str | None,
         typer.Option(
             "--manager",
             "-m",
-            help=f"Who sheds and lends: {', '.join(MANAGERS)}.",
+            help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
             show_default=f"{DEFAULT_MANAGER}; none with --policies",
         ),
     ] = None,
@@ -79,62 +88,70 @@ def sim(
         typer.Option(
             "--policy",
             "-p",
-            help=f"Level-2 policy of every class: {', '.join(POLICY_KINDS)}; with its settings: fas:beta=0.25.",
+            help=f"Policy that orders the operators of every class: {', '.join(POLICY_KINDS)}; with settings: fas:beta=0.25.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed; the same seed gives the same bytes.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of everything random; the same seed gives the same output.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="Length of the run in virtual time.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    output: FormatOption = "table",
     report: Annotated[
-        Path | None, typer.Option(help="Write an HTML page with plots into this folder.", show_default=False)
+        Path | None, typer.Option(help="Folder for an HTML page with plots.", show_default=False)
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Run every manager; one table side by side.")
+        bool, typer.Option("--compare", help="Run the scenario under every load manager and compare them.")
     ] = False,
     policies: Annotated[
         bool,
-        typer.Option("--policies", help="Run every level-2 policy; tables side by side, and the claims."),
+        typer.Option(
+            "--policies",
+            help="Run the scenario under every policy and compare them with the claims of the papers.",
+        ),
     ] = False,
     schedule: Annotated[
         str | None,
         typer.Option(
-            help=f"When periodic queries run, and which together: {', '.join(PERIODIC_KINDS)}, hybrid:late=off, …",
+            help=f"Schedule of periodic queries: {', '.join(PERIODIC_KINDS)}, hybrid:late=off, …",
             show_default="the scenario's",
         ),
     ] = None,
     schedules: Annotated[
         bool,
         typer.Option(
-            "--schedules", help="Run periodic queries by every schedule; one table, and the claims."
+            "--schedules",
+            help="Run periodic queries under every schedule and compare them with the claims of the papers.",
         ),
     ] = False,
     explain: Annotated[
         str | None,
         typer.Option(
-            help="Print the last decisions about this class in words, and each switch of its policy.",
+            help="Class to explain: its last decisions are printed in words.",
             show_default=False,
         ),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(help="Write every core's events and decisions into this folder.", show_default=False),
+        typer.Option(
+            help="Folder for the events and decisions of every core, for --replay.", show_default=False
+        ),
     ] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of a run: make the decisions of an event log, or of a folder of them, again and compare.",
+            help="Event log, or folder of event logs, to replay: its decisions are made again and compared.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Run a scenario in virtual time: what would each class get, and lose? Or: when would periodic queries be answered?"""
+    """Simulate a scenario in virtual time: what each class gets and loses, or when periodic queries are answered."""
     if replay is not None:
         beside = (scenario, manager, policy, schedule, seed, seconds, report, explain, record)
         if compare or policies or schedules or any(given is not None for given in beside):
             raise InvalidInput(
-                "a log is replayed as it was recorded", "--replay", hint="give it alone, or with --json"
+                "a log is replayed as it was recorded", "--replay", hint="give it alone, or with -o json"
             )
-        replay_logs(replay, as_json)
+        replay_logs(replay, output)
         return
     if scenario is None:
         raise typer.BadParameter("name a scenario, or a log to --replay")
@@ -157,7 +174,7 @@ def sim(
             found = found.model_copy(update={"seconds": checked_seconds(seconds)})
         if report is not None:
             make_folder("--report", report)
-        run_periodic_sim(found, wanted, seed, as_json, report)
+        run_periodic_sim(found, wanted, seed, output, report)
         return
     if schedules or schedule is not None:
         raise InvalidInput(
@@ -187,10 +204,10 @@ def sim(
     if record is not None:
         make_folder("--record", record)
     seed = checked_seed(chosen.seed if seed is None else seed)
-    out = Console()
+    out = screen(output)
     if compare or policies:
         rows = run_all(comparison(chosen, policies, policy, manager, seed))
-        if as_json:
+        if output == "json":
             typer.echo(json.dumps(list(rows.values()), indent=2))
         elif policies:
             title = f"{chosen.name}, manager {manager}, {chosen.seconds:g} s, seed {seed}"
@@ -203,7 +220,7 @@ def sim(
     run = run_one(Job(chosen.name, chosen, manager, policy or policy_name(chosen), seed), record)
     outcome = outcome_of(run, policy or policy_name(chosen))
     promises = check_promises(outcome)
-    if as_json:
+    if output == "json":
         typer.echo(json.dumps(outcome.result, indent=2))
     else:
         out.print(result_table(outcome.result))
@@ -211,9 +228,9 @@ def sim(
         out.print(promise_table(promises))
     if explain is not None:
         for line in explanations(run, explain):
-            typer.echo(line, err=as_json)
+            typer.echo(line, err=output == "json")
     if report is not None:
-        typer.echo(f"report: {write_report(outcome, promises, report)}", err=as_json)
+        typer.echo(f"report: {write_report(outcome, promises, report)}", err=output == "json")
 
 
 def refuse_of_classes(name: str, given: Mapping[str, object]) -> None:

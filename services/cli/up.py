@@ -7,31 +7,31 @@ and goes on when the command ends: `weir down` ends it. Feeds of a cluster are f
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group
 from rich.text import Text
 
-from configs.declarations import read_documents
+from configs.declarations import Document
 from configs.managers import MANAGERS, known_manager
+from configs.problems import Away
 from configs.service import ADMISSIONS, PORT
 from configs.up import UpSettings
-from services.catalog.catalog import opened
-from services.catalog.home import held, home_of
+from services.catalog.catalog import Catalog, opened
+from services.catalog.home import Home, OwnSystem, held, home_of
 from services.catalog.reconcile import Reconciling
-from services.cli.catalog_here import CatalogHere
-from services.cli.class_views import ClassView, class_views
+from services.cli.catalog_here import Admit, CatalogHere
+from services.cli.catalog_views import warn
+from services.cli.class_views import ClassView, troubles
 from services.cli.class_views import as_json as class_as_json
+from services.cli.documents import wanted_documents
 from services.cli.here import who
 from services.cli.ingest import (
-    LOOK_S,
     FolderOption,
-    JsonOption,
     ended_by_signal,
     feeds_told,
     ingest_table,
@@ -39,39 +39,60 @@ from services.cli.ingest import (
 )
 from services.cli.machine import SystemMachine
 from services.cli.mirror import mirror_table, mirrors_told
+from services.cli.sheet import FormatOption
 from services.cli.sim import DEFAULT_MANAGER, make_folder
+from services.cli.state_log import (
+    LOOK_S,
+    States,
+    feed_states,
+    log_states,
+    mirror_problems,
+    mirror_states,
+)
 from services.cli.tables import class_view_table
-from services.cli.up_service import Served, given_keys, served
+from services.cli.up_service import Served, absent, check_there, given_keys, served
 from services.cli.up_settings import settings_of
 from services.ingest.bringing import Brings
 from services.ingest.java import find_java
 from services.ingest.job import Door
 from services.ingest.keys import new_key
+from services.ingest.progress import problems_of
 from services.mirror.doors import SystemDoor
 from services.mirror.running import Mirrors
+from services.watch.states import TROUBLED, State
 
 if TYPE_CHECKING:
     from actors.system import System
     from services.watch.watch import Watch
 
-FOLDER = Path("weir-up")
 EVERYWHERE = ("0.0.0.0", "[::]")
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Settings; options go before them.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="File of settings; options on the command line override it.",
+        show_default=False,
+    ),
 ]
 
 
 def up(
     files: Annotated[
         list[Path] | None,
-        typer.Option("--file", "-f", help="Documents to apply first.", show_default=False),
+        typer.Option(
+            "--file",
+            "-f",
+            help="Documents to apply first: a file, a folder, or `-` for standard input; may be repeated.",
+            show_default=False,
+        ),
     ] = None,
     config: ConfigOption = None,
     address: Annotated[
         str | None,
         typer.Option(
-            help="A Ray cluster, as Ray takes it: the system goes on when this command ends.",
-            show_default="a Ray of this machine's own",
+            help="Address of a Ray cluster. There, the system continues to run when this command ends.",
+            show_default="a new Ray on this machine",
         ),
     ] = None,
     manager: Annotated[
@@ -79,55 +100,68 @@ def up(
         typer.Option(
             "--manager",
             "-m",
-            help=f"Who sheds and lends: {', '.join(MANAGERS)}.",
+            help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
             show_default=DEFAULT_MANAGER,
         ),
     ] = None,
     lanes: Annotated[
         int | None,
         typer.Option(
-            min=1, max=256, help="Processors of a node that are given to queries.", show_default="1"
+            min=1, max=256, help="Number of processors per node that run queries.", show_default="1"
         ),
     ] = None,
     host: Annotated[
         str | None,
         typer.Option(
-            help="Where other producers reach the gateway; `node`: the node's address.",
+            help="Host at which producers reach the gateway; `node` stands for the node's address.",
             show_default="127.0.0.1",
         ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="The same.", show_default="one that is free")
+        int | None, typer.Option(min=0, max=65_535, help="Port of the gateway.", show_default="a free port")
     ] = None,
     api_host: Annotated[
-        str | None, typer.Option(help="Where REST and the console are reached.", show_default="127.0.0.1")
+        str | None, typer.Option(help="Host of the REST API and the console.", show_default="127.0.0.1")
     ] = None,
     api_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="The same; 0: one that is free.", show_default=str(PORT)),
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="Port of the REST API and the console; 0 chooses a free port.",
+            show_default=str(PORT),
+        ),
     ] = None,
-    api: Annotated[bool, typer.Option(help="Serve REST and the console.")] = True,
+    api: Annotated[bool, typer.Option(help="Serve the REST API and the console.")] = True,
     admission: Annotated[
         str | None,
-        typer.Option(help=f"What misses delay targets: {', '.join(ADMISSIONS)}.", show_default="warn"),
+        typer.Option(
+            help=f"What to do with a declaration that would miss a delay target: {', '.join(ADMISSIONS)}.",
+            show_default="warn",
+        ),
     ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="PEM with its chain: serve by TLS.", show_default=False)
+        Path | None,
+        typer.Option(help="Certificate with its chain, in PEM: serve with TLS.", show_default=False),
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM, of the certificate.", show_default=False)] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Private key of the certificate, in PEM.", show_default=False)
+    ] = None,
     metrics_operators: Annotated[
         bool | None,
         typer.Option(
-            "--metrics-operators", help="Tell Prometheus of each operator, too.", show_default=False
+            "--metrics-operators",
+            help="Export metrics of each operator to Prometheus, too.",
+            show_default=False,
         ),
     ] = None,
-    folder: FolderOption = FOLDER,
+    folder: FolderOption = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print no more than problems, as they come and go.")
+        bool, typer.Option("--quiet", help="Print only problems, when they begin and when they end.")
     ] = False,
-    as_json: JsonOption = False,
+    output: FormatOption = "table",
 ) -> None:
-    """Run what the catalog says, and what it comes to say; Ctrl-C ends it, but for a system on a cluster."""
+    """Run the service for what the catalog declares, until Ctrl-C. On a cluster the system continues."""
     settings = settings_of(
         config,
         {
@@ -144,7 +178,8 @@ def up(
             "--metrics-operators": ("service.metrics_operators", metrics_operators),
         },
     )
-    home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=as_json)
+    quiet_console = output == "json" or quiet
+    home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=quiet_console)
     on_cluster = settings.cluster.address is not None
     with ended_by_signal(), ExitStack() as running:
         running.enter_context(held(home))
@@ -153,16 +188,21 @@ def up(
         keys = given_keys(os.environ)
         service = running.enter_context(served(catalog, home, settings.service, who(), keys)) if api else None
         if files:
-            CatalogHere(catalog, who()).apply(read_documents(files))
+            here = CatalogHere(catalog, who(), planned_by(catalog, settings))
+            warn(here.apply(wanted_documents(files)).warnings)
         wanted = None if on_cluster else catalog.desired().file
         if wanted is not None:
             find_java(wanted.session.java_home, os.environ)
+        folder = folder or home.feeds
         if not on_cluster:
             make_folder("--folder", folder)
         if service is not None:
             for name, place in service.told().items():
                 console.print(f"{name.replace('_', ' ')}: {place}")
-        system = running.enter_context(begun(settings))
+        system = running.enter_context(begun(settings, home))
+        note_system(home, system, on_cluster)
+        if not on_cluster:
+            running.callback(home.forget_system)
         own_key, brings, endpoint = new_key(), None, None
         if not on_cluster:
             (node,) = system.status().system.nodes
@@ -176,42 +216,68 @@ def up(
         machine = SystemMachine(system, own_key, Mirrors(door), brings)
         running.callback(machine.stop)
         reconciling = Reconciling(catalog, machine)
-        watch_of_system.problems = lambda: reconciling.problems
+        feeds = machine.feeds
         if service is not None:
-            feeds = None if on_cluster else machine.feeds
-            service.attach(system, watch_of_system, settings, own_key, feeds, machine.mirrors, running)
+            brought = None if on_cluster else machine.feeds
+            service.attach(system, watch_of_system, settings, own_key, brought, machine.mirrors, running)
+            feeds = service.feeds
+            if on_cluster:
+                machine.brought_elsewhere = service.feeds
+
+        def problems() -> list[str]:
+            return [*reconciling.problems, *problems_of(feeds())]
+
+        watch_of_system.problems = problems
         running.enter_context(reconciling)
         if service is not None:
             service.is_ready()
-        overview = Overview(system, endpoint, machine, reconciling, service)
+        overview = Overview(watch_of_system, endpoint, machine, reconciling, service)
         if quiet:
-            tell_problems(reconciling)
-        watch(overview.picture, overview.told, as_json)
+            log_states(overview.states, quiet=True)
+        watch(overview.picture, overview.told, overview.states, output)
 
 
-def tell_problems(reconciling: Reconciling) -> NoReturn:
-    """Until somebody ends it, a line for each that is new."""
-    before: frozenset[str] = frozenset()
-    while True:
-        now = frozenset(reconciling.problems)
-        for one in sorted(now - before):
-            typer.echo(one, err=True)
-        if before and not now:
-            typer.echo("what is declared runs", err=True)
-        before = now
-        time.sleep(LOOK_S)
+def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
+    """Return what plans documents before anything runs: with the loads that their sources name, or assumed ones."""
+
+    def admit(documents: Sequence[Document]) -> Sequence[str]:
+        admission = settings.service.admission
+        if admission == "off":
+            return ()
+        # The other commands need not wait for the simulator to be imported.
+        from services.plan.planner import Planner
+        from services.remote.wire import WouldMissTarget
+
+        plan = Planner(catalog, settings.live).plan(documents)
+        if admission == "refuse" and not plan.holds:
+            title = plan.warnings[0] if plan.warnings else "a delay target would be missed"
+            hint = "ask for less, or see `weir plan` for what would fit"
+            raise WouldMissTarget(title, hint=hint, plan=plan.as_json())
+        return plan.warnings
+
+    return admit
 
 
-def begun(settings: UpSettings) -> System:
+def note_system(home: Home, system: System, on_cluster: bool) -> None:
+    """Record the system, so that `weir top` and `weir down` of this home find it."""
+    home.note_system(OwnSystem(system.name, system.address, system.auth_mode, on_cluster))
+
+
+def begun(settings: UpSettings, home: Home) -> System:
     # The other commands need not wait for Ray to be imported.
     from actors.system import found_or_started, start
     from services.ingest.flight import FlightSettings
 
     endpoint, cluster = FlightSettings(settings.gateway.host, settings.gateway.port), settings.cluster
     if cluster.address is None:
-        return start(settings.live, [], endpoint=endpoint)
+        return start(settings.live, [], endpoint=endpoint, home=home.folder)
     return found_or_started(
-        settings.live, cluster.address, wait_s=cluster.wait_s, pinned=cluster.pin_lanes, endpoint=endpoint
+        settings.live,
+        cluster.address,
+        wait_s=cluster.wait_s,
+        pinned=cluster.pin_lanes,
+        endpoint=endpoint,
+        home=home.folder,
     )
 
 
@@ -228,40 +294,67 @@ def from_here(endpoint: str, host: str) -> str:
 
 
 class Overview:
-    """What is to be seen of a system and its streams; of the system as it was last, while its coordinator is away."""
+    """View of the system and its streams for the terminal; the last known one while the coordinator is away."""
 
     def __init__(
         self,
-        system: System,
+        watch: Watch,
         endpoint: str | None,
         machine: SystemMachine,
         reconciling: Reconciling,
         service: Served | None,
     ) -> None:
-        self._system, self._endpoint, self._service = system, endpoint, service
+        self._watch, self._endpoint, self._service = watch, endpoint, service
         self._machine, self._reconciling = machine, reconciling
-        self._views: Sequence[ClassView] = ()
 
     def picture(self) -> Group:
+        classes = self._classes()
         feeds = [ingest_table("feeds", self._machine.feeds())]
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
-        problems = (Text(one, style="yellow") for one in self._reconciling.problems)
-        return Group(class_view_table(f"system {self._system.name}", self._look()), *feeds, *problems)
+        # The tables of classes and feeds name their problems themselves.
+        problems = (Text(problem, style="yellow") for problem in (*self._away(), *self._reconciling.problems))
+        return Group(class_view_table(f"system {self._watch.source.name}", classes), *feeds, *problems)
 
     def told(self) -> dict[str, object]:
+        classes = self._classes()
         return {
             **({} if self._endpoint is None else {"endpoint": self._endpoint}),
             **(self._service.told() if self._service is not None else {}),
-            "classes": [class_as_json(one) for one in self._look()],
+            "classes": [class_as_json(view) for view in classes],
             **feeds_told(self._machine.feeds()),
             **mirrors_told(self._machine.mirrors()),
-            "problems": list(self._reconciling.problems),
+            "problems": self._problems(classes),
         }
 
-    def _look(self) -> Sequence[ClassView]:
-        from ray.exceptions import RayError
+    def states(self) -> States:
+        """Return the states of classes, feeds and mirrors, with all problems."""
+        classes, feeds, mirrors = self._classes(), self._machine.feeds(), self._machine.mirrors()
+        parts = {f"system {self._watch.source.name}": "ready"}
+        parts |= {f"class {view.name}": logged_state(view) for view in classes}
+        problems = [*self._problems(classes), *mirror_problems(mirrors)]
+        return States(parts | feed_states(feeds) | mirror_states(mirrors), problems)
 
-        with suppress(RayError):
-            self._views = class_views(self._system.status().system, self._system.lending())
-        return self._views
+    def _problems(self, classes: Sequence[ClassView]) -> list[str]:
+        return [*self._away(), *self._watch.problems(), *troubles(classes)]
+
+    def _away(self) -> list[str]:
+        problem = absent(self._watch)
+        return [problem] if problem else []
+
+    def _classes(self) -> Sequence[ClassView]:
+        """Return the classes as last seen; raise Away once the system is gone for good."""
+        check_there(self._watch)
+        with suppress(Away):
+            return list(self._watch.view(max_age_s=LOOK_S).classes.values())
+        return ()
+
+
+# States that a log names. A class that has turns changes among the others all the time.
+LOGGED = TROUBLED | {State.STARTING, State.NO_QUERIES}
+
+
+def logged_state(view: ClassView) -> str:
+    """Return the state of a class as log lines name it."""
+    state = view.condition.state
+    return str(state) if state in LOGGED else "running"

@@ -6,7 +6,6 @@ service is reached, as long as it is.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
 Feeds = Callable[[], Sequence[FeedProgress]]
 """How far Spark has come with each."""
 PRINCIPAL = "admin"
+# A coordinator that is started again is back after some seconds.
+AWAY_S = 10.0
+# Ray ends a process that has not reached its head for 60 s, without a word of ours.
+AWAY_MOST_S = 45.0
 STARTING = "the system is being started"
 # Keys that were made elsewhere, as for the pods of a cluster; each is of the principal and scope of its name.
 GIVEN_KEYS: Mapping[str, str] = {
@@ -82,6 +85,10 @@ class Served:
             **({} if self._home is None else {"admin_key": str(self._home.admin_key)}),
         }
 
+    def feeds(self) -> list[FeedProgress]:
+        """The progress of each declared feed, whatever process runs it."""
+        return self._service.feeds()
+
     def attach(
         self,
         system: System,
@@ -120,9 +127,10 @@ class Served:
         service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
         with_operators = service.settings.metrics_operators
         nodes = running.enter_context(Nodes(source, watch, with_operators=with_operators))
-        told = service.told_feeds
-        feeds = feeds or (lambda: told.seen(time.monotonic()))
-        service.metrics = SystemCollector(watch, nodes, feeds, service.snapshot.priority_classes, mirrors)
+        service.nodes, service.brought = nodes, feeds
+        service.metrics = SystemCollector(
+            watch, nodes, service.feeds, service.snapshot.priority_classes, mirrors
+        )
         # Callers are sent away before what answers them ends.
         running.callback(self._serving.stop)
 
@@ -132,7 +140,22 @@ class Served:
         if watch is not None:
             with suppress(Away):
                 watch.view(max_age_s=0.0)
-        self._service.waits_for = lambda: ""
+        self._service.waits_for = lambda: "" if watch is None else absent(watch)
+
+
+def absent(watch: Watch) -> str:
+    """Say that the system has ended or has not answered for a while; empty while it answers."""
+    if watch.has_ended:
+        return f"the system {watch.source.name} has ended"
+    if watch.away_s > AWAY_S:
+        return f"the system {watch.source.name} has not answered for {watch.away_s:.0f} s"
+    return ""
+
+
+def check_there(watch: Watch) -> None:
+    """Raise Away if the system has ended, or has not answered for AWAY_MOST_S: `weir up` ends then."""
+    if watch.has_ended or watch.away_s > AWAY_MOST_S:
+        raise Away(absent(watch), hint="start it again with `weir up`; what was declared is in the catalog")
 
 
 def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> None:

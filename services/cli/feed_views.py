@@ -1,0 +1,121 @@
+"""Feeds as `weir get feeds` and `weir describe feed` show them: state, rate, lag and the last error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from configs.declarations import FeedDeclaration, StreamDeclaration
+from configs.numbers import UNKNOWN, compact, duration
+from configs.problems import NotAllowed, UnknownName, WeirError
+from services.cli.here import Declarations, declarations, service
+from services.cli.tables import plain_table
+from services.ingest.progress import State
+from services.remote.models import Declared
+
+Status = Mapping[str, Any]
+HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "restarts")
+NO_SERVICE = "no service answers, so states are not known; start one with `weir up`"
+STATES: Mapping[State, str] = {
+    "starting": "starting",
+    "running": "[green]running[/]",
+    "failed": "[red]failed[/]",
+    "waiting": "[yellow]waiting[/]",
+    "stopped": "[red]stopped[/]",
+}
+
+
+def feeds_view(name: str | None = None) -> RenderableType:
+    """A table of all feeds or of one, also of streams with a source of their own; under it, what is wrong."""
+    try:
+        with service() as weir:
+            statuses = weir.feed_statuses() if name is None else [weir.feed_status(name)]
+    except UnknownName:
+        raise
+    except WeirError as problem:
+        with declarations() as weir:
+            formats = formats_of(weir)
+        if name is not None:
+            formats = {name: formats[name]} if name in formats else {}
+        if name is not None and not formats:
+            raise UnknownName("no such Feed", value=name) from None
+        why = f"{NO_SERVICE}: {problem.title}" if not isinstance(problem, NotAllowed) else problem.title
+        statuses = [{"name": feed, "format": source} for feed, source in formats.items()]
+        return Group(feeds_table(statuses), Text(why, style="yellow"))
+    return Group(feeds_table(statuses), *errors(statuses))
+
+
+def formats_of(weir: Declarations) -> dict[str, str]:
+    """Spark's format of each declared feed."""
+    found = {}
+    for one in (*weir.all("Stream"), *weir.all("Feed")):
+        match one.declaration:
+            case StreamDeclaration(name=name, source=source) if source is not None:
+                found[name] = source.format
+            case FeedDeclaration(name=name, source=source):
+                found[name] = source.format
+    return found
+
+
+def feeds_table(statuses: Sequence[Status]) -> RenderableType:
+    if not statuses:
+        return Text("no feed is declared; a stream with a source is one, or a document of kind Feed")
+    table = plain_table("", HEADS, left=3)
+    for one in statuses:
+        table.add_row(
+            escape(one["name"]),
+            escape(one.get("format") or UNKNOWN),
+            STATES[one["state"]] if "state" in one else UNKNOWN,
+            UNKNOWN if "state" not in one else compact(one["rows_per_s"]),
+            UNKNOWN if one.get("lag") is None else compact(one["lag"]),
+            UNKNOWN if one.get("behind_s") is None else duration(1e3 * one["behind_s"]),
+            late_part(one.get("streams", ())),
+            str(one.get("restarts", UNKNOWN)),
+        )
+    return table
+
+
+def errors(statuses: Sequence[Status]) -> list[Text]:
+    """A line for each feed with an error, also if the feed runs again."""
+    lines = []
+    for one in statuses:
+        if not one.get("last_error"):
+            continue
+        when = "" if one["last_error_at"] is None else f" at {clock(one['last_error_at'])}"
+        tries = "" if one["next_try_s"] is None else f"; next try in {one['next_try_s']:.0f} s"
+        running = one["state"] == "running"
+        style = "dim" if running else "red"
+        word = "ran again after an error" if running else "error"
+        lines.append(Text(f"{one['name']}: {word}{when}: {one['last_error']}{tries}", style=style))
+    return lines
+
+
+def late_part(streams: Sequence[Status]) -> str:
+    """The part of what was offered to classes that came too late for its windows."""
+    offered = sum(stream["offered"] for stream in streams)
+    return f"{100 * sum(stream['late'] for stream in streams) / offered:.1f}%" if offered else UNKNOWN
+
+
+def clock(moment: str) -> str:
+    """The time of day of a moment of the service, in UTC."""
+    return datetime.fromisoformat(moment).astimezone(UTC).strftime("%H:%M:%SZ")
+
+
+def feed_declared(weir: Declarations, name: str) -> Declared | None:
+    """Return the document of a feed, or of the stream with that source; None if the caller may not see sources."""
+    try:
+        return weir.get("Feed", name)
+    except NotAllowed:
+        return None
+    except UnknownName as problem:
+        with suppress(UnknownName):
+            found = weir.get("Stream", name)
+            if isinstance(found.declaration, StreamDeclaration) and found.declaration.source is not None:
+                return found
+        raise problem from None

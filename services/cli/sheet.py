@@ -1,0 +1,298 @@
+"""Tables that never break a number or a name, however narrow the terminal is.
+
+Numbered properties:
+1. No line is wider than the terminal.
+2. A cell is in one line, unless its column is prose, which is wrapped between words. Long texts may be cut to one line.
+3. If a table is too wide, columns are hidden, the least important ones first, and a line below the table names them. The first
+   column is never hidden.
+4. If more than two thirds of the columns would be hidden, each row is shown as a record: a line for each column.
+5. What is wider than the whole terminal is folded: there is no room for it anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.text import Text
+
+from configs.numbers import exact
+
+GAP = 2
+# Prose wider than this is hard to read, on a terminal of any width.
+PROSE_MOST = 100
+PROSE_LEAST = 24
+CUT_LEAST = 40
+# Columns of an output that nothing limits, such as a file.
+UNLIMITED = 100_000
+HEAD, TITLE, RULE, NOTE = (Style.parse(one) for one in ("bold", "italic", "dim", "dim italic"))
+
+Output = Literal["table", "wide", "json", "yaml"]
+Format = Literal["table", "wide", "json"]
+FormatOption = Annotated[
+    Format, typer.Option("--output", "-o", help="Format: a table, a table with every column, or JSON.")
+]
+
+
+def screen(output: str = "table", stderr: bool = False) -> Console:
+    """Return the console to print on. Only a terminal limits the width of lines, unless `wide` is wanted."""
+    console = Console(highlight=False, stderr=stderr)
+    if output == "wide" or not (console.is_terminal or os.environ.get("COLUMNS")):
+        console.width = UNLIMITED
+    return console
+
+
+@dataclass
+class Sheet:
+    """A table without frame. Cells are texts in rich's markup."""
+
+    heads: Sequence[str]
+    title: str = ""
+    left: int = 1
+    """Number of columns that are text; the others are numbers, and stand at the right of their columns."""
+    prose: Sequence[int] = ()
+    """Places of columns whose cells may take several lines."""
+    cut: Sequence[int] = ()
+    """Places of columns whose texts are shown in one line, cut between words where there is no room."""
+    least: Sequence[str] = ()
+    """Heads of columns that are hidden first, in this order; the others follow from right to left."""
+    caption: str = ""
+    has_heads: bool = True
+    whole: bool = False
+    """Show records rather than hide a column."""
+    rows: list[Sequence[Text]] = field(default_factory=list)
+    ends: set[int] = field(default_factory=set)
+    """Numbers of rows after which a section ends."""
+
+    def add_row(self, *cells: str, end_section: bool = False) -> None:
+        cells += ("",) * (len(self.heads) - len(cells))
+        self.rows.append([clean(Text.from_markup(cell)) for cell in cells])
+        if end_section:
+            self.add_section()
+
+    def add_section(self) -> None:
+        self.ends.add(len(self.rows))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.lines(console, options.max_width):
+            line.rstrip()
+            yield from line.render(console, end="\n")
+
+    def lines(self, console: Console, width: int) -> Iterator[Text]:
+        if self.title:
+            yield from wrapped(console, Text.from_markup(self.title, style=TITLE), width)
+        shown = self.shown(width)
+        hidden = [head for place, head in enumerate(self.heads) if shown is not None and place not in shown]
+        yield from self.records(console, width) if shown is None else self.table(console, width, shown)
+        if hidden and self.rows:
+            told = f"{len(hidden)} column{'s' if len(hidden) > 1 else ''} hidden: {', '.join(hidden)}"
+            yield from wrapped(console, Text(f"{told} (widen the terminal, or use -o wide)", NOTE), width)
+        if self.caption:
+            yield from wrapped(console, Text.from_markup(self.caption), width)
+
+    def shown(self, width: int) -> list[int] | None:
+        """Return the places of columns that fit; None if more than two thirds of them would be hidden."""
+        places = list(range(len(self.heads)))
+        named = [self.heads.index(head) for head in self.least]
+        least = iter([*named, *(place for place in reversed(places) if place not in named)])
+        while self.needed(places, self.gap(width)) > width:
+            place = next(least, 0)
+            if self.whole or place == 0 or 3 * (len(places) - 1) < len(self.heads):
+                return None
+            places.remove(place)
+        return places
+
+    def needed(self, places: Sequence[int], gap: int) -> int:
+        """Return the width that these columns need at least."""
+        return sum(map(self.narrowest, places)) + gap * (len(places) - 1)
+
+    def gap(self, width: int) -> int:
+        """Return the space between columns: one less than usual if every column fits then."""
+        places = range(len(self.heads))
+        return GAP - 1 if self.needed(places, GAP - 1) <= width < self.needed(places, GAP) else GAP
+
+    def widest(self, place: int) -> int:
+        head = Text(self.heads[place]).cell_len if self.has_heads else 0
+        found = max((line.cell_len for row in self.rows for line in row[place].split()), default=0)
+        return max(head, min(found, PROSE_MOST) if place in self.prose else found, self.longest_word(place))
+
+    def narrowest(self, place: int) -> int:
+        """Return the width below which the column would break something."""
+        if place not in self.prose and place not in self.cut:
+            return self.widest(place)
+        least = PROSE_LEAST if place in self.prose else CUT_LEAST
+        return max(min(self.widest(place), least), self.longest_word(place))
+
+    def longest_word(self, place: int) -> int:
+        """Return the width of the longest word of prose."""
+        if place not in self.prose:
+            return 0
+        words = (word for row in self.rows for word in row[place].plain.split())
+        return max((Text(word).cell_len for word in words), default=0)
+
+    def table(self, console: Console, width: int, shown: Sequence[int]) -> Iterator[Text]:
+        gap = self.gap(width)
+        widths = self.widths(width - gap * (len(shown) - 1), shown)
+        if self.has_heads:
+            heads = [Text(self.heads[place], HEAD) for place in shown]
+            yield self.joined(heads, widths, gap)
+            yield Text("─" * (sum(widths.values()) + gap * (len(shown) - 1)), RULE)
+        for number, row in enumerate(self.rows, start=1):
+            cells = [self.cell(console, row[place], place, widths[place]) for place in shown]
+            for line in range(max(map(len, cells), default=0)):
+                texts = [cell[line] if line < len(cell) else Text() for cell in cells]
+                yield self.joined(texts, widths, gap)
+            if number in self.ends and number < len(self.rows):
+                yield Text()
+
+    def cell(self, console: Console, text: Text, place: int, width: int) -> Sequence[Text]:
+        """Return the lines of a cell."""
+        if place in self.prose:
+            return wrapped(console, text, width)
+        return [cut_to(line, width) if place in self.cut else line for line in text.split()]
+
+    def widths(self, width: int, shown: Sequence[int]) -> dict[int, int]:
+        """Return the width of each column; prose and texts that may be cut share what the others leave."""
+        widths = {place: self.narrowest(place) for place in shown}
+        room = width - sum(widths.values())
+        wanted = {place: self.widest(place) - widths[place] for place in shown}
+        for place, more in wanted.items():
+            part = min(more, room * more // max(1, sum(wanted.values())))
+            widths[place] += part
+        return widths
+
+    def joined(self, cells: Sequence[Text], widths: Mapping[int, int], gap: int) -> Text:
+        line = Text()
+        for cell, (place, size) in zip(cells, widths.items(), strict=True):
+            if line.plain:
+                line.append(" " * gap)
+            space = " " * (size - cell.cell_len)
+            line.append_text(Text.assemble(cell, space) if place < self.left else Text.assemble(space, cell))
+        return line
+
+    def records(self, console: Console, width: int) -> Iterator[Text]:
+        label = max((Text(head).cell_len for head in self.heads), default=0) if self.has_heads else 0
+        for number, row in enumerate(self.rows):
+            if number:
+                yield Text()
+            for head, cell in zip(self.heads, row, strict=True):
+                if not cell.plain:
+                    continue
+                space = width - label - GAP
+                longest = max((Text(word).cell_len for word in cell.plain.split()), default=0)
+                name = Text(head.ljust(label) + " " * GAP, HEAD)
+                if longest > space:
+                    yield from wrapped(console, name, width)
+                    yield from wrapped(console, cell, width)
+                    continue
+                for place, line in enumerate(wrapped(console, cell, space)):
+                    yield Text.assemble(Text(" " * len(name)) if place else name, line)
+
+
+def clean(text: Text) -> Text:
+    """Return the text without what could move the cursor of a terminal."""
+    if text.plain.replace("\n", "").isprintable():
+        return text
+    plain = "".join(one if one.isprintable() or one == "\n" else "�" for one in text.plain)
+    return Text(plain, spans=text.spans)
+
+
+def cut_to(text: Text, width: int) -> Text:
+    """Return the beginning of a text, cut between words if there is a space in its second half."""
+    if text.cell_len <= width:
+        return text
+    text = text.copy()
+    text.truncate(width - 1)
+    words = text.plain.rpartition(" ")[0]
+    if 2 * len(words) > len(text.plain):
+        text.right_crop(len(text.plain) - len(words))
+    return text.append("…")
+
+
+def wrapped(console: Console, text: Text, width: int) -> list[Text]:
+    """Return the lines of a text that is wrapped between words; at least one."""
+    return list(text.wrap(console, max(1, width), overflow="fold")) or [Text()]
+
+
+@dataclass
+class Description:
+    """One declaration or answer: a line for each field. Fields inside a field are indented below it."""
+
+    title: str
+    fields: Mapping[str, Any]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.lines(console, options.max_width):
+            line.rstrip()
+            yield from line.render(console, end="\n")
+
+    def lines(self, console: Console, width: int) -> Iterator[Text]:
+        if self.title:
+            yield from wrapped(console, Text(self.title, TITLE), width)
+        yield from fields_of(console, self.fields, width)
+
+
+def fields_of(console: Console, fields: Mapping[str, Any], width: int) -> Iterator[Text]:
+    """Yield the lines of fields, those that other fields hold indented."""
+    flat = [name for name, value in fields.items() if not is_nested(value)]
+    label = max((Text(name).cell_len for name in flat), default=0) + 1
+    for name, value in fields.items():
+        name_text = Text(f"{name}:", HEAD)
+        if is_nested(value):
+            yield name_text
+            yield from (Text.assemble("  ", line) for line in nested(console, value, width - 2))
+            continue
+        space = width - label - GAP
+        text = clean(Text(plain(value)))
+        if max((Text(word).cell_len for word in text.plain.split()), default=0) > space:
+            yield name_text
+            yield from wrapped(console, text, width)
+            continue
+        for place, line in enumerate(wrapped(console, text, min(space, PROSE_MOST))):
+            head = Text() if place else name_text
+            yield Text.assemble(head, " " * (label + GAP - head.cell_len), line)
+
+
+def nested(console: Console, value: Any, width: int) -> Iterator[Text]:
+    if isinstance(value, Mapping):
+        yield from fields_of(console, value, width)
+    elif all(isinstance(one, Mapping) and not any(map(is_nested, one.values())) for one in value):
+        heads = list(dict.fromkeys(head for one in value for head in one))
+        sheet = Sheet(heads, left=len(heads))
+        for one in value:
+            sheet.rows.append([clean(Text(plain(one.get(head)))) for head in heads])
+        yield from sheet.lines(console, width)
+    else:
+        for one in value:
+            lines = list(nested(console, one, width - 2)) if is_nested(one) else [clean(Text(plain(one)))]
+            for place, line in enumerate(lines):
+                yield Text.assemble("  " if place else "- ", line)
+
+
+def is_nested(value: Any) -> bool:
+    """Return True if a value takes lines of its own: keys and values, or a list with them in it."""
+    if isinstance(value, Mapping):
+        return bool(value)
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return is_list and any(isinstance(one, Mapping | list | tuple) for one in value)
+
+
+def plain(value: Any) -> str:
+    """Return a value as people read it."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return value
+        case Mapping():
+            return "–"
+        case Sequence():
+            return ", ".join(map(plain, value)) or "–"
+    return exact(value) if isinstance(value, float) else str(value)
