@@ -111,7 +111,9 @@ class Full:
             shown = Figures(0.001, 0.00123 + number / 1e6, 0.75, used_s=0.123456 * self.looks)
             answered = replace(told.answered, target_s=one.delay_target_ms / 1e3)
             counted = replace(told, answered=answered)
-            report = UnitReport(one.name, 0.9, shown.load, False, False, shown, None, account, "", counted)
+            report = UnitReport(
+                one.name, 0.9, shown.load, False, False, shown, None, account, counted=counted
+            )
             units[one.name] = UnitStatus(one.name, NODE, f"h{number}", 1e-3, 1e-3, None, report, NODE)
         self.system = SystemStatus({NODE: 2}, tuple(self.classes), units, (), {})
 
@@ -123,6 +125,9 @@ class Full:
             one.name: {other.name: 1.5} for one, other in zip(self.classes, self.classes[1:], strict=False)
         }
         return Look((self.looks,), CoordinatorStatus(1, 0.0, self.system, (), (), (), 0), lent)
+
+    def has_ended(self) -> bool:
+        return False
 
     def turns(self, node: str) -> DispatcherStatus:
         lanes = (LaneStatus(None, 1000, 2.0, 1.5, 1.4, 0.5),) * 2

@@ -72,7 +72,16 @@ def changes(attempt: int) -> list[Request]:
 
 # -- the whole of it -------------------------------------------------------------------------------------------
 
-UP = (sys.executable, "-c", "from services.cli.main import main; main()", "up", "--json", "--api-port", "0")
+UP = (
+    sys.executable,
+    "-c",
+    "from services.cli.main import main; main()",
+    "up",
+    "-o",
+    "json",
+    "--api-port",
+    "0",
+)
 
 
 def ready_s() -> float:

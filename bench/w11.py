@@ -172,7 +172,7 @@ def run_by_hand(data: Data, train: int) -> Outcome:
 
 
 def report(outcome: Outcome, data: Data) -> dict[str, Any]:
-    """What `weir bench w11 --json` prints."""
+    """Return what `weir bench w11 -o json` prints."""
     return {
         "elapsed_s": outcome.elapsed_s,
         "cpu_s": outcome.cpu_s,

@@ -274,7 +274,7 @@ class Soak:
 
     def _check_promises(self, status: UnitStatus, now: float) -> None:
         one, before = status.figures, self._shed
-        lost = one.shed + one.rejected + one.failed
+        lost = one.shed + one.late + one.rejected + one.failed
         self._shed = lost
         # Percentiles are of the last seconds.
         if now < self._disturbed_until + RECENT_S or before is None or status.repeating:
