@@ -12,7 +12,15 @@ DOCUMENTS = documents()
 
 
 def panels(document: Json) -> list[Json]:
-    return [one for one in document["panels"] if one["type"] != "row"]
+    """Return all panels, also those within folded rows."""
+    return [one for one in everything(document) if one["type"] != "row"]
+
+
+def everything(document: Json) -> Iterator[Json]:
+    """Yield rows and panels in the order in which they are numbered."""
+    for one in document["panels"]:
+        yield one
+        yield from one.get("panels", ())
 
 
 def targets(document: Json) -> Iterator[tuple[str, Json]]:

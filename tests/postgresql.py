@@ -53,4 +53,4 @@ def found() -> Path:
     for folder in folders:
         if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
             return folder
-    pytest.skip("there is no PostgreSQL: apt-get install postgresql")
+    pytest.skip("needs PostgreSQL: apt-get install postgresql (make tools does, as root)")

@@ -8,7 +8,7 @@ import pytest
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(
-    PROMTOOL is None, reason="needs promtool: apt-get install prometheus (make setup does, as root)"
+    PROMTOOL is None, reason="needs promtool: apt-get install prometheus (make tools does, as root)"
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from actors.looks import CoordinatorStatus, Decisions, Look, Number
 from actors.noticed import UnitNow
-from actors.units import Account, Explanations, Figures, UnitReport
+from actors.units import Account, Explanations, Figures, UnitReport, class_of
 from actors.units import Counted as UnitCounted
 from configs.live import LiveClass
 from configs.objectives import Objective
@@ -43,6 +43,8 @@ class InProcess:
     managers: dict[str, LoadManager] = field(default_factory=dict)
     now: float = 0.0
     is_away: bool = False
+    ended: bool = False
+    """Whether the store of the cluster no longer names it."""
     looks: int = 0
     counted: dict[str, Counted] = field(default_factory=dict)
     """What has come in, by stream."""
@@ -132,16 +134,22 @@ class InProcess:
         status = CoordinatorStatus(1, self.now, plane.status(), (), (), (), 0)
         return Look(number, status, plane.lending(self.now))
 
+    def has_ended(self) -> bool:
+        return self.ended
+
     def decisions(self, class_name: str, last: int) -> Decisions:
         self._answer()
         moves = tuple(self.world.plane.moves(class_name, last))
-        explained = tuple(self.managers[class_name].explanations)[-last:]
+        units = [unit for unit in self.managers if class_of(unit) == class_name]
+        explained = {
+            unit: Explanations(EPOCH_S, tuple(self.managers[unit].explanations)[-last:]) for unit in units
+        }
         tuned = self.world.plane.tuned(class_name, last)
-        return Decisions({class_name: Explanations(EPOCH_S, explained)}, moves, EPOCH_S, tuned)
+        return Decisions(explained, moves, EPOCH_S, tuned)
 
     def plan(self, class_name: str) -> list[Line]:
         self._answer()
-        if class_name not in self.managers:
+        if class_name not in map(class_of, self.managers):
             raise UnknownName("no such class", "class", class_name)
         return [Line(0, "source:Readings", (1,), ("q",), 10, 0.1, 1.0, float("inf"), 0)]
 

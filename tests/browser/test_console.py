@@ -44,7 +44,18 @@ LOGGED = """
 NOTHING_RUNS = "status of 503"
 REFUSED = "status of 422"
 MARKUP = "<img src=x onerror=alert(1)>"
-TABS = ["Overview", "Queries", "Ledger", "Decisions", "Mirrors", "Onboard", "Keys"]
+TABS = [
+    "Overview",
+    "Queries",
+    "Tenants",
+    "Ledger",
+    "Decisions",
+    "Feeds",
+    "Mirrors",
+    "Onboard",
+    "Keys",
+    "Audit",
+]
 
 Opening = Callable[..., Console]
 
@@ -103,7 +114,7 @@ def test_a_tenant_sees_its_own_queries_and_no_keys(served: Served, open_console:
     console = open_console(served.url)
     console.expected = [NOTHING_RUNS]
     console.sign_in(served.tenant)
-    expect(console.page.get_by_role("tab")).to_have_text([*TABS[:5], "New query"])
+    expect(console.page.get_by_role("tab")).to_have_text([*TABS[:7], "New query"])
     console.open("Queries")
     expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
 
@@ -127,7 +138,7 @@ def test_tabs_are_moved_through_by_the_keyboard(console: Console) -> None:
             focused.get_attribute("id")
         )
         found.append(focused.inner_text())
-    assert found == ["Queries", "Ledger", "Queries", "Keys", "Overview", "Keys", "Overview"]
+    assert found == ["Queries", "Tenants", "Queries", "Audit", "Overview", "Audit", "Overview"]
     assert page.locator("[role=tab]:focus").evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
 
 
@@ -184,9 +195,8 @@ def test_every_view_without_a_system_says_what_to_do_next(
     console.picture(pictures, f"sign-in-{width}-{theme}")
     console.sign_in(served.admin)
     expect(console.page.locator("#classes")).to_contain_text("Start a system with “weir up”")
-    for tab, panel in zip(
-        TABS, ("overview", "queries", "ledger", "decisions", "mirrors", "onboard", "keys"), strict=True
-    ):
+    for tab in TABS:
+        panel = tab.lower()
         console.open(tab)
         expect(
             console.page.locator(f"#{panel} .empty, #{panel} table, #{panel} .picks").first
@@ -300,7 +310,7 @@ def test_a_preview_changes_nothing_and_onboarding_all_of_it(console: Console, se
     found = [str(one.ref) for one in served.service.catalog.all()][-3:]
     assert found == ["Tenant initech", "Stream temps", "Query initech/hot"]
     preview.get_by_role("button", name="Make a key for initech").click()
-    expect(console.page.get_by_label("For what")).to_have_value("tenant:initech")
+    expect(console.page.get_by_label("Scopes")).to_have_value("tenant:initech")
 
 
 def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening) -> None:
@@ -353,8 +363,8 @@ def test_answers_tell_how_much_of_their_input_was_kept(
 
 def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Served) -> None:
     page = console.open("Keys").page
-    page.get_by_label("Whose").fill("feeder")
-    page.get_by_label("For what").fill("ingest:readings tenant:acme")
+    page.get_by_label("Principal").fill("feeder")
+    page.get_by_label("Scopes").fill("ingest:readings tenant:acme")
     page.get_by_role("button", name="Make the key").click()
     key = page.locator("#keys-made code").inner_text()
 
@@ -376,10 +386,10 @@ def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Serv
 def test_a_key_for_nothing_that_is_there_is_refused_at_its_field(console: Console) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]
     page = console.open("Keys").page
-    page.get_by_label("Whose").fill("feeder")
-    page.get_by_label("For what").fill("tenant:nobody")
+    page.get_by_label("Principal").fill("feeder")
+    page.get_by_label("Scopes").fill("tenant:nobody")
     page.get_by_role("button", name="Make the key").click()
-    expect(page.get_by_label("For what")).to_be_focused()
+    expect(page.get_by_label("Scopes")).to_be_focused()
     expect(page.locator("#keys-form .wrong:visible")).to_contain_text("tenant:nobody")
 
 

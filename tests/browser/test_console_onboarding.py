@@ -27,7 +27,8 @@ COMMAND = [
     "-c",
     "from services.cli.main import main; main()",
     "up",
-    "--json",
+    "-o",
+    "json",
     "--api-port",
     "0",
 ]
@@ -119,6 +120,28 @@ def test_a_tenant_is_onboarded_and_its_answers_come_live(
     expect(page.locator("#classes tbody th")).to_have_text(["acme"])
     console.open("Ledger")
     expect(page.locator("#ledger-table")).to_contain_text("The account closes")
+
+
+def test_a_tenant_is_onboarded_with_less_than_its_class_gives(up: Up, open_console: Opening) -> None:
+    page = open_console(up.url).sign_in(up.admin).open("Onboard").page
+    page.get_by_label("Name of the tenant").fill("frugal")
+    page.get_by_label("bronze").check()
+    page.get_by_text("Ask for less than the class gives").click()
+    page.get_by_label("Delay target, ms").fill("800")
+    page.get_by_label("Highest drop, %").fill("95")
+    page.get_by_label("Drop what is older than, ms").fill("1500")
+    page.get_by_label("Name of the stream").fill("meters")
+    page.get_by_label("Name of the query").fill("high")
+    page.get_by_label("SQL").fill("SELECT sensor, temp FROM meters WHERE temp > 0")
+    page.get_by_role("button", name="Onboard", exact=True).click()
+    expect(page.locator("#preview")).to_contain_text("Done.")
+    headers = {"Authorization": f"Bearer {up.admin}"}
+    assert httpx.get(f"{up.url}/v1/tenants/frugal", headers=headers).json() == {
+        "kind": "Tenant",
+        "name": "frugal",
+        "priority_class": "bronze",
+        "overrides": {"delay_target_ms": 800, "max_drop": 0.95, "max_age_ms": 1500},
+    }
 
 
 def test_rows_that_do_not_fit_are_told(up: Up, open_console: Opening) -> None:

@@ -56,7 +56,15 @@ def console(tmp_path: Path, open_console: Opening) -> Iterator[Console]:
         for clock[0] in (1.0, 2.0):
             counted = Counted(1, 1.0, False, quality=told)
             system.cycle(
-                "gold", 0.2, counted=counted, results=8, mean_ms=100, p50_ms=90, p95_ms=150, **FIGURES
+                "gold",
+                0.2,
+                counted=counted,
+                results=8,
+                results_per_s=4.0,
+                mean_ms=100,
+                p50_ms=90,
+                p95_ms=150,
+                **FIGURES,
             )
             watch.look()
             watch.history.note(watch.view())

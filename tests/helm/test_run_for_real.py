@@ -294,7 +294,13 @@ def down(machine: Machine) -> subprocess.CompletedProcess[bytes]:
     """In the head pod: what runs on a node keeps it from ending for half a minute."""
     template = named(machine.objects, "RayCluster", FULL)["spec"]["headGroupSpec"]["template"]
     (ray_head, weir) = containers(template)
-    command = [*machine.command(template, weir)[:3], "down", "--address", f"{HEAD}:{machine.gcs_port}"]
+    command = [
+        *machine.command(template, weir)[:3],
+        "down",
+        "--yes",
+        "--address",
+        f"{HEAD}:{machine.gcs_port}",
+    ]
     environ = machine.environ(template, ray_head)
     return subprocess.run(command, env=environ, capture_output=True, timeout=60, check=False)
 

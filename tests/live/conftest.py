@@ -22,10 +22,10 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    """Without classes; each test adds its own and removes them. Its threads are not pinned: tests share the machine."""
+    """Without classes; each test adds its own and removes them. Its threads are not pinned: tests share the machine. Nodes can join."""
     # Of a node that dies Ray hears after a quarter of a minute otherwise.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_health_check_period_ms", "500")
         patch.setenv("RAY_health_check_failure_threshold", "6")
-        with start(LiveSettings(), [], pinned=False) as running:
+        with start(LiveSettings(), [], pinned=False, loopback=False) as running:
             yield running

@@ -42,7 +42,7 @@ Batch = tuple[str, pa.RecordBatch]
 
 def started(settings: LiveSettings, data: Path, pinned: bool = False) -> System:
     """Real hosts, and the decisions of all cores in the folder."""
-    return start(settings, [], data_folder=data, pinned=pinned)
+    return start(settings, [], data_folder=data, pinned=pinned, loopback=False)
 
 
 def node_of(system: System) -> str:
@@ -185,6 +185,8 @@ class Publisher:
     accepted: Counter[str] = field(default_factory=Counter)
     """Rows by stream."""
     batches: Counter[str] = field(default_factory=Counter)
+    firsts: dict[str, int] = field(default_factory=dict)
+    """By stream, the number of the first batch: a stream that is declared again continues the numbers of the one before."""
     _producer: Producer | None = None
 
     def publish(self, given: Iterable[Batch]) -> None:
@@ -194,6 +196,8 @@ class Publisher:
 
     def offer(self, stream: str, batch: pa.RecordBatch) -> bool:
         """Whether it was accepted."""
+        if stream not in self.firsts:
+            self.firsts[stream] = Reader(self.dirs.stream(stream)).next
         accepted = self._is_accepted(stream, batch)
         if accepted:
             self.accepted[stream] += batch.num_rows
@@ -208,7 +212,7 @@ class Publisher:
             self.lost += self._producer is not None
             self._producer = None
             # Whether it was accepted is what the log says.
-            return Reader(self.dirs.stream(stream)).next > self.batches[stream]
+            return Reader(self.dirs.stream(stream)).next > self.firsts[stream] + self.batches[stream]
         if isinstance(answer, Refused):
             assert answer.retry_after_s is not None, answer.reason
             self.refused += 1

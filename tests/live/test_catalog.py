@@ -63,7 +63,7 @@ class Up:
 @contextmanager
 def up(folder: Path, *arguments: str) -> Iterator[Up]:
     program = [sys.executable, "-c", "from services.cli.main import main; main()"]
-    command = [*program, "up", "--json", "--api-port", "0", *arguments]
+    command = [*program, "up", "-o", "json", "--api-port", "0", *arguments]
     environ = {**os.environ, "WEIR_HOME": str(folder / "home")}
     with subprocess.Popen(command, env=environ, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -17,6 +17,7 @@ from actors.dirs import prefix, shared_memory
 from actors.system import System
 from configs.live import LiveClass
 from services.dashboards.all import BOARDS
+from services.dashboards.overview import ALERTING
 from services.dashboards.streams import WITH_MIRRORS
 from tests.live.waiting import eventually
 from tests.promtool import needs_promtool
@@ -59,12 +60,18 @@ def descendants(folder: Path) -> list[str]:
 
 
 def systems() -> set[str]:
-    return {found.name for found in shared_memory().glob(f"{prefix()}*")}
+    return {folder.name.removeprefix(prefix()) for folder in shared_memory().glob(f"{prefix()}*")}
+
+
+def system_of(folder: Path) -> str:
+    """Return the name of the system that a command in the folder has started; others may be running."""
+    (name,) = {name for name in systems() for line in descendants(folder) if f"weir-{name}-" in line}
+    return name
 
 
 @pytest.mark.spark
 def test_a_demo_accounts_for_every_tuple_and_its_exit_code_tells_of_its_promises(tmp_path: Path) -> None:
-    arguments = ("--scenario", "sc", "--load", "0.1", "--seconds", "6", "--json", "result.json")
+    arguments = ("--scenario", "sc", "--load", "0.1", "--seconds", "6", "--result", "result.json")
     done = weir("demo", *arguments, folder=tmp_path)
     printed, problems = done.communicate()
     assert (done.returncode in (0, 1), problems) == (True, ""), printed
@@ -101,7 +108,7 @@ def test_every_panel_and_rule_has_an_answer_of_a_real_prometheus_under_overload(
         "--seconds",
         "25",
         "--prometheus",
-        "--json",
+        "--result",
         "r.json",
     )
     done = weir("demo", *arguments, folder=tmp_path)
@@ -112,7 +119,8 @@ def test_every_panel_and_rule_has_an_answer_of_a_real_prometheus_under_overload(
     assert asked == [(board.uid, panel.title) for board in BOARDS for panel in board.panels]
     # Where it takes something for there to be data, this scenario has it: it lends, sheds, and tells of operators.
     # There is no mirror: panels of mirrors are asked for in `tests/unit/test_dashboard_queries.py`.
-    empty = [one for one in seen["panels"] if not one["series"]]
+    # Whether an alert is pending by then is up to the machine.
+    empty = [one for one in seen["panels"] if not one["series"] and one["panel"] != ALERTING.panels[0].title]
     assert [one for one in empty if one["empty_unless"] != WITH_MIRRORS] == []
     assert [one for one in seen["rules"] if (one["health"], one["error"]) != ("ok", "")] == []
     assert [one["name"] for one in seen["rules"] if one["kind"] == "recording" and not one["series"]] == []
@@ -132,11 +140,10 @@ def test_every_panel_and_rule_has_an_answer_of_a_real_prometheus_under_overload(
 def test_a_signal_ends_a_demo_and_everything_that_it_has_started(
     phase: str, how: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    before = systems()
     demo = weir("demo", folder=tmp_path)
     assert demo.stdout is not None
     assert any(line.startswith(f"{phase} ") for line in demo.stdout)
-    (mine,) = systems() - before
+    mine = system_of(tmp_path)
     # Ctrl-C is for the whole group.
     (os.killpg if how == signal.SIGINT else os.kill)(demo.pid, how)
     printed, problems = demo.communicate()
@@ -151,7 +158,7 @@ def test_top_shows_the_classes_of_a_system_as_they_are(system: System, tmp_path:
     system.apply([LiveClass.model_validate({"name": "watched"} | settings)])
     try:
         eventually(lambda: system.status().system.units["watched"].report, "the first report")
-        shown = weir("top", "--json", "--address", system.address, folder=tmp_path)
+        shown = weir("top", "-o", "json", "--address", system.address, folder=tmp_path)
         printed, problems = shown.communicate()
         assert shown.returncode == 0, problems
         (one,) = [one for one in json.loads(printed)["classes"] if one["name"] == "watched"]

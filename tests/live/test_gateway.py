@@ -219,7 +219,7 @@ def test_home_keeps_input_of_a_unit_until_it_has_a_snapshot_that_covers_it(nodes
     there, home = nodes
     home.call("declare", READINGS)
     commits, snapshots = unit_log(there)
-    home.call("set_copies", {"gold": Copy("n1", ("readings",), lossless=True)})
+    home.call("set_copies", {"gold": Copy("n1", ("readings",), holds_back=True)})
     there.call("follow", "n2", "readings")
     unit = Subscriber(there.dirs, "gold", "readings", 0, lossless=True)
     home.call("publish", "readings", table(1))

@@ -31,11 +31,10 @@ from configs.reading import parse_model
 from configs.streams import StreamsFile
 from services.ingest.flight import FlightSettings
 from services.ingest.java import find_java
-from services.ingest.job import Door, Job
+from services.ingest.job import CHECKPOINTS, Door, Job
 from services.ingest.keys import new_key
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
-from services.ingest.session import SparkFolder
 from tests.live import runs
 from tests.live.waiting import eventually
 from tests.spark.gateways import RealGateway
@@ -153,7 +152,7 @@ class Way:
     def disturb(self, kills: Sequence[tuple[str, Kill]]) -> None:
         """Each in the midst of a micro-batch of a stream, which is done in the end all the same."""
         for stream, kill in kills:
-            checkpoint = SparkFolder(self.folder).checkpoint(stream)
+            checkpoint = self.folder / CHECKPOINTS / stream
             self.ids.add()
             (batch,) = eventually(partial(self.under_way, stream), f"a batch of {stream}")
             kill()
@@ -163,7 +162,7 @@ class Way:
 
     def under_way(self, stream: str) -> list[int]:
         """The micro-batch of the stream that is planned and not done; on the executors' path, of which parts are staged."""
-        checkpoint = SparkFolder(self.folder).checkpoint(stream)
+        checkpoint = self.folder / CHECKPOINTS / stream
         planned, done = last(checkpoint / "offsets"), last(checkpoint / "commits")
         if planned == done or (stream == "by_executor" and not self.staged()):
             return []

@@ -16,6 +16,7 @@ from actors.system import start
 from configs.choices import Choice, choice_of
 from configs.live import LiveClass, LiveSettings
 from configs.load import LoadSettings
+from configs.numbers import figure
 from configs.objectives import candidates
 from configs.plans import PlanSettings
 from scheduler.tuning import Explanation
@@ -105,7 +106,7 @@ def test_a_class_leaves_the_policy_that_is_forecast_to_do_worse_and_loses_no_ans
     words = switch.words()
     assert words.startswith("tuples queued ")
     assert (
-        f"under chain (forecast {switch.forecasts['chain']:.3g} tuples), {switch.after} would come to"
+        f"under chain (forecast {figure(switch.forecasts['chain'])} tuples), {switch.after} would come to"
         in words
     )
     # What came before may speak against a switch for a comparison or two.

@@ -126,6 +126,7 @@ def numbers(of: Sequence[str]) -> st.SearchStrategy[str]:
         column.map(lambda one: f"abs({one})"),
         st.tuples(column, column).map(lambda two: f"({two[0]} + {two[1]})"),
         st.tuples(column, column).map(lambda two: f"CASE WHEN {two[0]} > 1 THEN {two[1]} ELSE 0 END"),
+        st.tuples(column, column).map(lambda two: f"if({two[0]} < 2, {two[1]}, 1)"),
     )
 
 
@@ -168,6 +169,9 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
     forms = [
         "*",
         "count",
+        "count_if",
+        "bool_or",
+        "bool_and",
         "distinct",
         "sum",
         "avg",
@@ -188,6 +192,13 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
             return ("COUNT(*)", "count(*)")
         case "count":
             return (f"COUNT({column})", f"count({column})")
+        case "count_if":
+            # DuckDB answers NULL where the condition is NULL for every row; a count is 0 here.
+            condition = draw(conditions(source))
+            return (f"count_if({condition})", f"count(*) FILTER (WHERE {condition})")
+        case "bool_or" | "bool_and" as name:
+            condition = draw(conditions(source))
+            return (f"{name}({condition})", f"{name}({condition})")
         case "distinct":
             return (f"COUNT(DISTINCT {column})", f"count(DISTINCT {column})")
         case "approximately distinct":  # exact, being so few
@@ -428,6 +439,26 @@ def table_joins(draw: st.DrawFn) -> Statement:
             f"SELECT {columns} FROM {one} AS v {kind} places AS p ON {on}{where}"
             for one in (source.weir, source.duck)
         )
+    )
+
+
+LOOKED_UP = ("l.id AS lid", "l.ts AS lts", "l.k AS lk", "r.ts AS rts", "r.g AS rg", "r.n + l.n AS added")
+
+
+@st.composite
+def last_joins(draw: st.DrawFn) -> Statement:
+    """A lookup of the last row by key, which DuckDB answers as an ASOF join; of rows of one key and time the last counts."""
+    left, right = draw(st.sampled_from([("s", "t"), ("t", "s"), ("s", "e"), ("e", "t")]))
+    keys = draw(st.sampled_from([("k",), ("g",), ("k", "g")]))
+    kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
+    where = draw(st.sampled_from(["", "", " WHERE l.x > 0", " WHERE r.n > 0", " WHERE r.x IS NULL"]))
+    outputs = ", ".join(draw(st.lists(st.sampled_from(LOOKED_UP), min_size=1, unique=True)))
+    on, by = " AND ".join(f"l.{one} = r.{one}" for one in keys), ", ".join(keys)
+    last = f"(FROM {right} QUALIFY row_number() OVER (PARTITION BY {by}, ts ORDER BY seq DESC) = 1)"
+    in_order = f"l.ts * {UNIT_US[left]} >= r.ts * {UNIT_US[right]}"
+    return Statement(
+        f"SELECT {outputs} FROM {left} AS l {kind} {right} [LAST BY {by}] AS r ON {on}{where}",
+        f"SELECT {outputs} FROM {left} AS l ASOF {kind} {last} AS r ON {on} AND {in_order}{where}",
     )
 
 

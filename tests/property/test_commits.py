@@ -18,6 +18,7 @@ from actors.commits import (
     steps_of,
 )
 from actors.frames import NotAFrame
+from configs.limits import ClassLimits
 from configs.plans import PlanSettings
 from configs.windows import WindowSettings
 from engine.causes import Moment
@@ -30,11 +31,15 @@ from engine.steps import (
     Exchanged,
     ExchangeGivenUp,
     Interrupted,
+    LimitsSet,
     Opened,
     PlanSet,
     QueryAdded,
     QueryRemoved,
+    Released,
     Step,
+    StreamLeft,
+    StreamsSet,
     Took,
     WindowsSet,
 )
@@ -59,8 +64,12 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(Took, NAMES, NUMBERS),
     st.builds(Evicted, NAMES, NUMBERS),
     st.builds(Advanced, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
+    st.builds(Released, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
     st.builds(QueryAdded, NAMES, st.text(), st.booleans()),
     st.builds(QueryRemoved, NAMES),
+    st.builds(StreamLeft, NAMES),
+    st.builds(StreamsSet, st.lists(st.text()).map(tuple)),
+    st.builds(LimitsSet, st.builds(ClassLimits, queries=st.integers(1, 2**53 - 1))),
     st.builds(WindowsSet, st.builds(WindowSettings)),
     st.builds(PlanSet, st.builds(PlanSettings)),
     st.builds(Exchanged, NAMES),

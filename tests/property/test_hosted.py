@@ -18,7 +18,7 @@ from configs.live import LiveClass
 from configs.plans import PlanSettings
 from configs.policies import POLICY_KINDS, policy_of
 from configs.windows import WindowSettings
-from engine.door import Door, both, packed, turned_away, unpacked
+from engine.door import Door, Piece, both, packed, turned_away, unpacked
 from engine.entrances import FROM_NOW
 from engine.hosted import HostedClass
 from engine.shards import shard_places
@@ -36,6 +36,7 @@ QUERIES = {
     "last": "SELECT COUNT(*) AS n, MAX(temp) AS hi FROM readings [ROWS 5 SLIDE 3]",
     "near": "SELECT r.ts AS rts, a.ts AS ats, r.sensor, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
     " AND a.ts BETWEEN r.ts - INTERVAL 500 MILLISECONDS AND r.ts + INTERVAL 500 MILLISECONDS",
+    "looked": "SELECT r.ts AS rts, r.temp, a.level FROM readings r LEFT JOIN alerts [LAST BY sensor] a ON r.sensor = a.sensor",
     "many": "SELECT window_end AS wend, COUNT(*) AS n FROM hot [RANGE 2 SECONDS] GROUP BY window_end",
 }
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [("bsd", 4)]
@@ -179,6 +180,9 @@ class Host:
         """A slice of so many operator calls."""
         at = iter(range(10**9))
         self.hosted.run(float(steps), lambda: 1000.0, lambda: float(next(at)))
+        self.commit()
+
+    def commit(self) -> None:
         commit = self.hosted.committed()
         if commit is not None:
             self.commits.append(commit)
@@ -522,6 +526,24 @@ def test_what_the_clock_told_is_handed_out_with_its_answers_only() -> None:
     assert {answer.query for answer in commit.answers} >= {"mean"}
 
 
+def test_lookups_that_were_released_come_out_the_same_when_their_steps_are_repeated() -> None:
+    host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
+    host.begin()
+    host.read(20)
+    host.work(1000)
+    assert host.hosted.overdue(20.0)
+    host.hosted.release(20.0, 21.0)
+    host.work(1000)
+    assert not host.hosted.overdue(20.0)
+    released = answers(host.commits)["looked"]
+    host.crash()
+    host.finish()
+    host.check()
+    assert (answers(host.commits)["looked"], host.hosted.overdue(20.0)) == (released, False)
+    readings = sum(map(len, host.given.batches["readings"])) - host.hosted.ledger("readings").late
+    assert len(released) == readings
+
+
 def test_a_stream_begins_where_it_is_told_to_and_a_gap_in_it_is_failed() -> None:
     hosted = HostedClass(declared(), 100)
     assert hosted.following() == {"readings": (FROM_NOW, None), "alerts": (FROM_NOW, None)}
@@ -591,16 +613,20 @@ def test_a_mask_says_which_tuples_were_let_in(chosen: list[bool]) -> None:
     assert both(None, None) is None
 
 
-def test_a_full_queue_rejects_the_newest_and_a_lossless_class_never_does() -> None:
+@pytest.mark.parametrize("lossless", [False, True])
+def test_a_full_queue_rejects_the_newest_unless_its_class_holds_back(lossless: bool) -> None:
     given_ = drawn(3, 10)
     batch = given_.batches["readings"][0]
-    door = Door("readings", Shedder("random", np.random.default_rng(0)), queue_max=5)
-    piece = door.admit(0, Train(batch.columns, batch.arrival), queued=3)
-    assert (len(piece.train), piece.rejected) == (2, len(batch) - 2)
-    piece = Door("readings", Shedder("random", np.random.default_rng(0)), 5, lossless=True).admit(
-        0, Train(batch.columns, batch.arrival), queued=3
-    )
+
+    def admitted(holds_back: bool) -> Piece:
+        shedder = Shedder("random", np.random.default_rng(0))
+        door = Door("readings", shedder, 5, lossless=lossless, holds_back=holds_back)
+        return door.admit(0, Train(batch.columns, batch.arrival), queued=3)
+
+    piece = admitted(holds_back=True)
     assert (len(piece.train), piece.rejected, piece.mask) == (len(batch), 0, None)
+    piece = admitted(holds_back=False)
+    assert (len(piece.train), piece.rejected) == (2, len(batch) - 2)
 
 
 def test_a_key_that_is_needed_must_be_named() -> None:
@@ -621,3 +647,50 @@ def test_what_tuples_really_cost_is_what_the_load_manager_is_told(times: float) 
         told.append(sum(one.offered * one.work_s for one in cycle.inputs) / (times * used_s))
     # Smoothed over cycles of different batches; what is told follows what was used, not what operators believe.
     assert 0.5 < np.mean(told[5:]) < 2.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=8),
+    st.integers(0, 8),
+    st.lists(st.sampled_from(["save", "crash"]), max_size=4),
+)
+def test_tuples_that_grow_too_old_are_shed_and_count_against_what_was_kept(
+    sizes: list[int], old: int, meanwhile: list[str]
+) -> None:
+    """Batches arrive a second apart, and the oldest are dropped; windows say how much they have seen, also after a crash."""
+    queries = {"last": QUERIES["last"], "other": "SELECT ts AS at FROM alerts"}
+    host = Host(in_order(sizes), np.random.default_rng(0), train_max=1, queries=queries)
+    host.begin()
+    host.read(len(sizes))
+    gone, left = sum(sizes[:old]), sizes[old:]
+    assert host.hosted.drop_older(float(len(sizes) - old), float(len(sizes))) == gone
+    host.hosted.runner.settle(0.0)
+    host.commit()
+    for event in meanwhile:
+        host.happen(event, len(sizes))
+    host.finish()
+    host.check()
+    rows = answers(host.commits).get("last", [])
+    assert [row[-1] for _, row in rows] == pytest.approx(kept_of(gone, sum(left)))
+    assert host.hosted.ledger("readings").shed == gone
+
+
+def in_order(sizes: list[int]) -> Input:
+    """Batches of readings of these sizes, of which none is late."""
+    given, clock = Input(), 0
+    types = [one.type for one in HostedClass(declared(), 100).schemas["readings"].schema.fields]
+    for arrival, size in enumerate(sizes):
+        columns = (np.arange(clock, clock + size), np.zeros(size, np.int32), np.zeros(size))
+        values = tuple(Values(kind, data) for kind, data in zip(types, columns, strict=True))
+        given.order.append(("readings", arrival))
+        given.batches["readings"].append(Train(values, same_arrival(float(arrival), size)))
+        clock += size
+    return given
+
+
+def kept_of(dropped: int, rows: int) -> list[float]:
+    """Return the kept fractions of windows of the last five rows, every three rows; the first row stands for those dropped before it."""
+    stands_for = [1.0 + dropped, *[1.0] * rows][:rows]
+    windows = [stands_for[max(0, end - 5) : end] for end in range(3, rows + 1, 3)]
+    return [len(window) / sum(window) for window in windows]

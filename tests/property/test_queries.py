@@ -42,6 +42,7 @@ FORMS = {
     "interval join": grammar.interval_joins(),
     "window join": grammar.window_joins(),
     "table join": grammar.table_joins(),
+    "last join": grammar.last_joins(),
     "union": grammar.unions(),
     "over a query": grammar.over_queries(),
 }
@@ -78,7 +79,9 @@ def test_queries_registered_together_answer_as_each_alone(
 PLANS = [
     PlanSettings(select_first=first, shared=shared) for first in (True, False) for shared in (True, False)
 ]
-joining = st.one_of(grammar.interval_joins(), grammar.window_joins(), grammar.table_joins())
+joining = st.one_of(
+    grammar.interval_joins(), grammar.window_joins(), grammar.table_joins(), grammar.last_joins()
+)
 
 
 @settings(max_examples=25)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from configs.load import LoadSettings
 from configs.policies import POLICY_KINDS
 from configs.problems import UnknownName
 from configs.scenario import Costs, Join, Scenario, SharafNetwork
@@ -652,3 +653,43 @@ def test_the_record_of_a_long_run_stays_bounded_and_equally_spaced() -> None:
     assert {later - earlier for earlier, later in itertools.pairwise(recorded)} == {series.stride} == {8}
     assert recorded[0] == 8
     assert 5 * POINTS_MAX - recorded[-1] <= 8
+
+
+def test_answers_of_a_class_that_may_drop_little_are_bounded_in_age_or_its_source_waits() -> None:
+    """The load is 1.5 times the capacity: without either, the queue would grow for as long as that lasts."""
+    clicks = tenant("a", {"s": constant(1500)}, max_drop=0.05, delay_target_ms=200)
+    found, waiting = {}, {}
+    for age_ms in (None, 500.0):
+        settings = scenario(clicks | {"max_age_ms": age_ms}, networks=ONE_MS, seconds=20, train_max=4)
+        run = ran(settings, "per-class")
+        found[age_ms], waiting[age_ms] = only_class(run), run.hosts["a"].held(run.now)
+        assert found[age_ms]["offered"] + waiting[age_ms] == pytest.approx(20 * 1500, abs=1)
+    # Ten targets of work, and what came before costs were known.
+    assert found[None]["response_ms"]["max"] <= 2000 + LoadSettings().cycle_ms
+    assert found[None]["loss_pct"] < 5.5
+    assert waiting[None] > 5000
+    # Ages are looked at once a load cycle.
+    assert found[500.0]["response_ms"]["max"] <= 500 + LoadSettings().cycle_ms
+    assert found[500.0]["queued"] < found[None]["queued"] / 2
+    assert waiting[500.0] == 0
+
+
+def test_a_class_whose_source_waits_borrows_what_others_leave_over() -> None:
+    """Halfway through, a class of a higher priority falls idle; a lower one would take whatever it leaves."""
+    quiet = tenant(
+        "quiet", {"s": at(*(number / 700 for number in range(10_500)))}, priority=3, delay_target_ms=200
+    )
+    greedy = tenant("greedy", {"s": constant(2000)}, delay_target_ms=200)
+    found = {}
+    for limit in (0.0, 1.0):
+        held = tenant("held", {"s": constant(600)}, max_drop=0, priority=2, borrow_limit=limit)
+        held |= {"delay_target_ms": 200}
+        waiting: list[int] = []
+
+        def look(run: Simulation, waiting: list[int] = waiting) -> None:
+            waiting.append(run.hosts["held"].held(run.now))
+
+        settings = scenario(held, quiet, greedy, networks=ONE_MS, seconds=30, train_max=4)
+        run = ran(settings, "dilos", on_cycle=look)
+        found[limit] = (run.shares()["held"] > 0.6, max(waiting) > 1000, waiting[-1] == 0)
+    assert found == {0.0: (False, True, False), 1.0: (True, True, True)}

@@ -133,3 +133,22 @@ def test_the_stream_is_split_and_its_event_time_carries_a_watermark(
 def test_a_wrong_option_is_refused_by_name(spark: SparkSession, path: Path) -> None:
     with pytest.raises(AnalysisException, match="option ratte: there is no such option; did you mean rate"):
         feed(spark, path, ratte="5")
+
+
+def test_a_changed_rate_takes_effect_after_the_micro_batch_that_was_planned_before(
+    spark: SparkSession, path: Path, tmp_path: Path
+) -> None:
+    batches: Batches = {}
+
+    def start(**options: str) -> StreamingQuery:
+        rows = feed(spark, path, loop="false", maxRowsPerTrigger="900", eventTime="clock", **options)
+        writer = rows.writeStream.foreachBatch(collector(batches, frozenset({2})))
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    with pytest.raises(StreamingQueryException):
+        run(start(rate="1000000"))
+    run(start(rate="900000", arrivals="poisson", seed="3"))
+    first, again = batches[2]
+    assert first == again
+    assert [row["id"] for row in read(batches)] == list(range(ROWS))
+    assert max(batches) > 2

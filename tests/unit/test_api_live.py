@@ -162,13 +162,21 @@ def test_a_tenant_sees_its_own_class_alone(running: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("idle", "it has no queries"), ("soon", "its queries are being started")]
+    ("name", "state", "reason"),
+    [("idle", "no queries", "it has no queries"), ("soon", "starting", "its queries are being started")],
 )
-def test_a_tenant_of_which_nothing_runs_is_told_why(running: Running, name: str, why: str) -> None:
+def test_a_tenant_of_which_nothing_runs_is_told_why(
+    running: Running, name: str, state: str, reason: str
+) -> None:
     running.see()
-    assert running.get(f"/v1/tenants/{name}/status") == {"name": name, "running": False, "why": why}
+    assert running.get(f"/v1/tenants/{name}/status") == {
+        "name": name,
+        "running": False,
+        "state": state,
+        "reason": reason,
+    }
     explained = running.get(f"/v1/tenants/{name}/explain")
-    assert explained == {"tenant": name, "running": False, "words": why, "items": []}
+    assert explained == {"tenant": name, "running": False, "given_up": False, "words": reason, "items": []}
     assert running.get(f"/v1/tenants/{name}/operators")["items"] == []
     ledger = running.get(f"/v1/tenants/{name}/ledger")
     assert (ledger["running"], ledger["items"], ledger["closes"]) == (False, [], True)
@@ -415,6 +423,40 @@ def test_a_unit_that_was_given_up_is_told_with_its_reason(running: Running) -> N
     told = "gold: given up: RuntimeError('broken')"
     assert running.get("/v1/tenants/gold/status")["problems"] == [told]
     assert running.get("/v1/system")["problems"] == ["a source is away", told]
+
+
+def test_readiness_counts_classes_in_trouble_without_their_names(running: Running) -> None:
+    running.see()
+    assert running.ask_with({}, "/readyz").json() == {"status": "ready"}
+    plane = running.system.world.plane
+    broken = replace(report_of("gold", 0, 0, asleep=True), problem="given up: broken", trouble="given up")
+    plane.report(plane.units_of("gold")["gold"], [broken], 0.1)
+    running.system.cycle("silver", 0.9, (TupleLedger(offered=9), 9), queue_age_s=54.0)
+    running.see()
+    assert running.ask_with({}, "/readyz").json() == {
+        "status": "ready",
+        "classes": {"given up": 1, "starved": 1},
+    }
+    states = {one["name"]: one["state"] for one in running.get("/v1/classes")["items"]}
+    assert states == {"gold": "given up", "silver": "starved", "bronze": "starting"}
+    assert [one.partition(":")[0] for one in running.get("/v1/system")["problems"]] == [
+        "a source is away",
+        "gold",
+        "silver",
+    ]
+
+
+def test_class_that_is_given_up_has_an_explanation_and_nothing_else(running: Running) -> None:
+    running.system.managers.pop("gold")  # its host has no such unit any more
+    plane = running.system.world.plane
+    broken = replace(report_of("gold", 0, 0, asleep=True), problem="given up: broken", trouble="given up")
+    plane.report(plane.units_of("gold")["gold"], [broken], 0.1)
+    running.see()
+    words = running.get("/v1/tenants/gold/explain")["words"]
+    assert words.startswith("It is given up: broken; ")
+    for path in ("explain", "operators", "lending"):
+        assert running.ask(f"/v1/tenants/gold/{path}").status_code == 200
+    assert running.get("/v1/ledger")["given_up"] == ["gold"]
 
 
 def test_a_class_that_goes_while_it_is_asked_for_is_not_running(running: Running) -> None:

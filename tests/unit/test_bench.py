@@ -42,7 +42,7 @@ def bench(folder: Path, *arguments: str, columns: int = 200) -> Result:
 
 
 def reported(folder: Path, *arguments: str) -> dict[str, Any]:
-    result = bench(folder, "--json", *arguments)
+    result = bench(folder, "-o", "json", *arguments)
     assert result.exit_code == 0, result.output
     report: dict[str, Any] = json.loads(result.stdout)
     return report
@@ -81,7 +81,7 @@ def test_answers_are_held_against_the_oracle_if_there_is_one(folder: Path) -> No
     oracle.write_text(json.dumps({"queries": reported(folder)["queries"]}))
     assert all(query["right"] for query in reported(folder)["queries"].values())
     oracle.write_text(json.dumps({"queries": {"S1": {"rows": 0, "checksum": "00"}}}))
-    result = bench(folder, "--beside", "hand", "--json")
+    result = bench(folder, "--beside", "hand", "-o", "json")
     assert result.exit_code == 1
     report = json.loads(result.stdout)
     assert report["queries"]["S1"]["right"] is False

@@ -512,3 +512,18 @@ def test_catalog_that_too_many_wait_for_is_away() -> None:
     )
     with engine.connect(), pytest.raises(CatalogAway, match="too many"), told_as_ours(), engine.connect():
         pass
+
+
+def test_checkpoints_do_not_depend_on_the_folder_a_command_starts_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, streams = home_of({"WEIR_HOME": str(tmp_path / "home")}), tmp_path / "streams.yaml"
+    folders = []
+    for place in ("one", "other"):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        folders.append((home.feeds, home.ingest(streams), home.ingest(None)))
+    assert folders[0] == folders[1]
+    assert folders[0][0] == tmp_path / "home" / "feeds"
+    assert home.ingest(tmp_path / "one" / "streams.yaml") != home.ingest(tmp_path / "other" / "streams.yaml")
+    assert {folder.parent for folder in folders[0][1:]} == {tmp_path / "home" / "ingest"}

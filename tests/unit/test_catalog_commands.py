@@ -13,7 +13,11 @@ import pytest
 import yaml
 
 from configs.declarations import documents_of
+from configs.live import LiveSettings
+from configs.service import ServiceSettings
+from services.catalog.home import Home, held
 from services.cli.main import main
+from services.plan.planner import Planner
 from tests.served import served
 
 TENANT = {"kind": "Tenant", "name": "acme", "priority_class": "gold"}
@@ -26,12 +30,18 @@ STREAM = {
 QUERY = {"kind": "Query", "tenant": "acme", "name": "q", "sql": "SELECT x FROM ticks"}
 
 Command = Callable[..., tuple[int | str | None, str, str]]
+STRICT = {"kind": "PriorityClass", "name": "strict", "priority": 1, "delay_target_ms": 200}
+HELD = (
+    "warning: priority class strict may drop 5% of its input at most and has no max_age_ms: under more load its input is held"
+    " back at the producers; declare max_age_ms to bound the age of answers instead\n"
+)
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
     """The command, in a folder and a home of its own."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     for name in ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY"):
@@ -69,15 +79,64 @@ def write(*documents: dict[str, Any], file: str = "d.yaml") -> str:
 
 def test_what_is_applied_is_there_and_nothing_differs(weir: Command) -> None:
     file = write(STREAM, TENANT, QUERY)
-    assert weir("diff", "-f", file)[0] == 1
-    code, out, err = weir("apply", "-f", file)
-    assert (code, err) == (0, "")
+    code, out, _ = weir("diff", "-f", file)
+    assert (code, out.splitlines()[-1].strip()) == (1, "3 to add, 0 to change, 0 to delete")
+    assert "created" not in out
+    code, out, _ = weir("apply", "-f", file)
+    assert code == 0
     assert "3 created" in out
-    assert weir("diff", "-f", file)[0] == 0
+    code, out, _ = weir("diff", "-f", file)
+    assert (code, out.splitlines()[-1].strip()) == (0, "0 to add, 0 to change, 0 to delete")
     assert "3 unchanged" in weir("apply", "-f", file)[1]
+    changed = write(STREAM, TENANT, QUERY | {"sql": "SELECT token FROM ticks"})
+    code, out, _ = weir("diff", "-f", changed)
+    assert (code, out.splitlines()[-1].strip()) == (1, "0 to add, 1 to change, 0 to delete")
     code, out, _ = weir("get", "tenants")
     assert (code, out.split()[-5:-1]) == (0, ["acme", "gold", "–", "1"])
     assert "acme/q" in weir("get", "queries")[1]
+
+
+IMPOSSIBLE: list[dict[str, Any]] = [
+    {"kind": "PriorityClass", "name": "at-once", "priority": 1, "delay_target_ms": 1, "min_share": 0.0001},
+    {"kind": "Tenant", "name": "hasty", "priority_class": "at-once"},
+    {"kind": "Query", "tenant": "hasty", "name": "q", "sql": "SELECT x FROM ticks"},
+]
+
+
+def test_commands_of_a_home_go_through_its_service_which_refuses_what_cannot_hold(
+    terminal: Command, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "home")
+    with held(home), served(home.folder, ServiceSettings(port=0, admission="refuse")) as running:
+        running.service.planner = Planner(running.catalog, LiveSettings())
+        home.endpoint.write_text(running.url, encoding="utf-8")
+        home.admin_key.write_text(running.key("admin"), encoding="utf-8")
+        assert terminal("apply", "-f", write(STREAM, TENANT, QUERY))[0] == 0
+        code, out, err = terminal("apply", "-f", write(*IMPOSSIBLE))
+        assert (code, out) == (1, "")
+        assert err.startswith("error: class hasty would miss its delay target of 1 ms")
+        assert terminal("query", "add", "acme/r", "SELECT token FROM ticks")[0] == 0
+        assert terminal("keys", "create", "acme", "--scope", "tenant:acme")[0] == 0
+        assert terminal("delete", "query", "acme/q")[0] == 0
+        assert terminal("query", "rm", "acme/r")[0] == 0
+        assert [ref for ref in map(str, running.catalog.state()) if "hasty" in ref or "Query" in ref] == []
+        # The service has made each change: its administrator, not the user of the command line.
+        assert {entry.who for entry in running.catalog.audit()} == {"weir", "admin", "test"}
+
+
+def test_a_catalog_without_a_service_says_that_delay_targets_were_not_checked(terminal: Command) -> None:
+    said = "warning: no service runs here: delay targets were not checked; `weir plan` checks them\n"
+    assert terminal("apply", "-f", write(STREAM))[::2] == (0, "")
+    assert terminal("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, said)
+    assert terminal("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, "")
+    assert terminal("query", "add", "hasty/r", "SELECT x FROM ticks")[::2] == (0, said)
+
+
+def test_a_service_that_was_killed_is_not_asked(terminal: Command, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").made()
+    home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
+    assert terminal("apply", "-f", write(STREAM))[0] == 0
+    assert terminal("ledger")[2].startswith("error: no service is known\n")
 
 
 def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(weir: Command) -> None:
@@ -222,13 +281,13 @@ def test_key_is_made_listed_and_revoked(weir: Command) -> None:
     code, out, _ = weir("keys", "create", "feeder", "-s", "ingest:ticks", "--expires", "2d", "-o", "json")
     made = json.loads(out)
     assert (code, made["scopes"], len(made["key"])) == (0, ["ingest:ticks"], 48)
-    code, out, _ = weir("keys", "list")
+    code, out, _ = weir("keys", "ls")
     assert code == 0
     assert made["id"] in out
     assert "live" in out
     assert made["key"] not in out
     assert weir("keys", "revoke", made["id"]) == (0, f"revoked {made['id']}\n", "")
-    assert "revoked" in weir("keys", "list")[1]
+    assert "revoked" in weir("keys", "ls")[1]
     assert weir("keys", "revoke", "nobody")[0] == 2
     assert "not a length of time" in weir("keys", "create", "x", "-s", "admin", "--expires", "soon")[2]
 
@@ -240,3 +299,21 @@ def test_catalog_that_is_away_has_an_exit_code_of_its_own(
     code, out, err = terminal("get", "tenants")
     assert (code, out) == (3, "")
     assert err.startswith("error: the catalog does not answer: ")
+
+
+@pytest.mark.parametrize("command", ["apply", "diff"])
+@pytest.mark.parametrize(
+    ("terms", "warned"),
+    [
+        ({"max_drop": 0.05}, HELD),
+        ({"max_drop": 0.05, "max_age_ms": 2000}, ""),
+        ({"max_drop": 0.05, "lossless": True}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_class_that_would_make_producers_wait_is_warned_of(
+    weir: Command, tmp_path: Path, command: str, terms: dict[str, Any], warned: str
+) -> None:
+    (tmp_path / "strict.yaml").write_text(yaml.safe_dump(STRICT | terms))
+    _, _, printed = weir(command, "-f", str(tmp_path / "strict.yaml"))
+    assert printed == warned

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.declarations import Ref, documents_of
+from configs.declarations import PRESETS, Ref, documents_of
 from configs.problems import InvalidInput
 from services.catalog.catalog import Catalog
+from services.catalog.checks import applied
 from services.catalog.home import Home
 from services.catalog.state import State, Stored
 
@@ -100,3 +102,21 @@ def test_what_others_have_seen_never_changes() -> None:
 def stored(text: str) -> Stored:
     (one,) = documents_of(text)
     return Stored(one.declaration)
+
+
+def test_stored_query_that_cannot_be_planned_any_more_is_no_reason_to_refuse_other_changes() -> None:
+    texts = [STREAM.format("sa"), TENANT.format("a", "gold"), QUERY.format("a", "qa", "sa", "")]
+    state = applied(State([Stored(one) for one in PRESETS]), documents_of("\n---\n".join(texts)))
+    (worse,) = documents_of(QUERY.format("a", "worse", "nothing", ""))
+    state.put(Stored(worse.declaration, reads=("nothing",)))
+    more = applied(state, documents_of(QUERY.format("a", "more", "qa", "")))
+    assert list(more.class_of("a").queries) == ["qa", "worse", "more"]
+    mended = applied(more, documents_of(QUERY.format("a", "worse", "sa", "")))
+    assert list(mended.checked("a").queries) == ["qa", "worse", "more"]
+    for text, field in (
+        (QUERY.format("a", "over", "worse", ""), "sql"),
+        ("{kind: Tenant, name: a, priority_class: gold, key: value, shards: 2}", "shards"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            applied(state, documents_of(text))
+        assert refused.value.field == field

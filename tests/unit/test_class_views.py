@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from rich.table import Table
 
 from actors.control import SystemStatus, UnitStatus
 from actors.units import Figures, UnitReport
 from configs.live import LiveClass
+from configs.numbers import compact
 from configs.utility import UtilityGraph
 from services.cli.class_views import ClassView, Lending, as_json, class_views, together
 from services.cli.live_run import mean_between, query_results, tardiness_of
-from services.cli.tables import class_quality_table, class_view_table, compact, quality_table
+from services.cli.sheet import Sheet
+from services.cli.tables import class_quality_table, class_view_table, quality_table
 from services.watch.quality import QueryWorth
 
 BUSY = Figures(
@@ -43,7 +44,8 @@ BUSY = Figures(
 
 
 def declared(name: str, **settings: object) -> LiveClass:
-    return LiveClass.model_validate({"name": name, "priority": 1, "delay_target_ms": 400} | settings)
+    given = {"name": name, "priority": 1, "delay_target_ms": 400, "queries": {"q": "SELECT v FROM s"}}
+    return LiveClass.model_validate(given | settings)
 
 
 def seated(
@@ -66,7 +68,7 @@ def lines(views: list[ClassView], width: int) -> list[str]:
     return printed(class_view_table("system 1234", views), width)
 
 
-def printed(table: Table, width: int) -> list[str]:
+def printed(table: Sheet, width: int) -> list[str]:
     console = Console(width=width, color_system=None)
     with console.capture() as printed:
         console.print(table)
@@ -124,12 +126,13 @@ def test_no_figure_is_cut_off_at_eighty_columns(width: int) -> None:
     busy = ("class1", seated("class1", BUSY, share=0.25))
     asleep = ("class2", seated("class2", Figures(), asleep=True))
     lending = {"class1": {"class2": 123.45}, "class2": {"class1": 67.89}}
-    title, head, _, first, second = lines(views_of(busy, asleep, lending=lending), width)
+    title, head, _, first, second, *states = lines(views_of(busy, asleep, lending=lending), width)
     assert title == "system 1234"
     assert " ".join(head.split()) == "class share/own head load p50 p99/target drop queue lent/got res/s"
     assert " ".join(first.split()) == "class1 0.25/0.30 0.59 1.23 187 413/400 38% 1.23M 123/67.9 123k"
-    assert " ".join(second.split()) == "class2 0.30/0.30 0.00 0.00 0.00 0.00/400 0% 0 67.9/123 0"
-    assert max(map(len, (head, first, second))) <= 80
+    assert " ".join(second.split()) == "class2 0.30/0.30 0.00 0.00 – –/400 0% 0 67.9/123 0"
+    assert states == ["class1: shedding: 38% of its input is dropped", "idle: class2"]
+    assert max(map(len, (head, first, second, *states))) <= 80
 
 
 def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_report() -> None:
@@ -142,7 +145,7 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
     assert " ".join(head.split()) == "class worth missed in all stale mean/target slow queue bytes res/s"
     assert [" ".join(row.split()) for row in rows] == [
         "class1 0.83 26% 1M 99% 188/400 12.3k 1.23M 123M 123k",
-        "class2 1.00 0% 0 0% 0.00/400 – 0 0 0",
+        "class2 – – 0 – –/400 – 0 0 0",
         "class3 – – – – – – – – –",
     ]
     assert max(map(len, (head, *rows))) <= 80
@@ -178,8 +181,8 @@ def test_quality_of_queries_fits_eighty_columns() -> None:
     head, _, *rows = printed(quality_table({"tenant": "acme", "items": items}), 80)
     assert " ".join(head.split()) == "query answers ms/deadline slow worth missed stale"
     assert [" ".join(row.split()) for row in rows] == [
-        "alerts_within_a_minute 98.8M 1234/12346 87.7k 0.40 7.65M (8%) <1%",
-        "new 0 0.00/300 – – 0 0%",
+        "alerts_within_a_minute 98.8M 1,234/12,346 87.7k 0.40 7.65M (8%) <1%",
+        "new 0 –/300 – – 0 –",
     ]
     assert max(map(len, (head, *rows))) <= 80
     items[1] |= {"tardiness": {"answers": 98_765_432, "tardy": 9_876_543, "mean_ms": 0.5}}
@@ -193,14 +196,49 @@ def test_a_lossless_class_drops_nothing_whatever_its_load_manager_would_keep() -
     assert view.drop == pytest.approx(0.95)
     lossless = replace(view, settings=declared("gold", lossless=True))
     assert lossless.drop == 0
-    head, _, row = (line.split() for line in lines([lossless], 80)[1:])
+    head, _, row = (line.split() for line in lines([lossless], 80)[1:4])
     assert dict(zip(head, row, strict=True))["drop"] == "–"
 
 
 def test_a_class_that_has_not_reported_yet_has_no_figures() -> None:
     views = views_of(("gold", seated("gold", None)))
     assert (views[0].units, views[0].asleep) == (0, False)
-    assert lines(views, 80)[-1].split() == ["gold", "0.30/0.30", *["–"] * 8]
+    *_, row, state = lines(views, 80)
+    assert (row.split(), state) == (["gold", "0.30/0.30", *["–"] * 8], "starting: gold")
+
+
+def test_each_class_that_is_not_well_is_explained_below_the_table() -> None:
+    starved = Figures(queued=130_000, queue_age_s=54.0, keep=0.1, taken_per_s=3.0)
+    units = {name: seated(name, starved) for name in ("clicks", "broken", "late", "held")}
+    reported = units["broken"].report
+    assert reported is not None
+    given_up = replace(
+        reported,
+        asleep=True,
+        trouble="given up",
+        problem="given up: there is no such stream (got 'b')",
+    )
+    units["broken"] = replace(units["broken"], report=given_up)
+    units["late"] = seated("late", replace(BUSY, late_now={"pages": 0.88}))
+    units["held"] = seated("held", replace(BUSY, held_back=1, queue_age_s=432.0))
+    views = views_of(*units.items())
+    _, _, _, *rows = lines(views, 80)
+    assert [" ".join(row.split()) for row in rows[:4]] == [
+        "clicks 0.30/0.30 0.00 0.00 – –/400 90% 130k 0.0/0.0 0",
+        "broken 0.30/0.30 – – – – – – – –",
+        "late 0.30/0.30 0.59 1.23 187 413/400 38% 1.23M 0.0/0.0 123k",
+        "held 0.30/0.30 0.59 1.23 187 413/400 38% 1.23M 0.0/0.0 123k",
+    ]
+    assert " ".join(rows[4:]) == (
+        "broken: given up: there is no such stream (got 'b'); it is started again when its tenant, queries or streams are"
+        " changed, or with the system"
+        " clicks: starved: 130,000 tuples wait, the oldest for 54 s, no answer has come in the last 5 s, and it has 30% of"
+        " the lanes"
+        " late: late: 88% of the rows of pages come behind its watermark"
+        " held: held back: its queue is full and its input waits outside: 1,234,567 tuples wait, the oldest for 7.2 min"
+    )
+    names = [row[0] for row in class_view_table("", views).rows]
+    assert [name.spans[0].style for name in names] == ["bold red", "bold red", "yellow", "yellow"]
 
 
 def test_a_class_is_printed_with_everything_that_is_known_of_it() -> None:

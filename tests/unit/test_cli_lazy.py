@@ -70,6 +70,8 @@ def test_the_version_is_told_without_anything_else(tmp_path: Path) -> None:
         (["--ver"], ["--version"]),
         (["results", "--fo"], ["--follow"]),
         (["query", "a"], ["add"]),
+        (["delete", "pri"], ["priorityclass"]),
+        (["delete", "Pri"], ["PriorityClass"]),
         (["get", "Tenant", "a"], []),  # of the catalog, and there is none
         (["results", "acme/"], []),
     ],
@@ -86,3 +88,19 @@ def test_every_place_has_a_command_of_its_name() -> None:
     found = {name: (one.name, getattr(one, "rich_help_panel", None)) for name, one in group.commands.items()}
     assert found == {name: (name, place.panel) for name, place in Weir.places.items()}
     assert all(one.help for one in group.commands.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["sim", "overl"], ["overload-2x"]),
+        (["papers", "golab"], None),
+        (["papers", "nothing-of-the-kind"], []),
+    ],
+)
+def test_presets_and_papers_are_completed(
+    tmp_path: Path, words: list[str], expected: list[str] | None
+) -> None:
+    found, _ = completed(tmp_path, *words)
+    assert found == expected if expected is not None else found
+    assert all(name.startswith(words[-1]) for name in found)

@@ -22,7 +22,7 @@ import yaml
 from actors.dirs import RunDirs
 from configs.declarations import documents_of
 from configs.live import LiveSettings
-from configs.problems import UnknownName
+from configs.problems import InvalidInput, UnknownName
 from configs.service import ServiceSettings
 from services.cli.main import main
 from services.cli.results import Csv, Table
@@ -112,6 +112,24 @@ def test_what_is_kept_comes_once_and_in_order(answering: Answering, weir: Served
         assert list(client.results("hot", "gold", after="latest")) == []
         answering.publish(10)
         assert list(client.results("hot", after=found.cursor)) == hot(50, 55)
+
+
+def test_no_more_rows_come_than_are_asked_for(answering: Answering, weir: Served) -> None:
+    answering.publish(50_000)
+    with weir.client("tenant:gold") as client:
+        assert list(client.results("hot", limit=3)) == hot(0, 3)
+        assert list(client.results("hot", limit=12_000)) == hot(0, 12_000)
+        assert list(client.results("hot", tail=3)) == hot(24_997, 25_000)
+        assert list(client.results("hot", tail=5, limit=2)) == hot(24_995, 24_997)
+        assert list(client.results("hot", after="24990", limit=2)) == hot(24_991, 24_993)
+        # Those that follow are read, too.
+        following = client.results("hot", tail=2, limit=4, follow=True)
+        assert [next(following), next(following)] == hot(24_998, 25_000)
+        answering.publish(10)
+        assert list(following) == hot(25_000, 25_002)
+        for wrong in ({"limit": 0}, {"tail": 0}, {"tail": 1, "after": "3"}):
+            with pytest.raises(InvalidInput):
+                client.results("hot", **wrong)
 
 
 def test_answers_are_an_arrow_table(answering: Answering, weir: Served) -> None:
@@ -253,6 +271,23 @@ def test_answers_are_shown_in_every_form(answering: Answering, called: Called) -
         ["3", "100%", "600", "6", "1"],
         ["4", "100%", "800", "8", "1"],
     ]
+
+
+def test_the_oldest_or_the_last_answers_are_shown(answering: Answering, called: Called) -> None:
+    answering.publish(100)
+
+    def shown(*arguments: str) -> list[int]:
+        code, out, err = called("results", "gold/hot", "-o", "json", *arguments)
+        assert (code, err) == (0, "")
+        return [json.loads(line)["_seq"] for line in out.splitlines()]
+
+    assert shown("--limit", "3") == [0, 1, 2]
+    assert shown("--tail", "2") == [48, 49]
+    assert shown("--tail", "5", "--limit", "1") == [45]
+    assert shown("--after", "30", "--limit", "2") == [31, 32]
+    assert shown("--follow", "--tail", "3", "--limit", "3") == [47, 48, 49]
+    code, _, err = called("results", "gold/hot", "--tail", "2", "--after", "3")
+    assert (code, err.splitlines()[0]) == (2, "error: --tail: --after says already where to begin (got 2)")
 
 
 def test_csv_has_all_digits(capsys: pytest.CaptureFixture[str]) -> None:

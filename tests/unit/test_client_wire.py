@@ -18,6 +18,7 @@ from configs.problems import (
     VersionDiffers,
     WeirError,
 )
+from services.catalog.home import Home, held
 from services.client import Client
 from services.remote.wire import RowsForgotten, WouldMissTarget, address_of
 from tests.unit.breaking import Heard, Reply, replying
@@ -174,9 +175,10 @@ def test_a_name_cannot_lead_elsewhere(name: str) -> None:
     ],
 )
 def test_a_service_is_found(tmp_path: Path, environ: Mapping[str, str], endpoint: str, key: str) -> None:
-    (tmp_path / "endpoint").write_text("http://127.0.0.1:1\n", encoding="utf-8")
     (tmp_path / "admin.key").write_text("of-the-home\n", encoding="utf-8")
-    found = address_of({"WEIR_HOME": str(tmp_path), **environ})
+    with held(Home(tmp_path)):
+        (tmp_path / "endpoint").write_text("http://127.0.0.1:1\n", encoding="utf-8")
+        found = address_of({"WEIR_HOME": str(tmp_path), **environ})
     assert found is not None
     assert (found.endpoint, found.key) == (endpoint, key)
 
@@ -189,6 +191,8 @@ def test_the_key_of_the_home_is_not_shown_to_another_service(tmp_path: Path) -> 
 
 
 def test_no_service_is_known_where_none_runs(tmp_path: Path) -> None:
+    assert address_of({"WEIR_HOME": str(tmp_path)}) is None
+    (tmp_path / "endpoint").write_text("http://127.0.0.1:1\n", encoding="utf-8")
     assert address_of({"WEIR_HOME": str(tmp_path)}) is None
 
 

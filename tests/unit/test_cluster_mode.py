@@ -14,6 +14,7 @@ from configs.problems import Away, InvalidInput
 from configs.reading import parse_model, parse_yaml
 from configs.streams import StreamsFile
 from configs.up import UpSettings
+from services.api.feeds import placed_feeds
 from services.catalog.catalog import Catalog
 from services.catalog.home import Home
 from services.cli.main import app
@@ -220,7 +221,7 @@ def test_service_is_told_how_feeds_fare_and_takes_silence_for_a_stop() -> None:
     service = Service(Said(FILE, {}))
     looks(FollowedFeeds(service.ask, service.tell, Recorded()), [0, 1])
     assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S / 2)] == [("ticks", "starting")]
-    assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S)] == [("ticks", "waiting")]
+    assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S)] == [("ticks", "stopped")]
 
 
 def test_feeds_that_cannot_be_brought_are_tried_again() -> None:
@@ -235,3 +236,12 @@ def test_feeds_that_cannot_be_brought_are_tried_again() -> None:
 def test_stream_goes_through_the_door_of_its_own_node() -> None:
     door = Door("grpc://first:1", "key", endpoints={"ticks": "grpc://second:1"})
     assert (door.of("ticks"), door.of("hot")) == ("grpc://second:1", "grpc://first:1")
+
+
+def test_feed_without_a_node_for_its_stream_keeps_no_other_waiting() -> None:
+    streams = {name: {"columns": {"x": "int64"}, "source": {"format": "rate"}} for name in ("ticks", "soon")}
+    file = parse_model(StreamsFile, {"streams": streams})
+    placed = placed_feeds(file, {"ticks": "grpc://10.0.0.1:1"})
+    assert placed is not None
+    assert list(placed.all_feeds()) == ["ticks"]
+    assert placed_feeds(file, {}) is None

@@ -7,6 +7,7 @@ import pytest
 
 from actors.dirs import Cluster, RunDirs, clusters
 from configs.problems import InvalidInput
+from services.catalog.home import Home, OwnSystem, held
 from services.cli import top
 
 FIRST, SECOND = Cluster("10.0.0.1:6379", "token"), Cluster("10.0.0.2:6379", None)
@@ -32,17 +33,43 @@ def test_only_systems_that_are_alive_are_found(tmp_path: Path) -> None:
 def test_the_only_system_is_found_with_what_its_cluster_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    home = Home(tmp_path / "home")
     monkeypatch.setattr(top, "shared_memory", lambda: tmp_path)
     monkeypatch.delenv(top.AUTH_MODE, raising=False)
-    with pytest.raises(InvalidInput, match="no system runs on this machine"):
-        top.reachable(None)
-    held = noted(tmp_path, "one", FIRST)
-    assert top.reachable(None) == FIRST.address
+    with pytest.raises(InvalidInput, match="WEIR_HOME: no system runs from it"):
+        top.reachable(None, home)
+    running = noted(tmp_path, "one", FIRST)
+    assert top.reachable(None, home) == FIRST.address
     assert os.environ[top.AUTH_MODE] == "token"
     other = noted(tmp_path, "two", SECOND)
     with pytest.raises(InvalidInput, match="several systems run on this machine"):
-        top.reachable(None)
-    assert top.reachable(SECOND.address) == SECOND.address
-    assert top.reachable("elsewhere:1") == "elsewhere:1"
-    os.close(held)
+        top.reachable(None, home)
+    assert top.reachable(SECOND.address, home) == SECOND.address
+    assert top.reachable("elsewhere:1", home) == "elsewhere:1"
+    os.close(running)
     os.close(other)
+
+
+def test_the_home_goes_before_other_systems_and_those_of_other_homes_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / "home")
+    monkeypatch.setattr(top, "shared_memory", lambda: tmp_path)
+    monkeypatch.setenv(top.AUTH_MODE, "token")
+    others = [
+        noted(tmp_path, "demo", FIRST),
+        noted(tmp_path, "theirs", Cluster("10.0.0.3:6379", "token", str(tmp_path / "theirs"))),
+    ]
+    assert top.reachable(None, home) == FIRST.address
+    with held(home):
+        home.note_system(OwnSystem("mine", "10.0.0.4:6379", "token", on_cluster=False))
+        assert top.reachable(None, home) == "10.0.0.4:6379"
+    assert top.reachable(None, home) == FIRST.address
+    for file in others:
+        os.close(file)
+
+
+@pytest.mark.parametrize("address", ["auto", "local", "10.0.0.1", "http://10.0.0.1:1", ""])
+def test_a_system_is_not_looked_for_by_anything_but_its_address(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InvalidInput, match="--address: not the address of a Ray cluster"):
+        top.reachable(address, Home(tmp_path))

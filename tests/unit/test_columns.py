@@ -66,7 +66,7 @@ def test_same_columns_in_another_order_and_case_are_the_streams() -> None:
         (readings(temp=["a", "b"]), "reject", None, r"column temp: string where float64 \(double\) is expected"),
         (readings(sensor=[1.0, 2.0]), "reject", None, r"column sensor: double where int32"),
         (readings(ts=[1, 2]), "reject", None, r"column ts: int64 where timestamp"),
-        (readings(ts=pa.array([1, 2], pa.timestamp("us"))), "reject", None, r"say which time zone it is in"),
+        (readings(ts=pa.array([1, 2], pa.timestamp("us"))), "reject", None, r"write it with a time zone"),
         (readings(), "reject", "when", r"column when: the column of the event time is not among those sent"),
     ],
 )  # fmt: skip

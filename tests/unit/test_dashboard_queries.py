@@ -115,7 +115,8 @@ SHARES = {
 
 
 def everything() -> Iterator[tuple[str, str]]:
-    """A series of every family and every value of its labels."""
+    """A series of every family and every value of its labels, and an alert."""
+    yield 'ALERTS{alertname="WeirClassStuck", alertstate="firing", severity="page", tenant="au"}', "1x20"
     for family in FAMILIES:
         for name in family.series:
             labels = [*family.labels, *(["le"] if name.endswith("_bucket") else [])]

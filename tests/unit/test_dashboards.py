@@ -13,19 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from services.dashboards.__main__ import main, write
 from services.dashboards.all import BOARDS, FOLDER
-from services.dashboards.boards import OBJECTIVE, Board, Panel, Query, Row
+from services.dashboards.boards import ALERTS, OBJECTIVE, Board, Panel, Query, Row
 from services.dashboards.render import rendered, text_of
 from services.metrics.families import BY_NAME, FAMILIES, Family
-from tests.dashboard_documents import DOCUMENTS, Json, exprs, panels, targets, variables
+from tests.dashboard_documents import DOCUMENTS, Json, everything, exprs, panels, targets, variables
 
 SERIES: dict[str, Family] = {name: family for family in FAMILIES for name in family.series}
 COUNTERS = {name for name, family in SERIES.items() if family.type in ("counter", "histogram")}
-UNITS = {"s", "bytes", "percentunit", "short", "cps", "rowsps"}
+UNITS = {"s", "bytes", "percentunit", "short", "eps", "rowsps"}
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 NAME = r"weir_[a-z_]+"
+OF_ALERTS = {"alertname", "alertstate", "severity", "priority_class", "tenant", "stream", "node"}
 
 
 # -- the rules -----------------------------------------------------------------------------------------------------
@@ -48,7 +50,7 @@ def foreign_sources(document: Json) -> Iterator[str]:
 
 def undescribed(document: Json) -> Iterator[str]:
     """Words on every panel, of a whole sentence, and no two by one name."""
-    titles = [one["title"] for one in document["panels"]]
+    titles = [one["title"] for one in everything(document)]
     yield from {title for title in titles if titles.count(title) > 1 or not title}
     if not document.get("description"):
         yield document["title"]
@@ -73,10 +75,21 @@ def unbounded(document: Json) -> Iterator[str]:
             yield panel["title"]
 
 
+def grids(document: Json) -> Iterator[list[Json]]:
+    """Yield what is laid out together: the page, and each folded row."""
+    yield document["panels"]
+    yield from (row["panels"] for row in document["panels"] if row.get("panels"))
+
+
 def overlapping(document: Json) -> Iterator[str]:
-    """Each place of the grid is somebody's, once; nobody's is outside."""
+    """Each place of a grid is taken once, and nothing lies outside."""
+    for grid in grids(document):
+        yield from overlapping_in(grid)
+
+
+def overlapping_in(grid: list[Json]) -> Iterator[str]:
     taken: dict[tuple[int, int], str] = {}
-    for one in document["panels"]:
+    for one in grid:
         at = one["gridPos"]
         if at["w"] <= 0 or at["h"] <= 0 or at["x"] < 0 or at["x"] + at["w"] > 24:
             yield one["title"]
@@ -90,11 +103,12 @@ def overlapping(document: Json) -> Iterator[str]:
 
 def ragged(document: Json) -> Iterator[str]:
     """Lines are full: a hole on the right looks as if something failed to load."""
-    by_line: dict[int, int] = {}
-    for one in document["panels"]:
-        at = one["gridPos"]
-        by_line[at["y"]] = by_line.get(at["y"], 0) + at["w"]
-    yield from (f"line {y}: {width}" for y, width in by_line.items() if width != 24)
+    for grid in grids(document):
+        by_line: dict[int, int] = {}
+        for one in grid:
+            at = one["gridPos"]
+            by_line[at["y"]] = by_line.get(at["y"], 0) + at["w"]
+        yield from (f"line {y}: {width}" for y, width in by_line.items() if width != 24)
 
 
 def unknown_names(document: Json) -> Iterator[str]:
@@ -104,7 +118,7 @@ def unknown_names(document: Json) -> Iterator[str]:
         names = set(re.findall(NAME, expr))
         yield from (f"{title}: {name}" for name in names - SERIES.keys())
         families = [SERIES[name] for name in names & SERIES.keys()]
-        if not families:
+        if not families and ALERTS not in expr:
             yield f"{title}: asks for nothing of ours"
         grouped = {
             label
@@ -113,7 +127,8 @@ def unknown_names(document: Json) -> Iterator[str]:
         }
         grouped |= set(re.findall(r"label_values\(.*, (\w+)\)$", expr))
         for label in grouped:
-            if not any(label in labels_of(family) for family in families):
+            is_of_alerts = ALERTS in expr and label in OF_ALERTS
+            if not is_of_alerts and not any(label in labels_of(family) for family in families):
                 yield f"{title}: by {label}"
         for name, selector in re.findall(rf"({NAME})\{{([^}}]*)\}}", expr):
             for label in re.findall(r"(\w+)(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', '""', selector)):
@@ -201,7 +216,7 @@ def unfinished(document: Json) -> Iterator[str]:
         for one in variables(document)[1:]
         if one["multi"] != one["includeAll"] or (one["multi"] and one["allValue"] != ".*")
     )
-    ids = [one["id"] for one in document["panels"]]
+    ids = [one["id"] for one in everything(document)]
     if sorted(ids) != list(range(1, len(ids) + 1)):
         yield "ids of panels"
     used = set(re.findall(r"\$([a-z]+)\b", " ".join(expr for _, expr in exprs(document))))
@@ -318,6 +333,62 @@ def test_panels_stand_side_by_side_while_there_is_room() -> None:
         (0, 6, 8, 2),
         (0, 8, 24, 1),
     ]
+
+
+def test_a_row_is_folded_if_a_sound_system_may_have_nothing_in_it() -> None:
+    folded = {
+        one["title"]: [panel["title"] for panel in one["panels"]]
+        for document in DOCUMENTS
+        for one in document["panels"]
+        if one.get("collapsed")
+    }
+    assert folded == {
+        row.title: [panel.title for panel in row.panels]
+        for board in BOARDS
+        for row in board.rows
+        if row.may_be_empty
+    }
+    assert "Mirrors" in folded
+
+
+def test_what_is_below_a_folded_row_follows_its_title() -> None:
+    ask = (Query("sum(weir_problems)", "problems"),)
+    may_be_empty = Panel("a", "", "short", ask, width=24, height=6, empty_unless="a mirror is declared")
+    board = Board(
+        "weir-x",
+        "X",
+        "",
+        (),
+        (Row("One", (may_be_empty,)), Row("Two", (Panel("b", "", "short", ask, width=24),))),
+    )
+    shown = rendered(board)["panels"]
+    assert [(one["title"], one["gridPos"]["y"], one["id"]) for one in shown] == [
+        ("One", 0, 1),
+        ("Two", 1, 3),
+        ("b", 2, 4),
+    ]
+    assert [(one["title"], one["gridPos"]["y"], one["id"]) for one in shown[0]["panels"]] == [("a", 1, 2)]
+
+
+def test_an_empty_panel_shows_why_it_is_empty() -> None:
+    shown = {
+        panel["title"]: panel["fieldConfig"]["defaults"]["noValue"]
+        for one in DOCUMENTS
+        for panel in panels(one)
+    }
+    for panel in (panel for board in BOARDS for panel in board.panels):
+        assert shown[panel.title] == (
+            f"Empty unless {panel.empty_unless}" if panel.empty_unless else panel.nothing
+        )
+    assert shown["Alerts that are pending or fire"] == "No alert is pending or fires."
+
+
+def test_the_alerts_of_the_chart_are_those_that_are_listed() -> None:
+    rules = yaml.safe_load((FOLDER.parent / "rules" / "alerts.yaml").read_text(encoding="utf-8"))
+    names = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    pattern = re.search(r'alertname=~"([^"]+)"', ALERTS)
+    assert pattern is not None
+    assert [name for name in names if not re.fullmatch(pattern[1], name)] == []
 
 
 def test_a_panel_that_may_be_empty_says_when() -> None:

@@ -175,6 +175,15 @@ def test_tenant_has_what_its_class_gives_but_for_what_it_asks_otherwise() -> Non
     )
 
 
+def test_a_class_names_the_streams_that_feeds_bring() -> None:
+    source = {"format": "rate", "options": {}}
+    own = StreamDeclaration.model_validate(
+        {"kind": "Stream", "name": "own", "columns": {"x": "int64"}, "source": source}
+    )
+    brought = StreamDeclaration(kind="Stream", name="brought", columns={"x": "int64"})
+    assert live_class(tenant(), TOP, [STREAM, own, brought], [], {"brought"}).fed == ("own", "brought")
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -41,6 +41,25 @@ def test_the_steps_of_the_paper_fill_the_time_there_is() -> None:
     assert asked["class3"][0][1] > 0.1
 
 
+def test_in_the_scenario_of_lending_one_class_is_idle_while_another_asks_for_more_than_its_share() -> None:
+    asked = loads(SCENARIOS["lending"], 1.0, 100)
+    shares = {"class1": 0.6, "class2": 0.3, "class3": 0.1}
+
+    def at(moment: float) -> dict[str, float]:
+        return {
+            name: [part for begins, part in parts if begins <= moment][-1] for name, parts in asked.items()
+        }
+
+    def beyond(moment: float) -> list[str]:
+        return [name for name, part in at(moment).items() if part > shares[name]]
+
+    assert [beyond(moment) for moment in (0, 30, 55, 70, 90)] == [[], ["class2"], ["class2"], [], ["class3"]]
+    # What is borrowed is there: only while class 1 is back do all of them ask for more than there is.
+    assert [sum(at(moment).values()) < 1 for moment in (0, 30, 55, 70, 90)] == [True, True, False, True, True]
+    assert at(30)["class1"] < 0.1 < 0.4 < at(55)["class1"] < shares["class1"]
+    assert loads(SCENARIOS["lending"], 0.5, 100)["class2"][1] == (20, 0.425)
+
+
 def test_under_overload_the_first_class_asks_for_less_than_its_share_and_the_others_split_the_rest() -> None:
     assert constant(loads(SCENARIOS["overload"], 2.0, 60)) == pytest.approx([0.48, 0.76, 0.76])
 

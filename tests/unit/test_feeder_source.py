@@ -469,12 +469,79 @@ def test_other_arrivals_begin_where_the_query_was_stopped(path: str) -> None:
     assert [*seen, *ids(tables[1])] == [number % 1000 for number in range(10_300)]
 
 
-def test_a_micro_batch_with_the_clocks_times_is_not_repeated_by_other_arrivals(path: str) -> None:
+CHANGES = [
+    pytest.param({"rate": "100"}, id="rate"),
+    pytest.param({"arrivals": "poisson"}, id="arrivals"),
+    pytest.param({"arrivals": "bursts", "onSeconds": "1", "offSeconds": "1"}, id="bursts"),
+    pytest.param({"seed": "7"}, id="seed"),
+    pytest.param({"eventTime": "file"}, id="event time"),
+    pytest.param({"eventTime": "file", "eventRate": "10"}, id="event rate"),
+    pytest.param({"maxRowsPerTrigger": "10"}, id="limit"),
+    pytest.param({"catchUpSeconds": "1"}, id="catching up"),
+    pytest.param({"split": "_: temp > 30"}, id="split"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_micro_batch_is_repeated_with_the_options_it_was_planned_with(
+    path: str, change: dict[str, str]
+) -> None:
+    query = Query({"path": path, "rate": "5000", "eventTime": "clock"})
+    query.schema = DefaultSource(query.options).schema()
+    table = query.step(query.reader(), 2.0)
+    query.options |= change
+    assert query.rows(query.reader(), *query.log) == table
+
+
+@pytest.mark.parametrize("change", [{"rate": "100"}, {"arrivals": "steps", "steps": "0:100"}])
+def test_other_arrivals_take_effect_from_the_next_micro_batch_on(path: str, change: dict[str, str]) -> None:
     query = Query({"path": path, "rate": "5000", "eventTime": "clock"})
     query.step(query.reader(), 2.0)
+    del query.options["rate"]
+    query.options |= change
+    reader = query.reader()
+    query.rows(reader, *query.log)
+    tables = [query.step(reader, 60.0), query.step(reader, 3.0)]
+    assert [table.num_rows for table in tables] == [0, 300]
+    assert ids(tables[1]) == [number % 1000 for number in range(10_000, 10_300)]
+    assert query.clock.now_us - 3 * SECOND <= min(times_us(tables[1]))
+
+
+def test_other_files_begin_with_their_first_row_after_what_was_planned_of_the_old(
+    path: str, tmp_path: Path
+) -> None:
+    query = Query({"path": path, "rate": "300"})
+    table = query.step(query.reader(), 2.0)
+    pq.write_table(readings(50), tmp_path / "others.parquet")
+    query.options["path"] = str(tmp_path / "others.parquet")
+    reader = query.reader()
+    assert query.rows(reader, *query.log) == table
+    tables = [query.step(reader, 60.0), query.step(reader, 1.0)]
+    assert [table.num_rows for table in tables] == [0, 300]
+    assert ids(tables[1]) == [number % 50 for number in range(300)]
+
+
+def test_a_micro_batch_of_files_that_are_gone_is_refused(path: str, tmp_path: Path) -> None:
+    query = Query({"path": path, "rate": "300"})
+    query.step(query.reader(), 2.0)
+    pq.write_table(readings(50), tmp_path / "others.parquet")
+    query.options["path"] = str(tmp_path / "others.parquet")
+    Path(path).unlink()
+    with pytest.raises(ChangedReplay, match=re.escape(f"was planned with the files at {path}")):
+        query.rows(query.reader(), *query.log)
+
+
+def test_a_checkpoint_of_a_feeder_that_kept_no_options_goes_on_with_the_same(path: str) -> None:
+    query = Query({"path": path, "rate": "300", "eventTime": "clock"})
+    table = query.step(query.reader(), 2.0)
+    for offset in query.log:
+        del offset["planned"]
+    assert query.rows(query.reader(), *query.log) == table
     query.options["rate"] = "100"
     with pytest.raises(ChangedReplay, match="other arrivals"):
         query.rows(query.reader(), *query.log)
+    assert query.step(query.reader(), 0.0).num_rows == 0
+    assert query.step(query.reader(), 3.0).num_rows == 300
 
 
 def test_a_checkpoint_is_refused_by_other_files(path: str) -> None:

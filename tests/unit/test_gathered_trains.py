@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.network import ClassNetwork, Node
 from engine.runner import ClassRunner
@@ -102,3 +105,20 @@ def test_streams_that_meet_are_taken_in_the_order_in_which_full_trains_of_them_c
 def test_of_streams_that_meet_none_takes_what_came_after_a_full_train_of_the_other() -> None:
     """Two of the longer trains fill one: what came before the second of those that wait goes along."""
     assert steps_of(5) == [("s", 10), ("t", 6), ("s", 10), ("t", 4), ("s", 10), ("t", 2)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from([1.0, 0.5, 0.1])), min_size=2, max_size=6),
+    st.lists(st.integers(1, 12), max_size=4),
+)
+def test_dropped_tuples_count_by_what_each_of_them_stood_for(
+    sizes: list[tuple[int, float]], drops: list[int]
+) -> None:
+    """Check that the trains that are left stand for the whole input, whichever tuples were dropped."""
+    node = source()
+    for size, kept in sizes:
+        node.enqueue(train(0, size, kept=kept))
+    for most in drops:
+        node.drop(min(most, node.tuples - 1))
+    offered = sum(len(numbers) / kept for numbers, _, kept in taken(node, 5))
+    assert offered == pytest.approx(sum(size / kept for size, kept in sizes))

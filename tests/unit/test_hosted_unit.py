@@ -389,3 +389,31 @@ def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_
         repeat(unit)
         unit.run(1e-6)
         assert unit.hosted.runner.network.windows == apart.windows
+
+
+@pytest.mark.parametrize(
+    ("fed", "caught_up_s", "gone_s"),
+    [
+        (True, None, 0),  # the feed may be down, or have a backlog
+        (True, 8.0, 0),  # by less than a pause
+        (True, 37.0, 27),
+        (False, None, 990),  # without a feed the clock counts
+    ],
+)
+def test_event_time_of_a_fed_stream_goes_on_only_as_far_as_its_feed_had_nothing_left(
+    dirs: RunDirs, fed: bool, caught_up_s: float | None, gone_s: int
+) -> None:
+    declared = DECLARED.model_copy(update={"fed": ("Readings",) if fed else ()})
+    with made(dirs, declared=declared) as unit:
+        unit.settings = unit.settings.model_copy(update={"idle_after_s": 10.0})
+        arrive(unit, 0, 100)
+        unit.run(10.0)
+        since = time.monotonic() - 1000.0
+        unit.end_cycle(since)
+        if caught_up_s is not None:
+            unit.inbox.caught_up["readings"] = since + caught_up_s
+        unit.ask_advance()
+        unit.run(10.0)
+        latest = unit.hosted.event_time("readings")
+        assert latest is not None
+        assert (latest - 99) // 10_000 == 1000 * gone_s // 10_000  # in milliseconds, to ten seconds

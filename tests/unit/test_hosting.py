@@ -14,7 +14,7 @@ import pytest
 
 from actors.commits import Snapshot, snapshot_parts
 from actors.dirs import RunDirs
-from actors.gateway_messages import Accepted
+from actors.gateway_messages import Accepted, Refused
 from actors.hosting import Host
 from actors.ingress import Gateway
 from actors.producer import Producer
@@ -24,9 +24,11 @@ from actors.turns import TurnLoop
 from actors.unit import UnitStatus
 from actors.units import Unit, UnitReport
 from configs.live import LiveClass, LiveSettings
+from engine.door import Door, Piece
 from engine.operators.protocol import Stateless
 from engine.train import Train
 from loadshed.ledger import TupleLedger
+from loadshed.manager import LEAST_ROOM
 from scheduler.capacity import HeadroomScaled
 
 STREAMS = (
@@ -446,6 +448,54 @@ def test_a_lossless_unit_holds_its_producers_back(dirs: RunDirs) -> None:
         assert rows(dirs, "hot") == hot(0, sent + 1000)
 
 
+def sent_until_refused(dirs: RunDirs, batch: int) -> int:
+    """Send batches of readings until there is no room; return how many rows were accepted."""
+    with Producer(dirs.door_socket) as producer:
+        for sent in range(0, 1000 * batch, batch):
+            answer = producer.publish("readings", readings(sent, batch))
+            if isinstance(answer, Refused):
+                assert answer.retry_after_s is not None, "the producer may come again"
+                return sent
+    raise AssertionError("the log has never been full")
+
+
+def test_a_class_that_may_drop_little_holds_its_producers_back_and_drops_no_more(dirs: RunDirs) -> None:
+    strict = declared(queries={"hot": QUERIES["hot"]}, max_drop=0.05)
+    with running(dirs, bytes_max=4 << 20, segment_bytes=1 << 16) as node:
+        hosted = node.host(strict, turns=False)
+        hosted.subscribed()
+        manager = hosted.host._units["gold"].manager
+        assert manager is not None
+        # Whatever a tuple costs here, there is room for the fewest tuples only.
+        manager.hold_s = 1e-9
+        sent = sent_until_refused(dirs, 500)
+        hosted.share(unit(strict))
+        seen = [hosted.wait(lambda _: True)]
+        while (seen[-1].figures.offered, seen[-1].figures.queued) != (sent, 0):
+            seen.append(hosted.wait(lambda _: True))
+        figures = seen[-1].figures
+        # Whole batches come in: one may begin while there is room.
+        assert max(one.figures.queued for one in seen) <= LEAST_ROOM + 500
+        assert max(one.figures.held_back for one in seen) == 1
+        assert (figures.rejected, figures.failed) == (0, 0)
+        assert figures.shed <= 0.06 * sent
+        assert figures.delivered + figures.shed == sent
+        closes(hosted)
+
+
+def test_a_held_back_class_answers_all_that_it_may_not_drop_when_it_can(dirs: RunDirs) -> None:
+    with running(dirs, bytes_max=4 << 20, segment_bytes=1 << 16) as node:
+        hosted = node.host(declared(queries={"hot": QUERIES["hot"]}, max_drop=0), turns=False)
+        hosted.subscribed()
+        sent = sent_until_refused(dirs, 1000)
+        hosted.share(unit(declared()))
+        figures = hosted.wait(delivered(sent)).figures
+        assert (figures.rejected, figures.failed, figures.shed) == (0, 0, 0)
+        node.publish(readings(sent, 1000))
+        hosted.wait(delivered(sent + 1000))
+        assert rows(dirs, "hot") == hot(0, sent + 1000)
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_what_the_gateway_has_forgotten_is_failed_and_the_rest_is_answered(
     dirs: RunDirs, restart: bool
@@ -682,3 +732,59 @@ def test_a_host_of_sleeping_units_has_nothing_to_do(node: Node) -> None:
     hosted.subscribed()
     hosted.asleep()
     assert hosted.host.ask(lambda: hosted.host._quiet_s()) is None
+
+
+class BrokenDoor(Door):
+    """A door with a mistake in it."""
+
+    def admit(self, batch: int, train: Train, queued: int) -> Piece:
+        raise RuntimeError("broken")
+
+
+def test_input_that_cannot_be_let_in_harms_its_own_unit_alone(node: Node) -> None:
+    hosted = node.host(declared(), declared(name="silver"))
+    hosted.subscribed("gold", "silver")
+    node.publish(readings(0, 10))
+    hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 10)
+
+    def fail() -> None:
+        feed = hosted.host._units["gold"].intake.feeds["readings"]
+        feed.door = BrokenDoor("readings", feed.door.shedder, 1000)
+
+    hosted.host.ask(fail)
+    node.publish(readings(10, 10))
+    hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 20)
+    assert rows(node.dirs, "hot") == hot(0, 20)
+    hosted.wait(lambda one: one.unit == "silver" and one.figures.delivered == 20)
+    assert (hosted.ends, hosted.host.status().failures) == ([], ("gold: RuntimeError: broken",))
+
+
+def test_class_that_reads_a_stream_no_more_after_it_was_down_is_no_reader_of_it(node: Node) -> None:
+    both = declared(queries={"hot": QUERIES["hot"], "level": "SELECT sensor, level FROM alerts"})
+    hosted = node.host(both)
+    hosted.subscribed()
+    node.publish(readings(0, 10))
+    hosted.wait(delivered(10))
+    hosted.host.stop()
+    again = node.host(declared(streams=STREAMS[:1], queries={"hot": QUERIES["hot"]}, lossless=True))
+    alerts = node.gateway.streams.find("alerts")
+    while "gold" in alerts.readers:
+        threading.Event().wait(0.001)
+    again.subscribed()
+    node.publish(readings(10, 10))
+    again.wait(delivered(20))
+    assert rows(node.dirs, "hot") == hot(0, 20)
+
+
+def test_stream_that_was_dropped_and_is_there_again_is_read_on(node: Node) -> None:
+    hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
+    hosted.subscribed()
+    node.publish(readings(0, 10))
+    hosted.wait(delivered(10))
+    node.gateway.streams.drop("readings")
+    node.gateway.streams.declare(STREAMS[0])
+    hosted.subscribed()
+    node.publish(readings(10, 10))
+    figures = hosted.wait(delivered(20)).figures
+    assert (figures.offered, figures.failed) == (20, 0)
+    assert rows(node.dirs, "hot") == hot(0, 20)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.channel import connect
+from actors.channel import Channel, connect
 from actors.dirs import RunDirs, remove_dead
 from actors.door import DoorBounds
 from actors.frames import BatchId, batch_of, batch_parts, mark_of
@@ -26,10 +26,12 @@ from actors.gateway_messages import (
     FROM_NOW,
     PUBLISH,
     Accepted,
+    CaughtUp,
     Denied,
     Heard,
     Message,
     News,
+    Reads,
     Refused,
     Subscribe,
     Subscribed,
@@ -38,8 +40,10 @@ from actors.gateway_messages import (
     head_bytes,
 )
 from actors.ingress import Gateway
+from actors.peers import Peer
 from actors.producer import Producer
 from actors.segments import FrameForgotten, LogFull, Reader
+from actors.streams import Streams
 from actors.subscriber import Subscriber
 from configs.problems import InvalidInput
 from engine.sql import parse_create_stream
@@ -382,7 +386,7 @@ def test_reader_of_a_copy_is_told_the_rows_of_the_stream_it_is_of_once_they_are_
         assert told(dirs, begins[0]) == Subscribed("c1", "readings", 0, 0, None)
         frame = batch_parts(1.0, train_from_arrow(batch(3), SCHEMA, 1.0), 40)
         gateway.streams.append_copy("readings", 8, *frame)
-        assert told(dirs, begins[1]) == Subscribed("c2", "readings", 8, 9, 43)
+        assert told(dirs, begins[1]) == Subscribed("c2", "readings", 0, 9, 43)
 
 
 def test_reader_of_a_copy_may_wait_for_what_is_yet_to_come(dirs: RunDirs) -> None:
@@ -563,3 +567,50 @@ def test_gateway_that_stops_while_memory_has_run_out_lets_go_of_its_logs(
             gateway.streams.close()
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         assert accepted(producer.publish("readings", batch(3))) == 0
+
+
+def test_readers_hear_when_the_feed_of_their_stream_had_nothing_left(dirs: RunDirs) -> None:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine, gateways = (Channel(one) for one in ends)
+    streams = Streams(dirs, lambda: 100.0)
+    streams.declare(READINGS)
+    streams.hear(Subscribe("c1", "readings", FROM_NOW, False), Peer(gateways, lambda _: None))
+    assert isinstance(decode(mine.receive() or b""), Subscribed)
+    streams.caught_up({"Readings": 5.0, "another": 1.0})
+    assert decode(mine.receive() or b"") == CaughtUp("c1", "Readings", 95.0)
+    streams.close()
+    gateways.close()
+    mine.close()
+
+
+def test_numbers_of_a_stream_that_was_dropped_are_not_given_again(dirs: RunDirs) -> None:
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        accepted(producer.publish("readings", batch(7)))
+        gateway.streams.drop("readings")
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        again = gateway.streams.declare(READINGS)
+        assert (again.log.next, again.rows) == (1, 7)
+        assert told(dirs, Subscribe("c1", "readings", FROM_NOW, False)) == Subscribed(
+            "c1", "readings", 0, 1, 7
+        )
+        accepted(producer.publish("readings", batch(5)))
+        assert (again.log.next, again.rows) == (2, 12)
+
+
+def test_nothing_is_kept_for_a_reader_of_streams_that_it_does_not_read(dirs: RunDirs) -> None:
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS)
+        gateway.streams.keep_for("c1", ["readings"], lossless=False)
+        stream = gateway.streams.find("readings")
+        gateway.streams.keep_for("c1", ["readings"], lossless=True)
+        assert stream.readers["c1"].lossless
+        for reads, readers in ((Reads("c1", ("READINGS",)), {"c1"}), (Reads("c1", ()), set())):
+            host = connect(dirs.gateway_socket)
+            host.send(encode(reads))
+            host.send(encode(Subscribe("c2", "readings", FROM_NOW, False)))
+            while "c2" not in stream.readers:
+                pass
+            assert stream.readers.keys() == {"c2", *readers}
+            host.close()
+            gateway.streams.forget_reader("c2")

@@ -135,7 +135,7 @@ RULES: Sequence[tuple[str, Mapping[str, Told]]] = (
     (r".* /v1/ingest(/progress)?", SPARK),
     (r".* /v1/tenants/{tenant}(/.*)?", THE_TENANT),
     (r"(PUT|DELETE) .*", ADMINISTRATORS),
-    (r"GET /v1/(mirroring|mirrors/{name}/status)", TENANTS),
+    (r"GET /v1/(mirroring|feeding|(mirrors|feeds)/{name}/status)", TENANTS),
     (r".* /v1/(feeds|mirrors|session|keys|audit|system|lending)(/.*)?", ADMINISTRATORS),
     (r"GET /v1/(tenants|priority-classes)/{name}", THE_TENANT),
     (r"POST /v1/streams/{stream}/rows", FEEDERS),

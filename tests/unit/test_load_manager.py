@@ -1,15 +1,23 @@
 """The load manager of a class: what it commands at the end of a load cycle, and how it explains itself."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from configs.classes import PriorityClass
 from configs.load import LoadSettings
 from loadshed.aloma import LEAST_HEADROOM, Branch, Control
+from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import (
     EXPLANATIONS_KEPT,
     FULL_CYCLES,
+    LEAST_ROOM,
+    DropOlder,
+    HoldBack,
+    LoadCommand,
     LoadManager,
     ReportUsage,
     RequestReclaim,
@@ -334,10 +342,24 @@ def test_a_decision_explains_itself(gold: LoadManager, seen: list[CycleEnded], s
 def test_every_decision_is_explained_and_the_last_thousand_kept() -> None:
     gold = manager()
     for second in range(EXPLANATIONS_KEPT + 5):
-        gold.handle(cycle(0.2), float(second))
+        is_calm = second % 2
+        gold.handle(cycle(0.1 if is_calm else 1.25, response=0.1 if is_calm else 2.0), float(second))
     assert [one.at for one in gold.explanations] == [
         float(second) for second in range(5, EXPLANATIONS_KEPT + 5)
     ]
+
+
+def test_decisions_that_change_nothing_are_kept_as_one_so_that_the_last_overload_stays_visible() -> None:
+    gold = manager()
+    gold.handle(cycle(1.25, response=2.0), 0.0)
+    for second in range(1, 5 * EXPLANATIONS_KEPT):
+        gold.handle(cycle(0.1), float(second))
+    first, *_, last = gold.explanations
+    assert (first.at, first.after.branch) == (0.0, Branch.DROP_MORE)
+    assert last.at == 5 * EXPLANATIONS_KEPT - 1
+    assert last.sentence().endswith(f"(and {last.repeated:,} more like it since {last.since:.2f} s)")
+    assert sum(1 + one.repeated for one in gold.explanations) == 5 * EXPLANATIONS_KEPT
+    assert len(gold.explanations) < 100
 
 
 def test_what_was_let_in_for_a_larger_share_and_would_be_late_is_dropped_from_the_queue() -> None:
@@ -408,3 +430,84 @@ def test_a_class_without_a_queue_has_had_no_chance_to_show_its_capacity() -> Non
         gold.handle(replace(cycle(0.1, queued_work_s=0.0), worked_s=0.1 * CYCLE_S), at * CYCLE_S)
     gold.handle(replace(cycle(0.6, queued_work_s=0.0), worked_s=0.1 * CYCLE_S), 3.0)
     assert gold.control.keep == 1.0
+
+
+# --- age ------------------------------------------------------------------------------------------
+
+
+def waiting(oldest_s: float) -> CycleEnded:
+    """Return a cycle of an overloaded class with an oldest queued tuple of this age."""
+    readings = InputCycle("readings", 150, 2.0 / 1000, oldest_s)
+    return CycleEnded(CYCLE_S, (readings,), (OutputCycle("q", TARGET_S, 1, TARGET_S),), 10.0)
+
+
+def test_what_is_older_than_the_class_allows_is_dropped_beyond_its_highest_drop() -> None:
+    gold = LoadManager("gold", LoadSettings(), TARGET_S, 0.5, 0.5, max_drop=0.0, max_age_s=2.0)
+    young, old = gold.handle(waiting(2.0), 0.0), gold.handle(waiting(2.5), 0.15)
+    assert [one for one in young if isinstance(one, DropOlder)] == []
+    assert [one for one in old if isinstance(one, DropOlder)] == [DropOlder(2.0)]
+    assert gold.control.keep == 1.0
+    assert gold.explanations[-1].words().endswith("drop what is too old: the oldest has waited 2.5 s")
+
+
+# --- input that is held back ------------------------------------------------------------------------
+
+
+def holding(declared: PriorityClass, share: float = 0.5) -> LoadManager:
+    return load_manager(declared, LoadSettings(), share, 0.5, 1)
+
+
+def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
+    return [one.rooms for one in commands if isinstance(one, HoldBack)]
+
+
+@pytest.mark.parametrize(
+    ("terms", "target_ms", "room"),
+    [
+        # Half of a processor at 0.02 ms a tuple, for ten targets and at least a second.
+        ({"max_drop": 0.05}, 300, 75_000),
+        ({"max_drop": 0.94}, 300, 75_000),
+        ({"max_drop": 0.0}, 20, 25_000),
+        ({"max_drop": 0.95}, 300, None),
+        ({"max_drop": 0.05, "max_age_ms": 2000}, 300, None),
+    ],
+)
+def test_a_class_that_keeps_rows_lets_in_what_it_works_off_in_ten_targets(
+    terms: dict[str, Any], target_ms: float, room: int | None
+) -> None:
+    gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=target_ms, **terms))
+    gold.control = Control(0.5)
+    commands = gold.handle(CycleEnded(CYCLE_S, (InputCycle("s", 3000, 2e-5),), (), 0.0), 0.0)
+    assert rooms(commands) == ([] if room is None else [{"s": room}])
+
+
+def test_streams_with_input_share_the_room_and_none_has_less_than_a_train() -> None:
+    gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=300, max_drop=0))
+    gold.control = Control(0.5)
+    inputs = InputCycle("often", 3000, 1e-5), InputCycle("rarely", 1, 1e-2), InputCycle("never", 0, 1e-5)
+    third, unread = InputCycle("never", 10, 1e-5), InputCycle("unread", 10, 0.0)
+    first = gold.handle(CycleEnded(CYCLE_S, inputs, (), 0.0), 0.0)
+    same = gold.handle(CycleEnded(CYCLE_S, inputs, (), 0.0), 0.15)
+    more = gold.handle(CycleEnded(CYCLE_S, (*inputs[:2], third, unread), (), 0.0), 0.3)
+    assert rooms(first) == [{"often": 75_000, "rarely": LEAST_ROOM, "never": 75_000}]
+    assert rooms(same) == []
+    assert rooms(more) == [{"often": 50_000, "rarely": LEAST_ROOM, "never": 50_000}]
+
+
+def test_a_class_that_is_held_back_wants_its_full_queue_worked_off_too() -> None:
+    """It reads no faster than it works: by what it reads alone it would want no more than it has."""
+    found = {}
+    for held_back in (False, True):
+        gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=300, max_drop=0))
+        gold.control = Control(0.5)
+        full = CycleEnded(CYCLE_S, (InputCycle("s", 3750, 2e-5, 3.0),), (), 1.5, 0.075, held_back=held_back)
+        (usage,) = (one for one in gold.handle(full, 0.0) if isinstance(one, ReportUsage))
+        found[held_back] = usage
+        sentence = "hold back at the producers what does not fit into its queue"
+        assert (sentence in gold.explanations[-1].words()) is held_back
+    assert found == {False: ReportUsage(1.0, 0.5), True: ReportUsage(2.0, 0.5)}
+
+
+def test_a_class_without_an_age_drops_nothing_for_its_age() -> None:
+    gold = LoadManager("gold", LoadSettings(), TARGET_S, 0.5, 0.5, max_drop=0.0)
+    assert not any(isinstance(one, DropOlder) for one in gold.handle(waiting(432.0), 0.0))

@@ -69,6 +69,39 @@ def test_only_what_does_not_hold_has_a_reason_in_red() -> None:
     ]
 
 
+def test_what_does_not_hold_is_listed_first_with_its_reason() -> None:
+    words = Page(page(RESULTS, False)).text
+    listed = words[words.index("What does not hold") : words.index("Contents")]
+    assert "It is free one Claimed 0, got 3 | 4. Why: the machine [of 2004] is another one" in listed
+    assert "It never sleeps two Claimed never, got once. No reason is known." in listed
+
+
+def test_contents_link_to_every_set_up_under_its_paper() -> None:
+    source = page(RESULTS, False)
+    contents = source[source.index("<nav") : source.index("</nav>")]
+    assert re.findall(r'<summary>([^<]+)|href="#([^"]+)"', contents) == [
+        (PAPERS["dilos"].title, ""),
+        ("", "one"),
+        (PAPERS["golab"].title, ""),
+        ("", "two"),
+    ]
+
+
+def test_a_filter_hides_only_what_holds() -> None:
+    held = ((experiment("one"), Found((HOLDS, FAILS))), (experiment("two", "golab"), Found((NOTED,))))
+    source = page(held, False)
+    assert re.findall(r'<tr class="holds"><td>.*?</td><td>([^<]+)', source) == [
+        "Lending &lt;helps&gt; &amp; more",
+        "It is quick",
+    ]
+    assert re.findall(r'<section( class="all-hold")?><h[23] id="(\w+)"', source) == [
+        ("", "dilos"),
+        ("", "one"),
+        (' class="all-hold"', "golab"),
+        (' class="all-hold"', "two"),
+    ]
+
+
 def test_a_command_in_a_set_up_is_set_as_one() -> None:
     told = Experiment("dilos", "one", "One", lambda quick: Found(()), "`bench <all>` measures it.")
     assert '<p class="dim"><code>bench &lt;all&gt;</code> measures it.</p>' in page(

@@ -90,7 +90,7 @@ def test_variables_are_what_is_chosen_and_everything_else() -> None:
         (0, "s", "0 s"),
         (12.0, "s", "12 s"),
         (1500, "rowsps", "1.5 k/s"),
-        (3, "cps", "3/s"),
+        (3, "eps", "3/s"),
         (2e6, "bytes", "2 MB"),
         (0, "short", "0"),
         (7, "short", "7"),

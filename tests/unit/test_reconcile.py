@@ -15,6 +15,7 @@ from configs.declarations import MirrorDeclaration, documents_of
 from configs.live import LiveClass
 from configs.problems import InvalidInput
 from configs.streams import StreamsFile
+from engine.admission import checked
 from services.catalog.catalog import Catalog, Desired
 from services.catalog.home import Home
 from services.catalog.reconcile import (
@@ -52,6 +53,9 @@ class Machine:
     def running(self) -> Running:
         return self.now
 
+    def report_caught_up(self) -> None:
+        pass
+
     def used_keys(self) -> dict[str, float]:
         return self.used
 
@@ -85,7 +89,7 @@ def after(now: Running, step: Step) -> Running:
         case Bring(file):
             return replace(now, file=file)
         case RemoveClass(name):
-            del classes[name]
+            classes.pop(name, None)
         case DropStream(name):
             assert name not in mirrors, "a mirror brings it"
             sql = streams.pop(name)
@@ -211,3 +215,83 @@ def test_use_of_keys_at_the_machine_is_written(tmp_path: Path) -> None:
             catalog.apply(documents_of(DOCUMENTS), "x")
             machine.wait(has_classes("a"))
         assert catalog.keys.all()[0].used_at == 5.0
+
+
+def class_over(name: str, *columns: str, streams: dict[str, str]) -> LiveClass:
+    """A class with a query over each of these streams, by the column that it reads."""
+    return LiveClass(
+        name=name,
+        priority=1,
+        delay_target_ms=100,
+        streams=tuple(streams.values()),
+        queries={
+            f"q{stream}": f"SELECT {column} FROM {stream}"
+            for stream, column in zip(streams, columns, strict=True)
+        },
+    )
+
+
+def test_class_goes_on_without_a_stream_that_becomes_another_one() -> None:
+    a, before, after = "CREATE STREAM a (v int64)", "CREATE STREAM b (v int64)", "CREATE STREAM b (w int64)"
+    running = Running((class_over("t", "v", "v", streams={"a": a, "b": before}),), {"a": a, "b": before})
+    wanted = class_over("t", "v", "w", streams={"a": a, "b": after})
+    alone = class_over("t", "v", streams={"a": a})
+    found = steps(Desired(1, (wanted,), {"a": a, "b": after}, None, KeyRing()), running)
+    assert found[1:] == [
+        ApplyClasses((alone,)),
+        DropStream("b"),
+        DeclareStream("b", after),
+        ApplyClasses((wanted,)),
+    ]
+
+
+def test_names_that_differ_in_letters_case_are_one_stream() -> None:
+    before, after = "CREATE STREAM a (v int64)", "CREATE STREAM A (v int64)"
+    running = Running((class_over("t", "v", streams={"a": before}),), {"a": before})
+    wanted = class_over("t", "v", streams={"A": after})
+    found = steps(Desired(1, (wanted,), {"A": after}, None, KeyRing()), running)
+    assert found[1:] == [
+        RemoveClass("t"),
+        DropStream("a"),
+        DeclareStream("A", after),
+        ApplyClasses((wanted,)),
+    ]
+
+
+class Planning(Machine):
+    """Refuses classes some query of which cannot be planned, as a control plane does."""
+
+    def perform(self, step: Step) -> None:
+        if isinstance(step, ApplyClasses):
+            for one in step.classes:
+                checked(one)
+        super().perform(step)
+
+
+def test_classes_that_can_run_do_and_so_do_the_other_queries_of_one_that_cannot(tmp_path: Path) -> None:
+    a = "CREATE STREAM a (v int64)"
+    good = class_over("good", "v", streams={"a": a})
+    bad = good.model_copy(
+        update={
+            "name": "bad",
+            "queries": {**good.queries, "worse": "SELECT v FROM nothing"},
+            "weights": {"worse": 2.0, "qa": 3.0},
+        }
+    )
+    none = good.model_copy(update={"name": "none", "queries": {"worse": "SELECT v FROM nothing"}})
+    with closing(Catalog(Home(tmp_path))) as catalog:
+        machine = Planning()
+        reconciling = Reconciling(catalog, machine)
+        reconciling._wanted = Desired(1, (good, bad, none), {"a": a}, None, KeyRing())
+        problems = reconciling._follow()
+        ran = machine.now.classes
+        again = reconciling._follow()
+    left = bad.model_copy(update={"queries": good.queries, "weights": {"qa": 3.0}})
+    assert ran == machine.now.classes == (good, left)
+    why = "there is no such stream (got 'nothing'); known: a"
+    assert [one.partition(": ")[0] for one in problems] == [
+        "Query bad/worse does not run",
+        "Query none/worse does not run",
+    ]
+    assert all(why in one for one in problems)
+    assert again == problems

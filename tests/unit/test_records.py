@@ -46,9 +46,10 @@ def test_shares_keep_their_order_because_it_is_that_of_the_round() -> None:
 
 def test_what_lies_inside_an_event_is_read_by_its_type() -> None:
     input_, output = InputCycle("s", 3, 1e-4, batches=1), OutputCycle("Q", 0.3, 2, 0.01, 0.2)
-    cycle = CycleEnded(0.15, (input_,), (output,), 0.0, ran_dry=True)
+    cycle = CycleEnded(0.15, (input_,), (output,), 0.0, ran_dry=True, held_back=True)
     line = json.loads(json.dumps(LOAD.event.encode(cycle)))
-    assert line == ["CycleEnded", 0.15, [["s", 3, 1e-4, 0.0, 1]], [["Q", 0.3, 2, 0.01, 0.2]], 0.0, None, True]
+    inputs, outputs = [["s", 3, 1e-4, 0.0, 1]], [["Q", 0.3, 2, 0.01, 0.2]]
+    assert line == ["CycleEnded", 0.15, inputs, outputs, 0.0, None, True, True]
     assert LOAD.event.decode(line) == cycle
 
 

@@ -2,18 +2,23 @@
 
 import html
 import re
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from configs.scenario import Scenario
+from scheduler.capacity import ShareMove
+from sim.drawing import logarithmic
 from sim.promises import check_promises
 from sim.report import CLASSES_PLOTTED, MOVES_SHOWN, page, write_report
 from sim.results import outcome_of
 from sim.simulation import Simulation
+from sim.verdict import verdict
 from tests.sim.scenarios import constant, poisson, project, queries, ran, scenario, tenant
 
 ONE_MS = {"n": queries(only=[project(1)])}
@@ -146,8 +151,8 @@ def test_a_page_tells_of_every_query_what_its_answers_were_worth_and_how_many_mi
     network["queries"][0]["utility"] = [{"latency_ms": 50, "utility": 1}, {"latency_ms": 150, "utility": 0}]
     run = ran(scenario(tenant("a", {"s": constant(1)}), networks={"n": network}, seconds=3), "none")
     words = Page(page(outcome_of(run, "hr"), [])).words
-    found = words[words.index("\u2003slow") :][:9]
-    assert found == ["\u2003slow", "3", "100.00", "1", "0.500", "3 (100.0%)", "10.0%", "–", "–"]
+    found = words[words.index("slow") :][:10]
+    assert found == ["slow", "a projection", "3", "100.00", "1", "0.500", "3 (100.0%)", "10.0%", "–", "–"]
 
 
 def test_a_broken_promise_is_marked_and_a_kept_one_is_not() -> None:
@@ -183,11 +188,57 @@ def test_a_description_is_text_and_not_markup() -> None:
 def test_of_many_moves_the_first_are_listed_and_the_rest_counted() -> None:
     run = ran(lending(seconds=20, load={"cycle_ms": 50, "redistribute_every": 1}), "dilos")
     assert run.ring.capacity is not None
-    moved = sum(move.before != move.after for move in run.ring.capacity.moves)
+    moved = sum(move.is_visible for move in run.ring.capacity.moves)
     made = Page(source_of(run))
     assert moved > MOVES_SHOWN
     assert made.elements.count("li") == MOVES_SHOWN + len(check_promises(outcome_of(run, "hr")))
     assert f"and {moved - MOVES_SHOWN} more" in made.text
+
+
+def test_a_move_that_cannot_be_seen_is_not_listed() -> None:
+    outcome = outcome_of(run_of("dilos"), "hr")
+    before = {"gold": 0.453, "silver": 0.3, "bronze": 0.247}
+    slight = ShareMove(1.0, "redistribution", before, before | {"gold": 0.4530001}, {})
+    clear = ShareMove(2.0, "redistribution", before, before | {"gold": 0.46, "silver": 0.3000001}, {})
+    made = Page(page(replace(outcome, moves=[slight, clear]), []))
+    assert "2.00 s, redistribution: gold 0.453 → 0.460" in made.words
+    assert "0.453 → 0.453" not in made.text
+    assert "silver 0.300" not in made.text
+
+
+def test_a_page_begins_with_what_happened_and_its_plots_come_before_its_tables() -> None:
+    text = source("dilos")
+    body = text[text.index("<body>") :]
+    order = [
+        body.index(part) for part in ('<div class="verdict', "<svg", "<h2>Promises", "<table", "<details>")
+    ]
+    assert order == sorted(order)
+    sentences = re.findall(r"<p>([^<]+)</p>", body[body.index('<div class="verdict') :])
+    assert [html.unescape(sentence) for sentence in sentences[:3]] == list(
+        verdict(outcome_of(run_of("dilos"), "hr"), check_promises(outcome_of(run_of("dilos"), "hr")))
+    )[:3]
+
+
+def test_a_logarithmic_axis_has_whole_numbers() -> None:
+    drawing = Figure()
+    axes = drawing.subplots()
+    axes.plot([1, 2], [3, 2_000_000])
+    logarithmic(axes, "y")
+    drawing.draw_without_rendering()
+    labels = [text for text in (one.get_text() for one in axes.get_yticklabels(which="both")) if text]
+    assert [label for label in labels if not re.fullmatch(r"[0-9.,]+", label)] == []
+    assert "1,000,000" in labels
+
+
+@pytest.mark.parametrize("manager", ["none", "dilos"])
+def test_plots_take_the_colours_of_the_page_and_mark_each_line(manager: str) -> None:
+    drawn = re.findall(r"<svg.*?</svg>", source(manager), re.DOTALL)
+    assert re.findall(r"#[0-9a-fA-F]{6}", "".join(re.findall(r'style="[^"]*"', "".join(drawn)))) == []
+    for place in (1, 2, 3):
+        assert f"var(--series-{place})" in drawn[0]
+    # A marker is drawn where a line uses a shape.
+    shapes = set(re.findall(r'<use xlink:href="#(m[0-9a-f]+)"[^>]*fill: var', drawn[0]))
+    assert len(shapes) == 3
 
 
 def test_of_many_classes_all_are_in_the_table_and_the_first_are_plotted() -> None:

@@ -100,7 +100,7 @@ def test_where_there_are_windows_the_part_of_tardy_answers_is_told() -> None:
 def test_of_many_late_queries_the_worst_are_shown_and_the_others_counted() -> None:
     found = of_answers({f"q{missed}": query(missed) for missed in range(1, 9)})
     assert [row[0] for row in found[3:-1]] == [f"q{missed}" for missed in range(8, 8 - QUERIES_TOLD, -1)]
-    assert " ".join(found[-1]) == "3 more queries answered late: --json"
+    assert " ".join(found[-1]) == "3 more queries answered late: -o json"
 
 
 def test_what_was_not_measured_is_a_dash() -> None:

@@ -157,6 +157,33 @@ def test_pages_go_on_where_the_one_before_ended(reading: Reading, log: ClassLog)
     }
 
 
+def test_the_last_rows_are_read_without_those_before_them(reading: Reading, log: ClassLog) -> None:
+    for size in (10, 3000, 7):
+        log.commit(size)
+    last = reading.page(tail=20)
+    assert (last["rows"], last["next"]) == (rows(2997, 3017), f"3016.{mark(reading.dirs)}")
+    assert reading.page(tail=20, limit=5)["rows"] == rows(2997, 3002)
+    assert reading.page(tail=100_000, limit=100_000)["rows"] == rows(0, 3017)
+    log.commit(2)
+    assert reading.page(after=last["next"])["rows"] == rows(3017, 3019)
+
+
+def test_the_last_rows_are_those_that_are_kept(reading: Reading) -> None:
+    with opened(reading.dirs, bytes_max=64 * KIB) as log:
+        for _ in range(200):
+            log.commit(50)
+        oldest = reading.page(limit=1)["rows"][0]["_seq"]
+        assert oldest > 0
+        assert reading.page(tail=1_000_000, limit=100_000)["rows"] == rows(oldest, 10_000)
+
+
+def test_the_last_rows_are_shared_among_shards(reading: Reading) -> None:
+    with opened(reading.dirs, "gold#0") as one, opened(reading.dirs, "gold#1") as other:
+        one.commit(3)
+        other.commit(300)
+        assert [row["_seq"] for row in reading.page(tail=20)["rows"]] == [*range(3), *range(283, 300)]
+
+
 def test_what_comes_after_now_is_waited_for(reading: Reading, log: ClassLog) -> None:
     log.commit(5)
     latest = reading.page(after="latest")
@@ -276,6 +303,7 @@ def test_what_has_not_begun_has_no_rows_yet(reading: Reading) -> None:
     nothing: dict[str, Any] = {"columns": [], "rows": [], "next": None}
     assert reading.page() == nothing
     assert reading.page(after="latest", wait_s=0.01) == nothing
+    assert reading.page(tail=5) == nothing
     assert reading.get(f"{RESULTS}/flight").json() == {"units": []}
     assert reading.page(after="12")["next"] == "12"
     answers = []
@@ -316,6 +344,8 @@ def test_where_flight_has_rows_is_told_by_unit(reading: Reading, log: ClassLog) 
         ({"after": "1" * 30}, "not a cursor"),
         ({"after": "," * 300}, "not a cursor"),
         ({"limit": 0}, "greater than or equal to 1"),
+        ({"tail": 0}, "greater than or equal to 1"),
+        ({"tail": 5, "after": "3"}, "?tail: `after` says already where to begin (got 5)"),
         ({"limit": 100_001}, "less than or equal to 100000"),
         ({"wait_s": 61}, "less than or equal to 60"),
         ({"wait_s": "nan"}, "less than or equal to 60"),

@@ -50,7 +50,9 @@ def written(folder: Path, text: str) -> str:
 def test_answers_come_as_json_lines_with_sequence_numbers_and_kept_fractions(
     tmp_path: Path, readings: Path
 ) -> None:
-    lines = run(written(tmp_path, SQL), "-i", f"readings={readings}", "--json", "--train", "1").splitlines()
+    lines = run(
+        written(tmp_path, SQL), "-i", f"readings={readings}", "-o", "json", "--train", "1"
+    ).splitlines()
     answers = [json.loads(line) for line in lines]
     hot = [
         (one["sensor"], one["temp"], one["_seq"], one["_kept"]) for one in answers if one["query"] == "hot"
@@ -80,7 +82,7 @@ def test_windows_that_slide_by_at_most_so_much_are_scheduled_as_asked(
     tmp_path: Path, readings: Path, schedule: str, ends: list[str]
 ) -> None:
     lines = run(
-        written(tmp_path, EARLY), "-i", f"readings={readings}", "--json", "--windows", schedule
+        written(tmp_path, EARLY), "-i", f"readings={readings}", "-o", "json", "--windows", schedule
     ).splitlines()
     early = [one for one in map(json.loads, lines) if one["query"] == "early"]
     assert [one["window_end"][17:19] for one in early][: len(ends)] == ends
@@ -111,7 +113,7 @@ def test_answers_are_written_as_parquet(tmp_path: Path, readings: Path) -> None:
         ("CREATE STREAM s (a int64)", [], "there is no query in it"),
         (SQL, ["-i", "readings"], "must be NAME=FILE"),
         (SQL, ["-i", "redings=x.parquet"], "did you mean readings?"),
-        (SQL, ["-i", "readings=missing.parquet"], "cannot be read"),
+        (SQL, ["-i", "readings=missing.parquet"], "there is no such file (got 'missing.parquet')"),
         (SQL, ["-i", "readings=notes.txt"], "not a format that is read"),
     ],
 )

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +18,27 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import yaml
+from rich.console import Console
 
 from actors.dirs import RunDirs
 from actors.frames import batch_of
 from actors.segments import Reader
 from actors.streams import Streams
+from actors.units import Figures, UnitReport
 from configs.declarations import documents_of
+from engine.schema import Kind
 from loadshed.ledger import TupleLedger
+from services.catalog.home import Home, held
 from services.cli import completion
+from services.cli.account import explanation, folded
 from services.cli.class_views import class_views, view_told
 from services.cli.main import main
+from services.cli.rows import value_of
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
 from services.results.rows import Rows
 from services.watch.watch import Watch
+from services.watch.words import in_words
 from tests.served import Served, served
 from tests.unit.breaking import Reply, replying
 from tests.watched import InProcess, declared
@@ -104,6 +113,14 @@ class Running:
         # What was seen before is not as it is now.
         self.now += 1
 
+    def give_up(self, name: str, why: str) -> None:
+        plane = self.system.world.plane
+        report = UnitReport(
+            name, 0.0, 0.0, False, True, Figures(), problem=f"given up: {why}", trouble="given up"
+        )
+        plane.report(plane.units_of(name)[name], [report], self.system.now)
+        self.now += 1
+
 
 @pytest.fixture
 def stack(dirs: RunDirs) -> Iterator[ExitStack]:
@@ -141,9 +158,20 @@ def test_a_query_is_given_once(weir: Terminal, arguments: tuple[str, ...]) -> No
     assert (code, err.splitlines()[0]) == (2, "error: SQL: give the query once")
 
 
+def test_with_a_tenant_s_own_key_its_queries_need_no_tenant(weir: Terminal, running: Running) -> None:
+    weir.at(running.served.url, running.served.key("tenant:gold"))
+    assert weir.json("query", "add", "small", "SELECT sensor FROM Readings")["tenant"] == "gold"
+    assert weir.json("describe", "query", "small")["name"] == "small"
+    assert weir.json("get", "query", "small")["name"] == "small"
+    assert weir("query", "rm", "small") == (0, "deleted Query gold/small\n", "")
+    weir.at(running.served.url, running.served.key("admin"))
+    code, _, err = weir("query", "add", "small", "SELECT sensor FROM Readings")
+    assert (code, "write" in err or "name it" in err) == (2, True)
+
+
 def test_a_key_that_may_not_has_an_exit_code_of_its_own(weir: Terminal, running: Running) -> None:
     weir.at(running.served.url, running.served.key("tenant:gold"))
-    assert weir("keys", "list") == (
+    assert weir("keys", "ls") == (
         4,
         "",
         "error: the key is not an administrator's\n  hint: it needs the scope admin\n",
@@ -202,6 +230,66 @@ def test_a_class_is_explained(weir: Terminal, running: Running) -> None:
     assert yaml.safe_load(weir("explain", "-o", "yaml")[1])["tenant"] == "gold"
 
 
+def decision(at_s: int, branch: str, words: str, **figures: object) -> dict[str, Any]:
+    at = f"2026-11-19T16:00:{at_s:02}+00:00"
+    return {
+        "about": "load",
+        "at": at,
+        "unit": "gold",
+        "branch": branch,
+        "words": words,
+        "figures": {"repeated": 0, "since": None} | figures,
+    }
+
+
+def moved(at_s: int, after: float) -> dict[str, Any]:
+    figures = {"before": {"gold": 0.5}, "after": {"gold": after}}
+    return {
+        "about": "shares",
+        "at": f"2026-11-19T16:00:{at_s:02}+00:00",
+        "branch": "redistribution",
+        "words": f"redistribution: gold 0.500 → {after:.3f}",
+        "figures": figures,
+    }
+
+
+def test_decisions_of_one_kind_are_one_line_and_the_moves_of_an_overload_stay_visible() -> None:
+    items = [
+        decision(1, "drop more", "overloaded; drop 0% → 10%"),
+        decision(2, "drop more", "overloaded; drop 10% → 20%"),
+        moved(3, 0.7),
+        *(moved(second, 0.5) for second in range(4, 30)),
+        decision(30, "wait", "nothing to change", repeated=3, since="2026-11-19T16:00:05+00:00"),
+        decision(31, "wait", "nothing to change"),
+    ]
+    assert [(line.at[17:19], line.words) for line in folded(items)] == [
+        ("02", "overloaded; drop 10% → 20% (and 1 more like it since 16:00:01)"),
+        ("03", "redistribution: gold 0.500 → 0.700"),
+        ("31", "nothing to change (and 4 more like it since 16:00:05)"),
+    ]
+    told = {"tenant": "gold", "words": "It is well.", "items": items}
+    console = Console(width=60, record=True, file=StringIO())
+    console.print(explanation(told, 2, datetime(2026, 11, 19, 16, 4, 3, tzinfo=UTC)))
+    assert console.export_text().splitlines() == [
+        "gold: It is well.",
+        "16:00:03.00  4m ago  redistribution: gold 0.500 → 0.700",
+        "16:00:31.00  3m ago  nothing to change (and 4 more like it",
+        "                     since 16:00:05)",
+    ]
+
+
+def test_a_class_that_has_answered_before_is_not_said_never_to_have_answered(running: Running) -> None:
+    look = running.system.look(None)
+    assert look is not None
+    view = class_views(look.status.system, look.lending)[0]
+    quiet = replace(view, asleep=False, figures=replace(view.figures, p95_ms=0.0, results=1500))
+    assert in_words(quiet).startswith("It has given 1,500 answers, none of them in the last seconds; ")
+    never = replace(quiet, figures=replace(quiet.figures, results=0))
+    assert in_words(never).startswith("It has not answered anything yet; ")
+    slow = replace(quiet, figures=replace(quiet.figures, p95_ms=54_400.0))
+    assert in_words(slow).startswith("95% of its answers come within 54 s, above its target of ")
+
+
 def test_the_ledger_is_told_and_has_to_close(weir: Terminal, running: Running) -> None:
     (line,) = weir.json("ledger", "gold")["items"]
     assert (line["offered"], line["queued"], line["closes"]) == (100, 24, True)
@@ -216,13 +304,34 @@ def test_the_ledger_is_told_and_has_to_close(weir: Terminal, running: Running) -
     assert (code, out.splitlines()[-1]) == (1, "the accounts in red do not close")
 
 
+def test_class_that_is_given_up_is_explained_with_what_to_do(weir: Terminal, running: Running) -> None:
+    shown = [line.split() for line in weir("get", "tenants")[1].splitlines()]
+    assert ["gold", "gold", "–", "1", "running"] in [line[:-1] for line in shown]
+    running.give_up("gold", "there is no such stream (got 'b')")
+    reason = (
+        "there is no such stream (got 'b'); it is started again when its tenant, queries or streams are changed, or"
+        " with the system"
+    )
+    code, out, err = weir("explain", "gold")
+    assert (code, " ".join(out.split()), err) == (1, f"gold: It is given up: {reason}.", "")
+    code, out, _ = weir("ledger")
+    assert code == 1
+    assert " ".join(out.split()).endswith(
+        "gold is given up: its accounts are those of its last report; see weir explain gold"
+    )
+    assert "gold: given up: there is no such stream" in weir("top", "--once")[1]
+    assert weir.json("describe", "tenant", "gold")["status"] == {"state": "given up", "reason": reason}
+    shown = [line.split() for line in weir("get", "tenants")[1].splitlines()]
+    assert ["gold", "gold", "–", "1", "given", "up"] in [line[:-1] for line in shown]
+
+
 def test_top_shows_the_classes_of_the_service(weir: Terminal, running: Running) -> None:
     code, out, err = weir("top", "--once")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()[4:] if line.strip()] == ["gold", "silver"]
+    assert [line.split()[0] for line in out.splitlines()[3:5]] == ["gold", "silver"]
     assert max(map(len, out.splitlines())) <= 80
     weir.at(running.served.url, running.served.key("tenant:silver"))
-    told = json.loads(weir("top", "--json")[1])
+    told = json.loads(weir("top", "-o", "json")[1])
     assert (told["endpoint"], [one["name"] for one in told["classes"]]) == (running.served.url, ["silver"])
 
 
@@ -241,11 +350,13 @@ def test_a_class_as_the_service_tells_it_is_shown_as_it_is_here(running: Running
 def test_the_service_of_this_home_is_called_where_no_other_is_named(weir: Terminal, running: Running) -> None:
     weir.monkeypatch.delenv("WEIR_ENDPOINT")
     weir.monkeypatch.delenv("WEIR_API_KEY")
-    weir.home.mkdir()
-    (weir.home / "endpoint").write_text(running.served.url, encoding="utf-8")
-    (weir.home / "admin.key").write_text(running.served.key("admin", "tenant:gold"), encoding="utf-8")
-    assert weir.json("explain", "gold")["tenant"] == "gold"
-    # Declarations are those of the catalog here.
+    with held(Home(weir.home)):
+        (weir.home / "endpoint").write_text(running.served.url, encoding="utf-8")
+        (weir.home / "admin.key").write_text(running.served.key("admin", "tenant:gold"), encoding="utf-8")
+        assert weir.json("explain", "gold")["tenant"] == "gold"
+        assert [tenant["name"] for tenant in weir.json("get", "tenants")] == ["gold", "silver"]
+        assert json.loads(weir("top", "--json")[1])["endpoint"] == running.served.url
+    assert weir("explain", "gold")[2].startswith("error: no service is known\n")
     assert weir.json("get", "tenants") == []
 
 
@@ -286,6 +397,46 @@ def test_rows_of_a_named_batch_are_taken_once(weir: Terminal, streams: Streams, 
     for _ in range(2):
         assert weir.json("rows", "put", "plain", "c.jsonl", "--batch", "monday")["accepted"] == 25_000
     assert brought(dirs) == list(range(25_000))
+
+
+def test_hints_about_columns_name_nothing_that_the_command_does_not_have(
+    weir: Terminal, streams: Streams
+) -> None:
+    for table in (pa.table({"x": [1], "y": [2]}), pa.table({"y": [2]})):
+        pyarrow.parquet.write_table(table, "a.parquet")
+        code, out, err = weir("rows", "put", "plain", "a.parquet")
+        assert (code, out, "hint:" in err, "option" in err) == (2, "", True, False)
+
+
+def test_a_bad_cell_of_a_csv_file_rejects_its_row_alone(
+    weir: Terminal, streams: Streams, dirs: RunDirs
+) -> None:
+    Path("c.csv").write_text('X\n5\nfive\n"7"\n', encoding="utf-8")
+    code, out, err = weir("rows", "put", "plain", "c.csv", "-o", "json")
+    told = json.loads(out)
+    assert (code, err, told["accepted"], told["reasons"]) == (1, "", 2, {"does not fit: x": 1})
+    assert brought(dirs) == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "value"),
+    [
+        ("2026-11-19 16:10:00", Kind.TIMESTAMP, "2026-11-19T16:10:00+00:00"),
+        ("2026-11-19T16:10:00+02:00", Kind.TIMESTAMP, "2026-11-19T16:10:00+02:00"),
+        ("soon", Kind.TIMESTAMP, "soon"),
+        ("", Kind.STRING, None),
+        ("12", Kind.STRING, "12"),
+        ("12", Kind.INT64, 12),
+        ("1.5", Kind.FLOAT32, 1.5),
+        ("1.50", Kind.DECIMAL, "1.50"),
+        ("TRUE", Kind.BOOLEAN, True),
+        ("12", None, "12"),
+    ],
+)
+def test_a_cell_of_a_csv_file_becomes_a_value_of_its_column(
+    cell: str, kind: Kind | None, value: object
+) -> None:
+    assert value_of(cell, kind) == value
 
 
 def test_rows_that_were_not_taken_are_told(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
@@ -335,14 +486,14 @@ def test_settings_say_where_they_come_from_and_no_secrets(weir: Terminal) -> Non
         "WEIR_CA_FILE": (None, "nowhere"),
     }
     assert not weir.home.exists()
-    weir.home.mkdir()
-    for name, text in (("endpoint", "http://127.0.0.1:1"), ("admin.key", "HUSH"), ("pepper", "HUSH")):
-        (weir.home / name).write_text(text, encoding="utf-8")
-    assert {name: told()[f"WEIR_{name}"] for name in ("PEPPER", "ENDPOINT", "API_KEY")} == {
-        "PEPPER": ("(hidden)", f"{home}/pepper"),
-        "ENDPOINT": ("http://127.0.0.1:1", f"{home}/endpoint"),
-        "API_KEY": ("(hidden)", f"{home}/admin.key"),
-    }
+    with held(Home(weir.home)):
+        for name, text in (("endpoint", "http://127.0.0.1:1"), ("admin.key", "HUSH"), ("pepper", "HUSH")):
+            (weir.home / name).write_text(text, encoding="utf-8")
+        assert {name: told()[f"WEIR_{name}"] for name in ("PEPPER", "ENDPOINT", "API_KEY")} == {
+            "PEPPER": ("(hidden)", f"{home}/pepper"),
+            "ENDPOINT": ("http://127.0.0.1:1", f"{home}/endpoint"),
+            "API_KEY": ("(hidden)", f"{home}/admin.key"),
+        }
     weir.at("https://w.example", "weir_HUSH")
     weir.monkeypatch.setenv("WEIR_CATALOG", "postgresql://me:HUSH@db/weir?password=HUSH")
     assert told()["WEIR_CATALOG"] == ("postgresql://me:***@db/weir", "environment")

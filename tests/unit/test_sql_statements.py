@@ -113,14 +113,16 @@ EXPLAIN SELECT * FROM s
 
 BAD_FILES = {
     "SELECT 1;\nDROP TABLE s": (
-        "line 2, column 1: a statement is CREATE STREAM, CREATE MIRROR, CREATE QUERY or a query (got 'DROP')\n"
-        "  hint: known: CREATE MIRROR, CREATE QUERY, CREATE STREAM, EXPLAIN, SELECT, WITH"
+        "line 2, column 1: DROP is refused: queries read streams and change nothing\n"
+        "  hint: a query is `SELECT x FROM s WHERE x > 0`"
     ),
     "SELEKT 1": (
         "line 1, column 1: a statement is CREATE STREAM, CREATE MIRROR, CREATE QUERY or a query (got 'SELEKT')\n"
         "  hint: did you mean SELECT?"
     ),
-    "CREATE QUERY SELECT 1": ("line 1, column 1: a query is named so\n  hint: CREATE QUERY name AS SELECT …"),
+    "CREATE QUERY SELECT 1": (
+        "line 1, column 1: CREATE QUERY has no name followed by AS\n  hint: CREATE QUERY name AS SELECT …"
+    ),
     "EXPLAIN": "line 1, column 8: a query is missing here\n  hint: EXPLAIN SELECT …",
     "CREATE QUERY a AS SELECT 1; CREATE QUERY A AS SELECT 1": (
         "line 1, column 42: this name is taken by an earlier statement (got 'A')"

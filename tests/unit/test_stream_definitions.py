@@ -20,7 +20,7 @@ from actors.dirs import Cluster, RunDirs
 from configs.base import Settings
 from configs.problems import InvalidInput
 from configs.reading import parse_model, parse_yaml
-from configs.sources import KAFKA_CONNECTOR, KAFKA_SQL
+from configs.sources import KAFKA_ARTIFACT, KAFKA_CONNECTOR, KAFKA_SQL
 from configs.streams import (
     FedStream,
     FeedDefinition,
@@ -223,7 +223,7 @@ MISTAKES = [
     (
         "streams/readings/time",
         "tss",
-        "streams.readings.columns: there is no such column (got 'tss')\n  hint: ts, sensor, temp",
+        "streams.readings.time: there is no such column (got 'tss')\n  hint: did you mean ts?",
     ),
     (
         "streams/readings/columns/sensor",
@@ -366,6 +366,49 @@ def test_job_survives_its_journey(tmp_path: Path) -> None:
     assert job_of(json.loads(json.dumps(job.as_json()))) == job
 
 
+FED = ("ticks", "readings", "orders", "lines", "faults", "both")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "changed_feeds"),
+    [
+        ("streams/ticks/source/trigger_ms", 7, ["ticks"]),
+        ("streams/readings/watermark", "6 seconds", ["readings"]),
+        ("feeds/both/streams/cold/where", "temp < 5", ["both"]),
+        ("session/conf", {"spark.driver.memory": "1g"}, []),
+    ],
+)
+def test_change_of_one_feed_changes_no_other(
+    tmp_path: Path, place: str, value: object, changed_feeds: list[str]
+) -> None:
+    door = Door("grpc://127.0.0.1:1", "weir_x")
+    before = Job(parsed(), door, tmp_path, tmp_path).specs()
+    after = Job(parsed(changed(place, value)), door, tmp_path, tmp_path).specs()
+    assert list(before) == list(after) == list(FED)
+    assert [name for name in FED if before[name] != after[name]] == changed_feeds
+
+
+def test_stream_that_moves_to_another_node_changes_its_feed_alone(tmp_path: Path) -> None:
+    here, there = (
+        Job(parsed(), Door("grpc://one:1", "weir_x", endpoints=endpoints), tmp_path, tmp_path).specs()
+        for endpoints in ({}, {"cold": "grpc://two:1"})
+    )
+    assert [name for name in FED if here[name] != there[name]] == ["both"]
+
+
+def test_feeds_with_a_connector_to_fetch_are_apart_from_the_others() -> None:
+    parts = parsed().by_connector()
+    assert {name: list(part.all_feeds()) for name, part in parts.items()} == {
+        "": [name for name in FED if name != "orders"],
+        "kafka": ["orders"],
+    }
+    assert {name: part.packages() for name, part in parts.items()} == {"": (), "kafka": (KAFKA_CONNECTOR,)}
+    assert [part.session for part in parts.values()] == [parsed().session] * 2
+    jar = {"spark.jars": f"/opt/{KAFKA_ARTIFACT}-4.3.0.jar"}
+    assert list(parsed(changed("session/conf", jar)).by_connector()) == [""]
+    assert list(parsed(changed("session/packages", [KAFKA_CONNECTOR])).by_connector()) == [""]
+
+
 def test_feed_of_several_streams_stands_beside_those_of_one() -> None:
     feeds = parsed().all_feeds()
     assert list(feeds) == ["ticks", "readings", "orders", "lines", "faults", "both"]
@@ -391,6 +434,14 @@ pyspark_weir.errors.GatewayAway: not taken within 3 s; see that it runs
 """
     assert brief(told, []) == "GatewayAway: not taken within 3 s; see that it runs"
     assert len(brief("x" * 10_000, [])) == 500
+
+
+def test_of_an_error_of_spark_the_sentence_is_shown() -> None:
+    told = "[PATH_NOT_FOUND] Path does not exist: in/x. SQLSTATE: 42K03; line 1 pos 2"
+    assert brief(told, []) == "Path does not exist: in/x"
+    assert (
+        brief("[unresolved dependency: a#b;1: not found]", []) == "[unresolved dependency: a#b;1: not found]"
+    )
 
 
 PAGE = (ROOT / "docs/ingest.md").read_text(encoding="utf-8")
@@ -499,6 +550,13 @@ def test_trigger_that_found_nothing_is_no_batch() -> None:
     idle = report(3, 0, "t") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     assert not counted.hear([idle])
     assert counted.batch is None
+
+
+def test_query_that_waits_for_data_is_heard_of() -> None:
+    counted = Counted()
+    idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
+    counted.hear([idle])
+    assert counted.run == "of today"
 
 
 def test_rate_is_that_of_the_last_seconds() -> None:
@@ -672,6 +730,14 @@ def test_system_on_this_machine_is_found_with_its_key_unless_there_are_two(
     assert door_of("grpc://127.0.0.1:2", "mine") == Door("grpc://127.0.0.1:2", "mine")
     with pytest.raises(InvalidInput, match=r"several systems .*\n.*grpc://127.0.0.1:1, grpc://127.0.0.1:2"):
         door_of(None, None)
+    # The system of the home goes before others; that of another home is not taken.
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
+    for system, home in (("a", "elsewhere"), ("b", "home")):
+        RunDirs(tmp_path, system, "n1").note_cluster(Cluster("127.0.0.1:1", None, str(tmp_path / home)))
+    assert door_of(None, None) == Door("grpc://127.0.0.1:2", "key of b")
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "empty"))
+    assert door_of(None, None) is None
+    assert door_of("grpc://127.0.0.1:1", None) == Door("grpc://127.0.0.1:1", "key of a")
     for one in held:
         os.close(one)
 
@@ -695,10 +761,10 @@ def test_ingest_says_what_is_missing_before_it_starts_anything(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     # Another system on this machine would be found.
     monkeypatch.setattr(services.cli.ingest, "shared_memory", lambda: tmp_path)
     code, out, err = weir(monkeypatch, capsys, "ingest", "-f", file, *options)
     assert (code, out) == (2, "")
     assert said in err
-    assert not (tmp_path / "weir-ingest").exists()
+    assert not (tmp_path / "home").exists()

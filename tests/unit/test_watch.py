@@ -9,14 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from ray.exceptions import GetTimeoutError, RayActorError
 
 from actors.control import SystemStatus, UnitStatus
 from actors.looks import Look, Number
+from actors.names import NoSuchActor
+from configs import problems
 from loadshed.ledger import TupleLedger
+from services.cli.up_service import absent, check_there
 from services.watch.accounts import accounts
 from services.watch.history import FIGURES, History
 from services.watch.lending import Lent, lending
-from services.watch.source import Away
+from services.watch.source import Away, RunningSystem, away
 from services.watch.watch import View, Watch
 from services.watch.words import in_words
 from tests.unit.test_control import report_of
@@ -102,6 +106,60 @@ def test_while_the_coordinator_is_away_the_last_view_is_given_with_its_age(
     watch.look()
     assert watch.age_s(watch.view()) == 0
     assert watch.problem == ""
+
+
+def test_a_system_that_is_away_for_long_or_has_ended_is_not_ready_and_ends_the_command(
+    system: InProcess, watch: Watch, clock: Clock
+) -> None:
+    watch.view()
+    assert (watch.away_s, absent(watch)) == (0, "")
+    system.is_away = True
+    for moment, said in ((105, ""), (130, "the system test has not answered for 30 s")):
+        clock.now = moment
+        watch.look()
+        assert (watch.away_s, watch.has_ended, absent(watch)) == (moment - 100, False, said)
+        check_there(watch)
+    clock.now = 146
+    with pytest.raises(problems.Away, match="has not answered for 46 s"):
+        check_there(watch)
+    system.is_away = False
+    watch.look()
+    check_there(watch)
+    assert (watch.away_s, absent(watch)) == (0, "")
+    system.is_away = system.ended = True
+    watch.look()
+    with pytest.raises(problems.Away, match="the system test has ended"):
+        check_there(watch)
+
+
+class NoCoordinator:
+    """A system of which Ray knows no actor."""
+
+    name = "none"
+
+    @property
+    def coordinator(self) -> object:
+        raise NoSuchActor("the running system has no actor coordinator now")
+
+
+def test_ray_s_own_words_are_shown_to_nobody() -> None:
+    with pytest.raises(Away) as caught:
+        RunningSystem(NoCoordinator()).look(None)  # type: ignore[arg-type]  # what is asked of it is there
+    assert (caught.value.title, caught.value.hint) == (
+        "the running system does not answer",
+        "ask again in a few seconds; the running system has no actor coordinator now",
+    )
+    hints = {
+        away(problem).hint
+        for problem in (
+            GetTimeoutError("Get timed out: some object(s) not ready."),
+            RayActorError(),
+        )
+    }
+    assert hints == {
+        "ask again in a few seconds; it has not answered within 5 s",
+        "ask again in a few seconds",
+    }
 
 
 def test_a_look_that_fails_by_a_mistake_of_ours_is_not_the_last(clock: Clock) -> None:
@@ -352,20 +410,28 @@ def test_a_class_is_described_in_words(system: InProcess) -> None:
         return in_words(looked_at(system).classes[name])
 
     assert told("gold") == "It is being started and has not reported yet."
-    system.cycle("gold", 0.2, p95_ms=40.0)
+    system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0)
     assert told("gold") == (
         "95% of its answers come within 40 ms, within its target of 100 ms; "
         "it has its share of 60% of the lanes; nothing is shed."
     )
-    system.cycle("gold", 0.2, p95_ms=140.0, utility_now=0.75, missed_now=0.5)
+    system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=140.0, utility_now=0.75, missed_now=0.5)
     assert "target of 100 ms; they are worth 75% of what they could be, 50% came after" in told("gold")
     late = {"due": 8, "tardy": 2, "mean_ms": 25.0, "max_ms": 90.0}
-    system.cycle("gold", 0.2, p95_ms=40.0, tardiness=late, tardy_now=0.4)
+    system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0, tardiness=late, tardy_now=0.4)
     assert "of 100 ms; 40% of its windows' answers are tardy, by 25 ms on average so far; it has" in told(
         "gold"
     )
+    system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0, late_now={"s": 0.004})
+    assert told("gold").endswith("; nothing is shed.")
+    system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0, late_now={"s": 0.82, "t": 0.01})
+    assert told("gold") == (
+        "It is late: 82% of the rows of stream s in the last minute of input were late (behind its watermark)"
+        " and are in no answer, and there were such rows of t; a larger WATERMARK would take them in;"
+        " it has its share of 60% of the lanes; nothing is shed."
+    )
     for _ in range(20):
-        system.cycle("bronze", 0.9, response=3.0, p95_ms=300.0)
+        system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=300.0)
     assert "300 ms, above its target of 100 ms" in told("bronze")
     assert "of its input is shed, because its load is above what it can do." in told("bronze")
     system.cycle("silver", 0.0, asleep=True)

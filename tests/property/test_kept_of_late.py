@@ -1,0 +1,76 @@
+"""Late rows lower the kept fraction of the windows that they have missed, however input is cut into trains."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.query_grammar import Statement
+from tests.property.query_runs import (
+    Cuts,
+    Row,
+    Run,
+    cuts,
+    lateness,
+    nearly,
+    pieces,
+    planned,
+    rows_of,
+    train_rows,
+)
+
+SECOND = 1_000_000
+WINDOWS = [(1, 1), (2, 1), (6, 2), (5, 5)]
+
+
+def fractions(rows: list[Row], range_s: int, slide_s: int, keep: float) -> dict[tuple[int, int], float]:
+    """Return the kept fraction of each window that has a row, one row after another."""
+    inside, missed = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    latest: int | None = None
+    for one in rows:
+        watermark = None if latest is None else latest - lateness("s")
+        is_late = watermark is not None and one["ts"] < watermark
+        latest = one["ts"] if latest is None else max(latest, one["ts"])
+        if one["k"] is None or one["k"] < 1:
+            continue
+        end = (one["ts"] // (slide_s * SECOND) + 1) * slide_s * SECOND
+        while end - range_s * SECOND <= one["ts"]:
+            window = end - range_s * SECOND, end
+            if not is_late:
+                inside[window] += 1
+            elif watermark is not None and end > watermark:
+                missed[window] += 1
+            end += slide_s * SECOND
+    return {window: keep * count / (count + missed[window]) for window, count in inside.items()}
+
+
+@pytest.mark.parametrize("keep", [1.0, 0.5])
+@given(rows_of("s"), rows_of("s"), cuts, st.sampled_from(WINDOWS))
+def test_late_rows_are_missing_from_the_windows_that_were_still_open(
+    keep: float, first: list[Row], second: list[Row], how: Cuts, window: tuple[int, int]
+) -> None:
+    rows = [*first, *nearly(second)]
+    range_s, slide_s = window
+    sql = (
+        "SELECT window_start, window_end, count(*) AS c, SCALED(count(*)) AS scaled FROM"
+        f" s [RANGE {range_s} SECONDS SLIDE {slide_s} SECONDS] WHERE k >= 1"
+    )
+    run = Run(planned({"q": Statement(sql, "")}))
+    for name, part, steps in pieces({"s": rows, "t": [], "e": []}, how):
+        if part:
+            run.offer(name, part, keep)
+        run.step(steps)
+    run.finish()
+    wanted = fractions(rows, range_s, slide_s, keep)
+    found = []
+    for train in run.answers["q"]:
+        answers = [(start, end) for start, end, *_ in train_rows(train)]
+        found += answers
+        # Of windows that close at once the lowest fraction is shown.
+        assert train.kept == pytest.approx(min(wanted[one] for one in answers))
+        for _, _, count, scaled in train_rows(train):
+            assert scaled == pytest.approx(count / keep)  # what has come late is not made up from other rows
+    assert sorted(found) == sorted(wanted)

@@ -1,0 +1,73 @@
+"""Micro-batches of real Spark arrive in the order of event time, and feeds report when their source has nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.reading import parse_model
+from configs.streams import StreamsFile
+from services.ingest.java import find_java
+from services.ingest.job import Door, Job
+from services.ingest.process import IngestProcess
+from tests.live.waiting import eventually
+from tests.spark.gateways import RealGateway, opened
+
+pytestmark = pytest.mark.spark
+
+FILES, ROWS = 20, 10
+
+
+def write_files(folder: Path) -> None:
+    """Write files in the order of event time, each smaller than the one before: Spark lists the largest first."""
+    folder.mkdir()
+    for number in range(FILES):
+        times = range(number * ROWS, (number + 1) * ROWS)
+        lines = [json.dumps({"at": at, "text": "x" * (FILES - number)}) for at in times]
+        path = folder / f"{number:04}.json"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.utime(path, (number, number))
+
+
+def stream(folder: Path, path: str) -> dict[str, Any]:
+    source = {
+        "format": "json",
+        "options": {"path": str(folder)},
+        "schema": "at BIGINT, text STRING",
+        "path": path,
+    }
+    return {"columns": {"at": "int64", "text": "string"}, "time": "at", "source": source}
+
+
+def has_all(gateway: RealGateway, name: str) -> bool:
+    return len(gateway.rows(name)) == FILES * ROWS
+
+
+def test_a_micro_batch_of_many_files_is_in_the_order_of_event_time_and_then_the_feed_is_caught_up(
+    tmp_path: Path,
+) -> None:
+    write_files(tmp_path / "in")
+    streams = {path: stream(tmp_path / "in", path) for path in ("driver", "executor")}
+    file = parse_model(StreamsFile, {"streams": streams, "session": {"master": "local[2]"}})
+    with opened() as gateway:
+        for path in streams:
+            gateway.declare(f"CREATE STREAM {path} (at int64, text string, WATERMARK FOR at AS at)")
+        door = Door(gateway.endpoint, gateway.key)
+        job = Job(file, door, tmp_path / "ingest", find_java(None, os.environ).home)
+        with IngestProcess(job) as ingest:
+            for path in streams:
+                eventually(partial(has_all, gateway, path), f"the {path}'s rows")
+                assert [row["at"] for row in gateway.rows(path)] == list(range(FILES * ROWS))
+            eventually(lambda: all(one.caught_up_at for one in ingest.progress()), "both are caught up")
+            seen = [one.caught_up_at or 0.0 for one in ingest.progress()]
+            eventually(
+                lambda: all(
+                    (one.caught_up_at or 0.0) > at for one, at in zip(ingest.progress(), seen, strict=True)
+                ),
+                "and still are",
+            )

@@ -1,0 +1,135 @@
+"""`weir down` ends what runs from its own home; more only when asked, and after a question."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from services.catalog.home import Home, OwnSystem, held
+from services.cli.main import main
+
+# Takes the place of `weir up`: holds the home until it is ended in order.
+HOLDER = """
+import signal, sys
+from pathlib import Path
+from services.catalog.home import Home, held
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+with held(Home(Path(sys.argv[1]))):
+    print("held", flush=True)
+    signal.pause()
+"""
+
+
+@contextmanager
+def holding(home: Home) -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, "-c", HOLDER, str(home.folder)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "mine"))
+    return Home(tmp_path / "mine")
+
+
+def down(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["weir", "down", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+def test_where_nothing_runs_one_line_says_so(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert down(monkeypatch, capsys) == (0, f"nothing runs from {home.folder}\n", "")
+    home.made().note_system(OwnSystem("gone", "127.0.0.1:1", None, on_cluster=False))
+    assert down(monkeypatch, capsys) == (0, f"nothing runs from {home.folder}\n", "")
+
+
+def test_only_what_runs_from_the_own_home_is_ended(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with holding(home) as mine, holding(Home(tmp_path / "theirs")) as theirs:
+        assert down(monkeypatch, capsys) == (0, f"the system of {home.folder} has ended\n", "")
+        assert mine.wait(60) == 128 + signal.SIGTERM
+        assert down(monkeypatch, capsys) == (0, f"nothing runs from {home.folder}\n", "")
+        assert theirs.poll() is None
+
+
+def test_another_system_is_ended_after_a_question_that_only_a_terminal_can_answer(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (Path("/dev/null")).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        code, out, err = down(monkeypatch, capsys, "--address", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[0] == (
+        "error: --address: this ends a system that others may use (got '127.0.0.1:1')"
+    )
+    assert "add --yes" in err
+    code, out, err = down(monkeypatch, capsys, "--address", "127.0.0.1:1", "--yes")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[0] == "error: --address: no Ray cluster answers there (got '127.0.0.1:1')"
+
+
+def test_no_address_stands_for_any_ray_process_of_the_machine(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = down(monkeypatch, capsys, "--address", "auto", "--yes")
+    assert (code, err.splitlines()[0]) == (
+        2,
+        "error: --address: not the address of a Ray cluster (got 'auto')",
+    )
+
+
+def test_a_start_removes_what_a_killed_one_has_left_in_the_home(home: Home) -> None:
+    with holding(home) as killed:
+        home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
+        home.note_system(OwnSystem("killed", "127.0.0.1:1", None, on_cluster=False))
+        assert (home.holder(), home.served_at()) == (killed.pid, "http://127.0.0.1:1")
+        assert home.system() == OwnSystem("killed", "127.0.0.1:1", None, on_cluster=False)
+        killed.kill()
+        killed.wait()
+        assert (home.holder(), home.served_at(), home.system()) == (None, None, None)
+    with held(home):
+        assert (home.served_at(), home.system(), home.endpoint.exists()) == (None, None, False)
+
+
+def test_a_system_on_a_cluster_stays_known_while_no_weir_up_runs(home: Home) -> None:
+    clustered = OwnSystem("one", "10.0.0.1:6379", "token", on_cluster=True)
+    with held(home):
+        home.note_system(clustered)
+    with held(home):
+        assert home.system() == clustered
+    assert home.system() == clustered
+
+
+def test_a_start_waits_for_a_command_that_checks_the_home_at_that_moment(home: Home) -> None:
+    with held(home):
+        pass
+    program = "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_SH)\n"
+    program += "print('checking', flush=True); sys.stdin.read(1)"
+    arguments = [sys.executable, "-c", program, str(home.lock)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as checking:
+        assert checking.stdin is not None
+        assert checking.stdout is not None
+        assert checking.stdout.readline() == "checking\n"
+        checking.stdin.close()
+        with held(home):
+            checking.wait()

@@ -1,0 +1,218 @@
+"""Feeds start, fail, change and end one by one: the decisions of the supervisor, whatever runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.ingest.supervising import (
+    BatchDone,
+    Command,
+    Declared,
+    Event,
+    Failed,
+    Start,
+    Started,
+    Stop,
+    Stopped,
+    Supervisor,
+    Tick,
+)
+
+
+def handled(supervisor: Supervisor[str], *events: tuple[float, Event[str]]) -> list[list[Command[str]]]:
+    return [supervisor.handle(event, now) for now, event in events]
+
+
+def running(**feeds: str) -> Supervisor[str]:
+    """A supervisor of feeds that run as they are declared."""
+    supervisor = Supervisor[str]()
+    supervisor.handle(Declared(feeds), 0.0)
+    for name in feeds:
+        supervisor.handle(Started(name), 0.0)
+    return supervisor
+
+
+def test_feed_that_cannot_start_leaves_the_others_alone() -> None:
+    supervisor = Supervisor[str]()
+    assert handled(
+        supervisor,
+        (0.0, Declared({"good": "g", "broken": "b"})),
+        (1.0, Started("good")),
+        (1.0, Failed("broken", "Path does not exist")),
+        (1.4, Tick()),
+        (1.5, Tick()),
+        (1.6, Failed("broken", "Path does not exist")),
+        (2.5, Tick()),
+        (2.6, Tick()),
+    ) == [
+        [Start("good", "g"), Start("broken", "b")],
+        [],
+        [],
+        [],
+        [Start("broken", "b")],
+        [],
+        [],
+        [Start("broken", "b")],
+    ]
+    assert [(name, feed.run, feed.restarts, feed.last_error) for name, feed in supervisor.feeds.items()] == [
+        ("good", "running", 0, None),
+        ("broken", "starting", 2, "Path does not exist"),
+    ]
+
+
+def test_feed_that_is_added_starts_alone() -> None:
+    supervisor = running(first="f")
+    assert supervisor.handle(Declared({"first": "f", "second": "s"}), 1.0) == [Start("second", "s")]
+
+
+def test_feed_that_is_removed_ends_alone_and_is_forgotten_when_its_query_has_ended() -> None:
+    supervisor = running(first="f", second="s")
+    assert supervisor.handle(Declared({"first": "f"}), 1.0) == [Stop("second")]
+    assert list(supervisor.feeds) == ["first", "second"]
+    assert supervisor.handle(Stopped("second"), 2.0) == []
+    assert list(supervisor.feeds) == ["first"]
+
+
+def test_feed_that_is_changed_starts_when_its_query_before_has_ended() -> None:
+    supervisor = running(first="f", second="s")
+    assert handled(
+        supervisor,
+        (1.0, Declared({"first": "f", "second": "other"})),
+        (1.0, Tick()),
+        (4.0, Stopped("second")),
+    ) == [[Stop("second")], [], [Start("second", "other")]]
+
+
+def test_feed_that_is_changed_while_it_starts_is_stopped_first() -> None:
+    supervisor = Supervisor[str]()
+    assert handled(
+        supervisor,
+        (0.0, Declared({"slow": "a"})),
+        (1.0, Declared({"slow": "b"})),
+        (9.0, Started("slow")),
+        (9.5, Stopped("slow")),
+    ) == [[Start("slow", "a")], [], [Stop("slow")], [Start("slow", "b")]]
+
+
+def test_change_of_a_failed_feed_is_tried_at_once() -> None:
+    supervisor = Supervisor[str]()
+    supervisor.handle(Declared({"broken": "a"}), 0.0)
+    for second in range(10):
+        supervisor.handle(Failed("broken", "no such path"), 100.0 * second)
+        supervisor.handle(Tick(), 100.0 * second + 99.0)
+    supervisor.handle(Failed("broken", "no such path"), 2000.0)
+    assert supervisor.next_due() == 2030.0
+    assert supervisor.handle(Declared({"broken": "b"}), 2001.0) == [Start("broken", "b")]
+    supervisor.handle(Failed("broken", "no such column"), 2002.0)
+    assert supervisor.next_due() == 2002.5
+
+
+def test_error_of_a_declaration_that_is_gone_is_not_shown() -> None:
+    supervisor = Supervisor[str]()
+    supervisor.handle(Declared({"broken": "a"}), 0.0)
+    supervisor.handle(Declared({"broken": "b"}), 1.0)
+    assert supervisor.handle(Failed("broken", "of a"), 2.0) == [Start("broken", "b")]
+    assert supervisor.feeds["broken"].last_error is None
+
+
+@pytest.mark.parametrize(
+    "event", [Failed("gone", "why"), Stopped("gone"), Started("gone"), BatchDone("gone")]
+)
+def test_news_of_a_feed_that_is_gone_changes_nothing(event: Event[str]) -> None:
+    supervisor = running(first="f")
+    assert supervisor.handle(event, 1.0) == []
+    assert list(supervisor.feeds) == ["first"]
+
+
+def test_batch_that_is_done_ends_long_pauses() -> None:
+    supervisor = running(feed="f")
+    for second in range(10):
+        supervisor.handle(Failed("feed", "why"), 100.0 * second)
+        supervisor.handle(Tick(), 100.0 * second + 99.0)
+        supervisor.handle(Started("feed"), 100.0 * second + 99.0)
+    supervisor.handle(BatchDone("feed"), 1500.0)
+    supervisor.handle(Failed("feed", "why"), 1600.0)
+    assert supervisor.next_due() == 1600.5
+
+
+# -- whatever happens -------------------------------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c")
+
+
+@dataclass
+class World:
+    """Queries as Spark would run them: each start and stop takes effect some events after it was commanded."""
+
+    starting: dict[str, str] = field(default_factory=dict)
+    active: dict[str, str] = field(default_factory=dict)
+    stopping: set[str] = field(default_factory=set)
+
+    def enact(self, commands: list[Command[str]], about: str | None, changed: set[str]) -> None:
+        for command in commands:
+            assert about is None or command.feed == about
+            assert about is not None or command.feed in changed
+            match command:
+                case Start(name, spec):
+                    assert name not in self.starting
+                    assert name not in self.active
+                    self.starting[name] = spec
+                case Stop(name):
+                    assert name in self.active
+                    self.stopping.add(name)
+
+    def next_event(self, name: str, fails: bool) -> Event[str] | None:
+        if name in self.starting:
+            spec = self.starting.pop(name)
+            if fails:
+                return Failed(name, "cannot start")
+            self.active[name] = spec
+            return Started(name)
+        if name in self.stopping:
+            self.stopping.remove(name)
+            del self.active[name]
+            return Stopped(name)
+        if name in self.active and fails:
+            del self.active[name]
+            return Failed(name, "has ended")
+        return None
+
+
+declarations = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["x", "y"]))
+steps = st.lists(declarations | st.tuples(st.sampled_from(NAMES), st.booleans()), max_size=60)
+
+
+@given(steps)
+def test_each_feed_comes_to_run_as_declared_with_one_query_at_a_time(
+    taken: list[dict[str, str] | tuple[str, bool]],
+) -> None:
+    supervisor, world, wanted, now = Supervisor[str](), World(), dict[str, str](), 0.0
+    for step in taken:
+        now += 1.0
+        if isinstance(step, dict):
+            changed = {name for name in NAMES if step.get(name) != wanted.get(name)}
+            wanted = step
+            before = {name for name, feed in supervisor.feeds.items() if feed.run == "none"}
+            world.enact(supervisor.handle(Declared(step), now), None, changed | before)
+        else:
+            event = world.next_event(*step)
+            if event is not None:
+                world.enact(supervisor.handle(event, now), step[0], set())
+    # Nothing fails from now on.
+    for _ in range(6):
+        now += 60.0
+        world.enact(supervisor.handle(Tick(), now), None, set(NAMES))
+        for name in NAMES:
+            event = world.next_event(name, fails=False)
+            if event is not None:
+                world.enact(supervisor.handle(event, now), name, set())
+    assert world.active == wanted
+    assert list(world.starting) == [] == list(world.stopping)
+    assert {name: feed.run for name, feed in supervisor.feeds.items()} == dict.fromkeys(
+        supervisor.feeds, "running"
+    )
+    assert set(supervisor.feeds) == set(wanted)

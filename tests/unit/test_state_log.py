@@ -1,0 +1,76 @@
+"""Long-running commands without a terminal print changes, and nothing while nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from services.cli.state_log import States, changes, feed_problems, feed_states, log_states
+from services.ingest.progress import FeedProgress
+
+GIVEN_UP = "t: given up: there is no such stream"
+
+
+class Over(Exception):
+    """The end of what there is to look at."""
+
+
+def looks(*states: States) -> Iterator[States]:
+    yield from states
+    raise Over
+
+
+def logged(capsys: pytest.CaptureFixture[str], *states: States, quiet: bool = False) -> tuple[list[str], str]:
+    """Return the lines without their times, and what was printed on stderr."""
+    found = looks(*states)
+    with pytest.raises(Over):
+        log_states(lambda: next(found), quiet, pause_s=0.0)
+    printed = capsys.readouterr()
+    return [line.partition(" ")[2] for line in printed.out.splitlines()], printed.err
+
+
+def test_a_line_per_change_and_none_while_nothing_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    starting, running = States({"class t": "starting"}), States({"class t": "running"})
+    failed = States({"class t": "running"}, [GIVEN_UP])
+    lines, errors = logged(capsys, starting, starting, running, running, failed, failed, running, States())
+    assert lines == [
+        "class t: starting",
+        "class t: running",
+        f"problem: {GIVEN_UP}",
+        f"solved: {GIVEN_UP}",
+        "class t: removed",
+    ]
+    assert errors == ""
+
+
+def test_quiet_prints_problems_alone_and_that_they_are_solved(capsys: pytest.CaptureFixture[str]) -> None:
+    running, failed = States({"class t": "running"}), States({"class t": "running"}, [GIVEN_UP])
+    lines, errors = logged(capsys, running, failed, failed, running, running, quiet=True)
+    assert (lines, errors) == ([], f"{GIVEN_UP}\nwhat is declared runs\n")
+
+
+def test_a_line_has_its_time_and_no_second_line(capsys: pytest.CaptureFixture[str]) -> None:
+    found = looks(States(problems=["a\n  hint: b"]))
+    with pytest.raises(Over):
+        log_states(lambda: next(found), pause_s=0.0)
+    (line,) = capsys.readouterr().out.splitlines()
+    moment, _, text = line.partition(" ")
+    assert datetime.fromisoformat(moment).tzinfo is not None
+    assert text == "problem: a hint: b"
+
+
+def test_a_restart_of_a_feed_is_a_change_and_its_error_a_problem() -> None:
+    running = [FeedProgress("clicks", "running")]
+    waiting = [FeedProgress("clicks", "waiting", restarts=1, last_error="no such path")]
+    again = [FeedProgress("clicks", "running", restarts=1, last_error="no such path")]
+    assert [feed_states(feeds)["feed clicks"] for feeds in (running, waiting, again)] == [
+        "running",
+        "waiting, restarts: 1",
+        "running, restarts: 1",
+    ]
+    assert [feed_problems(feeds) for feeds in (running, waiting, again)] == [[], ["clicks: no such path"], []]
+    assert list(changes(States(feed_states(running)), States(feed_states(again)))) == [
+        "feed clicks: running, restarts: 1"
+    ]
