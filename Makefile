@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo papers test test-live test-spark test-helm test-browser test-all check format bench openapi metrics dashboards chart soak lock clean
+.PHONY: help setup tools demo papers test test-slow test-live test-spark test-helm test-browser test-all check format bench openapi metrics dashboards chart soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -15,6 +15,11 @@ help: ## list the targets
 
 setup: $(READY) ## make .venv with the pinned packages and the weir command
 	@echo "setup: .venv is ready"
+
+# Scripts in .venv name the folder that they were installed in: in a checkout that was moved they start nothing, or another checkout.
+ifeq ($(shell grep -lF '$(CURDIR)/.venv/bin/' $(BIN)/weir 2>/dev/null),)
+.PHONY: $(READY)
+endif
 
 $(READY): pyproject.toml requirements.txt requirements-dev.txt .ci/setup
 	@bash .ci/setup
@@ -32,15 +37,18 @@ papers: $(READY) ## repeat what the papers measured; which claims hold? (ARGS=--
 test: $(READY) ## run the fast tests
 	@$(PYTEST) -n auto -m "$(FAST)" $(ARGS)
 
+test-slow: $(READY) ## run the tests that take more than a few seconds and start nothing else
+	@$(PYTEST) -n auto -m "slow and not (live or spark or helm or browser)" $(ARGS)
+
 # One after another: they share the machine's processors, and some of them measure.
 test-live: $(READY) ## run the tests that start Ray on this machine
-	@$(PYTEST) -m "live and not (browser or slow)" $(ARGS)
+	@$(PYTEST) -m "live and not browser" $(ARGS)
 
 test-spark: $(READY) ## run the tests that start Spark on this machine
-	@$(PYTEST) -n 2 -m "spark and not (live or slow)" $(ARGS)
+	@$(PYTEST) -n 2 -m "spark and not live" $(ARGS)
 
 test-helm: $(READY) ## run the tests that render the Helm chart
-	@$(PYTEST) -n auto -m "helm and not (live or slow)" $(ARGS)
+	@$(PYTEST) -n auto -m "helm and not live" $(ARGS)
 
 # Two files at a time: each starts a service, some a whole system, and most of the time is spent waiting for pages.
 test-browser: $(READY) ## run the tests that use the console in Debian's Chromium; pictures go to build/screenshots
