@@ -64,6 +64,14 @@ class LateRows:
         columns = tuple([column.take(places) for column in self.columns])
         return LateRows(columns, self.behind.take(places), self.offered.take(places))
 
+    def as_train(self) -> Train:
+        """Return the rows as tuples, for operators to compute with; they have no arrival time of their own."""
+        return Train(self.columns, same_arrival(0.0, len(self)))
+
+    def became(self, train: Train, sources: Places) -> LateRows:
+        """Return the rows that an operator made of these; `sources` has the place of the late row behind each."""
+        return LateRows(train.columns, self.behind.take(sources), self.offered.take(sources))
+
 
 @dataclass(slots=True)
 class Train:

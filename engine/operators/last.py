@@ -34,15 +34,15 @@ from engine.keys import Codes, KeyIndex
 from engine.limits import Holding, train_bytes
 from engine.operators.join import key_mask, key_types, without_mask, without_null_keys
 from engine.operators.stored import ROOM_MIN, Column, Fixed, Texts, Times
-from engine.operators.table import nulls
+from engine.operators.unmatched import UnmatchedRows
 from engine.plan import EventTime
 from engine.schema import Kind, Schema
 from engine.train import (
     Arrivals,
+    LateRows,
     Places,
     Train,
     Values,
-    concatenated,
     empty_values,
     is_same,
     merged,
@@ -233,10 +233,9 @@ class LookUp:
         schema: Schema,
     ) -> None:
         self.rows = rows
-        self._keys, self._residual, self._outer = tuple(keys), residual, outer
+        self._keys, self._residual = tuple(keys), residual
         self._time, self._rows_time = times
-        self._schema = schema
-        self._nulls = [empty_values(field) for field in rows_schema.fields]
+        self._unmatched = UnmatchedRows(rows_schema, schema) if outer else None
         self.progress = Meeting((0, 0))  # in the unit of the tuples that look up
         self.waiting: list[Train] = []
         self.holding, self.rows_holding = Holding(), Holding()
@@ -257,8 +256,9 @@ class LookUp:
                 ready = train.take(np.flatnonzero(self._times(train) < self.upto))
                 self._wait(train.take(late))
         out = self._answers(ready) if len(ready) else None
+        late = None if train.late is None else self._late(train.late)
         self._pass_horizon()
-        return self._told(out, watermark, causes)
+        return self._told(out, watermark, causes, late)
 
     def hear_rows(self, train: Train) -> Train:
         """Keep the rows of the train, and return the answers to tuples that have waited for them."""
@@ -310,7 +310,7 @@ class LookUp:
     def _wait(self, train: Train) -> None:
         admitted = self.holding.admitted(train)
         if len(admitted):
-            admitted.watermark, admitted.causes = NO_PROGRESS, ()
+            admitted.watermark, admitted.causes, admitted.late = NO_PROGRESS, (), None
             self.waiting.append(admitted)
             self.holding.set_state(sum(map(train_bytes, self.waiting)))
 
@@ -342,40 +342,37 @@ class LookUp:
             mark = min(mark, int(self._times(train).min()))
         self.rows.pass_horizon(mark * self._time.unit_us)
 
-    def _told(self, out: Train | None, watermark: int, causes: Causes) -> Train:
+    def _told(self, out: Train | None, watermark: int, causes: Causes, late: LateRows | None = None) -> Train:
         if out is None:
-            return progress(watermark, causes)
-        out.watermark, out.causes = watermark, causes
+            return progress(watermark, causes, late)
+        out.watermark, out.causes, out.late = watermark, causes, late
         return out
 
+    def _late(self, late: LateRows) -> LateRows:
+        """Return the late rows with the rows that they find now: they are counted as missing, so they do not wait."""
+        return late.became(*self._looked_up(late.as_train(), Counter()))
+
     def _answers(self, train: Train) -> Train | None:
+        out, _ = self._looked_up(train, self.failed)
+        return out if len(out) else None
+
+    def _looked_up(self, train: Train, failed: Counter[str]) -> tuple[Train, Places]:
+        """Return the train's output, with the place in the train that each row was made from."""
         present = key_mask(train, self._keys)
-        mine = np.arange(len(train)) if present is None else np.flatnonzero(present)
-        probing = train.take(mine)
+        sources = np.arange(len(train)) if present is None else np.flatnonzero(present)
+        probing = train.take(sources)
         keys = [without_mask(probing.columns[key]) for key in self._keys]
         found = self.rows.find(keys, in_us(probing, self._time))
         known = np.flatnonzero(found != NOWHERE)
-        mine = mine.take(known)
-        columns = [one.take(known) for one in probing.columns] + self.rows.take(found.take(known))
-        pairs = Train(tuple(columns), taken(train.arrival, mine), train.kept)
+        sources = sources.take(known)
+        columns = [column.take(known) for column in probing.columns] + self.rows.take(found.take(known))
+        pairs = Train(tuple(columns), taken(train.arrival, sources), train.kept)
         if self._residual is not None:
             failures = Failures()
             holds = np.flatnonzero(self._residual(pairs, failures))
-            self.failed.update(failures.counts())
-            pairs, mine = pairs.take(holds), mine[holds]
-        if self._outer:
-            pairs = self._with_others(train, mine, pairs)
-        return pairs if len(pairs) else None
-
-    def _with_others(self, train: Train, met: Places, pairs: Train) -> Train:
-        """The pairs, and after them the tuples that have met no row."""
-        alone = np.ones(len(train), bool)
-        alone[met] = False
-        rest = train.take(np.flatnonzero(alone))
-        padded = Train(
-            (*rest.columns, *(nulls(one, len(rest)) for one in self._nulls)), rest.arrival, train.kept
-        )
-        return concatenated([pairs, padded], self._schema) if len(rest) else pairs
+            failed.update(failures.counts())
+            pairs, sources = pairs.take(holds), sources[holds]
+        return (pairs, sources) if self._unmatched is None else self._unmatched.added(train, pairs, sources)
 
 
 class LookUpOperator:

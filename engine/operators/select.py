@@ -16,7 +16,7 @@ import numpy as np
 from engine.expressions import Failures, compile_condition, compile_projection
 from engine.operators.protocol import Stateless
 from engine.plan import Column, Expression
-from engine.train import LateRows, Train, same_arrival, taken
+from engine.train import LateRows, Train, taken
 
 
 class SelectOperator(Stateless):
@@ -61,14 +61,14 @@ class SelectOperator(Stateless):
         """Return the late rows that would have been selected; those that fail are counted nowhere else."""
         if self._condition is not None:
             failures = Failures()
-            mask, failed = self._condition(as_train(late), failures), failures.rows()
+            mask, failed = self._condition(late.as_train(), failures), failures.rows()
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
         if self._places is not None:
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
         if self._project is None or not len(late):
             return late
         failures = Failures()
-        late, failed = replace(late, columns=self._project(as_train(late), failures)), failures.rows()
+        late, failed = replace(late, columns=self._project(late.as_train(), failures)), failures.rows()
         return late if failed is None else late.take(np.flatnonzero(~failed))
 
     def _filtered(self, train: Train, failures: Failures, places: Sequence[int]) -> Train:
@@ -81,10 +81,6 @@ class SelectOperator(Stateless):
             return train.with_columns(tuple(train.columns[place] for place in places))
         columns = tuple(train.columns[place].take(chosen) for place in places)
         return Train(columns, taken(train.arrival, chosen), train.kept, train.watermark, train.causes)
-
-
-def as_train(late: LateRows) -> Train:
-    return Train(late.columns, same_arrival(0.0, len(late)))
 
 
 def plain_columns(expressions: Sequence[Expression] | None) -> tuple[int, ...] | None:

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from engine.expressions import Condition, Failures
 from engine.keys import KeyIndex
 from engine.operators.join import key_mask, without_mask, without_null_keys
 from engine.operators.protocol import Stateless
 from engine.operators.stored import TOO_MANY_PAIRS, KeyOrder
+from engine.operators.unmatched import UnmatchedRows
 from engine.schema import Schema
-from engine.train import Places, Train, Values, concatenated, empty_values, taken
+from engine.train import Places, Train, progress, taken
 
 
 class TableJoinOperator(Stateless):
@@ -33,17 +33,26 @@ class TableJoinOperator(Stateless):
         outer: bool,
         schema: Schema,
     ) -> None:
-        self._keys, self._residual, self._outer, self._schema = tuple(keys), residual, outer, schema
+        self._keys, self._residual = tuple(keys), residual
         self._table = without_null_keys(table, table_keys)
         self._index = KeyIndex([table_schema.fields[key].type for key in table_keys])
         codes = self._index.codes([without_mask(self._table.columns[key]) for key in table_keys])
         self._order = KeyOrder(codes, len(self._index))
         self.failed: Counter[str] = Counter()
-        self._nulls = [empty_values(field) for field in table_schema.fields]
+        self._unmatched = UnmatchedRows(table_schema, schema) if outer else None
 
     def process(self, train: Train) -> Train | None:
+        late = (
+            None if train.late is None else train.late.became(*self._joined(train.late.as_train(), Counter()))
+        )
         if not len(train):
-            return train
+            return progress(train.watermark, train.causes, late)
+        out, _ = self._joined(train, self.failed)
+        out.watermark, out.causes, out.late = train.watermark, train.causes, late
+        return out
+
+    def _joined(self, train: Train, failed: Counter[str]) -> tuple[Train, Places]:
+        """Return the train's output, with the place in the train that each row was made from."""
         present = key_mask(train, self._keys)
         chosen = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(chosen)
@@ -51,33 +60,14 @@ class TableJoinOperator(Stateless):
         before = self._order.refused
         mine, stored = self._order.pairs(codes)
         if self._order.refused > before:
-            self.failed[TOO_MANY_PAIRS] += self._order.refused - before
-        columns = [one.take(mine) for one in probing.columns]
-        columns += [one.take(stored) for one in self._table.columns]
-        pairs = Train(tuple(columns), taken(probing.arrival, mine))
+            failed[TOO_MANY_PAIRS] += self._order.refused - before
+        columns = [column.take(mine) for column in probing.columns]
+        columns += [column.take(stored) for column in self._table.columns]
+        pairs = Train(tuple(columns), taken(probing.arrival, mine), train.kept)
         if self._residual is not None:
             failures = Failures()
             holds = np.flatnonzero(self._residual(pairs, failures))
-            self.failed.update(failures.counts())
+            failed.update(failures.counts())
             pairs, mine = pairs.take(holds), mine[holds]
-        pairs.kept = train.kept
-        if self._outer:
-            pairs = self._with_others(train, chosen[mine], pairs)
-        pairs.watermark, pairs.causes = train.watermark, train.causes
-        return pairs
-
-    def _with_others(self, train: Train, met: Places, pairs: Train) -> Train:
-        """The pairs, and after them the tuples that have met nobody."""
-        alone = np.ones(len(train), bool)
-        alone[met] = False
-        rest = train.take(np.flatnonzero(alone))
-        padded = Train((*rest.columns, *(nulls(one, len(rest)) for one in self._nulls)), rest.arrival)
-        return concatenated([pairs, padded], self._schema) if len(rest) else pairs
-
-
-def nulls(like: Values, count: int) -> Values:
-    """So many NULLs of the type."""
-    valid = np.zeros(count, bool)
-    if isinstance(like.data, pa.Array):
-        return Values(like.type, pa.array([""] * count, pa.string()), valid)
-    return Values(like.type, np.zeros(count, like.type.numpy), valid)
+        sources = chosen[mine]
+        return (pairs, sources) if self._unmatched is None else self._unmatched.added(train, pairs, sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import (
+    PLACES,
     Cuts,
     Row,
     Run,
@@ -24,9 +26,29 @@ from tests.property.query_runs import (
 
 SECOND = 1_000_000
 WINDOWS = [(1, 1), (2, 1), (6, 2), (5, 5)]
+PER_KEY = Counter(PLACES.column("k").to_pylist())
+# What a window reads, with the number of its tuples that a row of `s` with this key makes.
+INPUTS: Mapping[str, tuple[str, Callable[[int], int]]] = {
+    "stream": ("s", lambda key: 1),
+    "query": ("(SELECT ts, k + 1 AS k1, k FROM s WHERE k < 2)", lambda key: int(key < 2)),
+    "join with a table": (
+        "(SELECT s.ts, s.k, p.size FROM s JOIN places AS p ON s.k = p.k)",
+        lambda key: PER_KEY[key],
+    ),
+    "outer join with a table": (
+        "(SELECT s.ts, s.k, p.size FROM s LEFT JOIN places AS p ON s.k = p.k)",
+        lambda key: max(PER_KEY[key], 1),
+    ),
+    "lookup": (
+        "(SELECT s.ts, s.k, t.x FROM s LEFT JOIN t [LAST BY k] AS t ON s.k = t.k)",
+        lambda key: 1,
+    ),
+}
 
 
-def fractions(rows: list[Row], range_s: int, slide_s: int, keep: float) -> dict[tuple[int, int], float]:
+def fractions(
+    rows: list[Row], range_s: int, slide_s: int, keep: float, tuples: Callable[[int], int]
+) -> dict[tuple[int, int], float]:
     """Return the kept fraction of each window that has a row, one row after another."""
     inside, missed = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     latest: int | None = None
@@ -34,29 +56,31 @@ def fractions(rows: list[Row], range_s: int, slide_s: int, keep: float) -> dict[
         watermark = None if latest is None else latest - lateness("s")
         is_late = watermark is not None and one["ts"] < watermark
         latest = one["ts"] if latest is None else max(latest, one["ts"])
-        if one["k"] is None or one["k"] < 1:
+        if one["k"] is None or one["k"] < 1 or not tuples(one["k"]):
             continue
         end = (one["ts"] // (slide_s * SECOND) + 1) * slide_s * SECOND
         while end - range_s * SECOND <= one["ts"]:
             window = end - range_s * SECOND, end
             if not is_late:
-                inside[window] += 1
+                inside[window] += tuples(one["k"])
             elif watermark is not None and end > watermark:
-                missed[window] += 1
+                missed[window] += tuples(one["k"])
             end += slide_s * SECOND
     return {window: keep * count / (count + missed[window]) for window, count in inside.items()}
 
 
+@pytest.mark.parametrize("source", INPUTS)
 @pytest.mark.parametrize("keep", [1.0, 0.5])
 @given(rows_of("s"), rows_of("s"), cuts, st.sampled_from(WINDOWS))
 def test_late_rows_are_missing_from_the_windows_that_were_still_open(
-    keep: float, first: list[Row], second: list[Row], how: Cuts, window: tuple[int, int]
+    keep: float, source: str, first: list[Row], second: list[Row], how: Cuts, window: tuple[int, int]
 ) -> None:
     rows = [*first, *nearly(second)]
     range_s, slide_s = window
+    relation, tuples = INPUTS[source]
     sql = (
         "SELECT window_start, window_end, count(*) AS c, SCALED(count(*)) AS scaled FROM"
-        f" s [RANGE {range_s} SECONDS SLIDE {slide_s} SECONDS] WHERE k >= 1"
+        f" {relation} [RANGE {range_s} SECONDS SLIDE {slide_s} SECONDS] AS w WHERE k >= 1"
     )
     run = Run(planned({"q": Statement(sql, "")}))
     for name, part, steps in pieces({"s": rows, "t": [], "e": []}, how):
@@ -64,7 +88,7 @@ def test_late_rows_are_missing_from_the_windows_that_were_still_open(
             run.offer(name, part, keep)
         run.step(steps)
     run.finish()
-    wanted = fractions(rows, range_s, slide_s, keep)
+    wanted = fractions(rows, range_s, slide_s, keep, tuples)
     found = []
     for train in run.answers["q"]:
         answers = [(start, end) for start, end, *_ in train_rows(train)]
