@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from services.api import live
 from services.api.app import make_app
 from services.api.openapi import describe
 from services.catalog.home import Home
+from services.ingest.progress import FeedProgress, State
 from services.mirror.polling import MirrorProgress, rate_of
 from services.watch.quality import worth_of
 from services.watch.watch import Watch
@@ -40,6 +41,9 @@ DOCUMENTS = """
 ---
 {kind: Stream, name: Readings, columns: {ts: timestamp, sensor: int32, temp: float64}, time: ts}
 ---
+{kind: Stream, name: taps, columns: {timestamp: timestamp, value: int64}, time: timestamp,
+ source: {format: rate, options: {rowsPerSecond: 5}}}
+---
 {kind: Tenant, name: acme, priority_class: gold, key: sensor, shards: 3}
 ---
 {kind: Query, tenant: acme, name: q0, sql: SELECT sensor FROM Readings WHERE temp > 0}
@@ -48,6 +52,7 @@ DOCUMENTS = """
  'http://127.0.0.1:9/{key}' KEYS ('a') BANDWIDTH 5 PER SECOND"}
 """
 NAMES = {"tenant": "acme", "name": "prices"}
+NAMES_OF_FEEDS = {"name": "taps"}
 SHARDS, QUERIES = 3, 6
 GRAPHS = (
     UtilityGraph.step(100),
@@ -135,7 +140,9 @@ class Running:
         )
         self.watch = Watch(self.system, clock=lambda: 0.0, wall=lambda: 2e9)
         self.mirrors: list[MirrorProgress] = []
+        self.feeds: list[FeedProgress] = []
         api.service.watch, api.service.mirrors = self.watch, lambda: self.mirrors
+        api.service.brought = lambda: self.feeds
 
     def report(self, units: list[tuple[Figures, Counted]]) -> None:
         plane = self.system.world.plane
@@ -150,7 +157,7 @@ class Running:
         """The routes of what runs, by their path with names filled in."""
         paths = describe(make_app(self.api.service))["paths"]
         return {
-            path.format_map(NAMES): path
+            path.format_map(NAMES_OF_FEEDS if path.startswith("/v1/feeds/") else NAMES): path
             for path, operations in paths.items()
             if "live" in operations.get("get", {}).get("tags", ())
         }
@@ -174,6 +181,24 @@ def mirrored(seed: int, rounds: int, used: float, by_bytes: bool) -> MirrorStati
             if used:
                 core.used(place, used, now)
     return core.statistics(rounds * 0.31)
+
+
+MOMENTS = st.sampled_from([None, 0.0, 2e9, 4e9])
+FEEDS = st.builds(
+    FeedProgress,
+    st.just("taps"),
+    st.sampled_from(get_args(State)),
+    rows=st.sampled_from([0, 2**62]),
+    rows_per_s=st.sampled_from([0.0, 5e-324, 1e12]),
+    batch_ms=st.sampled_from([None, 0.0, 1e9]),
+    lag=st.sampled_from([None, 0.0, 1e18]),
+    restarts=st.sampled_from([0, 10_000]),
+    last_error=st.sampled_from([None, "", "no such path"]),
+    last_error_at=MOMENTS,
+    next_try_s=st.sampled_from([None, 0.0, 30.0]),
+    batch_at=MOMENTS,
+    event_time=MOMENTS,
+)
 
 
 # Shards with different figures hide each other's rounding errors in their mean.
@@ -200,16 +225,22 @@ def test_figures_of_units_are_what_the_models_of_a_class_take(
     st.builds(
         mirrored, st.integers(0, 99), st.integers(0, 60), st.sampled_from([0.0, 0.1, 1.0]), st.booleans()
     ),
+    FEEDS,
 )
 def test_whatever_lies_on_a_bound_is_answered(
-    running: Running, units: list[tuple[Figures, Counted]], statistics: MirrorStatistics
+    running: Running,
+    units: list[tuple[Figures, Counted]],
+    statistics: MirrorStatistics,
+    feed: FeedProgress,
 ) -> None:
     running.report(units)
+    running.feeds = [feed]
     running.mirrors = [MirrorProgress("prices", 50.0, "polls", "running", statistics)]
     answers = {path: running.api("GET", path) for path in running.live_routes()}
     assert {path: answer.text for path, answer in answers.items() if answer.status_code != 200} == {}
     assert all(
-        answers[path].json()["items"] for path in ("/v1/classes", "/v1/tenants/acme/quality", "/v1/mirroring")
+        answers[path].json()["items"]
+        for path in ("/v1/classes", "/v1/tenants/acme/quality", "/v1/mirroring", "/v1/feeding")
     )
 
 
