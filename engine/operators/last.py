@@ -251,10 +251,10 @@ class LookUp:
         watermark, causes = self.progress.hear(0, train.watermark, train.causes)
         ready = train
         if len(train):
-            late = np.flatnonzero(self._times(train) >= self.upto)
-            if len(late):
+            early = np.flatnonzero(self._times(train) >= self.upto)
+            if len(early):
                 ready = train.take(np.flatnonzero(self._times(train) < self.upto))
-                self._wait(train.take(late))
+                self._wait(train.take(early))
         out = self._answers(ready) if len(ready) else None
         late = None if train.late is None else self._late(train.late)
         self._pass_horizon()
