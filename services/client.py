@@ -25,7 +25,7 @@ import orjson
 
 from configs.declarations import Declaration, Document, Ref, as_document, kind_named, ref_named, ref_of
 from configs.problems import Away, InUse, InvalidInput, UnknownName, WeirError
-from services.catalog.home import ENDPOINT
+from services.catalog.home import ENDPOINT, home_of
 from services.ingest.progress import FeedProgress
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut, ToBring
 from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
@@ -62,6 +62,7 @@ class Client:
     ) -> None:
         address = address_of(os.environ, endpoint, key)
         if address is None:
+            home_of(os.environ).must_not_be_killed()
             raise Away("no service is known", hint=f"set {ENDPOINT}, or start one here with `weir up`")
         self._wire = Wire(address, timeout_s, tries)
 

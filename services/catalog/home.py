@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from configs.problems import InvalidInput
+from configs.problems import Away, InvalidInput
 
 HOME, CATALOG, PEPPER, ENDPOINT = "WEIR_HOME", "WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT"
 DATABASE_FILE, PEPPER_FILE = "catalog.db", "pepper"
@@ -139,6 +139,13 @@ class Home:
         except (OSError, ValueError, TypeError):
             return None
         return noted if noted.on_cluster or self.is_held() else None
+
+    def must_not_be_killed(self) -> None:
+        """Raise Away if files of a `weir up` are there that was killed: its system is not running."""
+        is_left = self.endpoint.exists() or self.system_file.exists()
+        if is_left and not self.is_held() and self.system() is None:
+            title = "the system of this home is not running: its `weir up` was killed"
+            raise Away(title, HOME, str(self.folder), "start it with `weir up`")
 
     def note_system(self, system: OwnSystem) -> None:
         """Record the system for commands of this home (`weir top`, `weir down`)."""

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from configs.declarations import FeedDeclaration, StreamDeclaration
 from configs.numbers import UNKNOWN, compact, duration
-from configs.problems import NotAllowed, UnknownName, WeirError
+from configs.problems import NotAllowed, UnknownName, WeirError, sentence
 from services.cli.here import Declarations, declarations, service
 from services.cli.tables import plain_table
 from services.ingest.progress import State
@@ -21,7 +21,7 @@ from services.remote.models import Declared
 
 Status = Mapping[str, Any]
 HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "restarts")
-NO_SERVICE = "no service answers, so states are not known; start one with `weir up`"
+NOT_KNOWN = "states are not known"
 STATES: Mapping[State, str] = {
     "starting": "starting",
     "running": "[green]running[/]",
@@ -45,7 +45,7 @@ def feeds_view(name: str | None = None) -> RenderableType:
             formats = {name: formats[name]} if name in formats else {}
         if name is not None and not formats:
             raise UnknownName("no such Feed", value=name) from None
-        why = f"{NO_SERVICE}: {problem.title}" if not isinstance(problem, NotAllowed) else problem.title
+        why = problem.title if isinstance(problem, NotAllowed) else f"{NOT_KNOWN}: {sentence(problem)}"
         statuses = [{"name": feed, "format": source} for feed, source in formats.items()]
         return Group(feeds_table(statuses), Text(why, style="yellow"))
     return Group(feeds_table(statuses), *errors(statuses))

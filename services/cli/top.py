@@ -104,6 +104,7 @@ def reachable(address: str | None, home: Home) -> str:
     if address is None and (own := home.system()) is not None:
         found = {own.name: Cluster(own.address, own.auth_mode)}
     elif address is None:
+        home.must_not_be_killed()
         # A demonstration has no catalog; systems of other homes are left alone.
         found = {name: cluster for name, cluster in here.items() if cluster.home is None}
     else:

@@ -155,7 +155,7 @@ def test_a_start_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
         )
         assert len(left_by(own.name)) == 2
     done = killed.weir("ledger")
-    assert done.stderr.startswith("error: no service is known\n")
+    assert done.stderr.startswith("error: WEIR_HOME: the system of this home is not running")
     with up(tmp_path / "mine") as again:
         assert left_by(own.name) == []
         assert again.home.served_at() is not None

@@ -223,4 +223,7 @@ def test_without_a_service_get_feeds_says_that_states_are_not_known(
     assert CliRunner().invoke(app, ["apply", "-f", str(file)]).exit_code == 0
     told = CliRunner().invoke(app, ["get", "feeds"]).stdout
     assert "sensors rate – – – – – –" in " ".join(told.split())
-    assert "no service answers, so states are not known; start one with `weir up`" in told
+    assert (
+        "states are not known: no service is known; set WEIR_ENDPOINT, or start one here with `weir up`"
+        in (" ".join(told.split()))
+    )

@@ -136,7 +136,16 @@ def test_a_service_that_was_killed_is_not_asked(terminal: Command, tmp_path: Pat
     home = Home(tmp_path / "home").made()
     home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
     assert terminal("apply", "-f", write(STREAM))[0] == 0
-    assert terminal("ledger")[2].startswith("error: no service is known\n")
+    for command in (("ledger",), ("explain",), ("results", "acme/q"), ("top", "--once")):
+        code, out, err = terminal(*command)
+        assert (code, out) == (3, "")
+        assert err.splitlines() == [
+            "error: WEIR_HOME: the system of this home is not running: its `weir up` was killed"
+            f" (got {str(home.folder)!r})",
+            "  hint: start it with `weir up`",
+        ]
+    told = " ".join(terminal("get", "feeds")[1].split())
+    assert "states are not known: WEIR_HOME: the system of this home is not running" in told
 
 
 def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(weir: Command) -> None:

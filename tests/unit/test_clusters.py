@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors.dirs import Cluster, RunDirs, clusters
-from configs.problems import InvalidInput
+from configs.problems import Away, InvalidInput
 from services.catalog.home import Home, OwnSystem, held
 from services.cli import top
 
@@ -64,9 +64,28 @@ def test_the_home_goes_before_other_systems_and_those_of_other_homes_are_left_al
     with held(home):
         home.note_system(OwnSystem("mine", "10.0.0.4:6379", "token", on_cluster=False))
         assert top.reachable(None, home) == "10.0.0.4:6379"
+        home.forget_system()
     assert top.reachable(None, home) == FIRST.address
     for file in others:
         os.close(file)
+
+
+@pytest.mark.parametrize("left", ["endpoint", "system.json"])
+def test_a_home_of_a_killed_service_offers_no_other_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    home = Home(tmp_path / "home").made()
+    monkeypatch.setattr(top, "shared_memory", lambda: tmp_path)
+    demo = noted(tmp_path, "demo", FIRST)
+    if left == "endpoint":
+        home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
+    else:
+        home.note_system(OwnSystem("mine", "10.0.0.4:6379", "token", on_cluster=False))
+    with pytest.raises(Away, match="WEIR_HOME: the system of this home is not running") as told:
+        top.reachable(None, home)
+    assert told.value.hint == "start it with `weir up`"
+    assert top.reachable(FIRST.address, home) == FIRST.address
+    os.close(demo)
 
 
 @pytest.mark.parametrize("address", ["auto", "local", "10.0.0.1", "http://10.0.0.1:1", ""])

@@ -356,7 +356,7 @@ def test_the_service_of_this_home_is_called_where_no_other_is_named(weir: Termin
         assert weir.json("explain", "gold")["tenant"] == "gold"
         assert [tenant["name"] for tenant in weir.json("get", "tenants")] == ["gold", "silver"]
         assert json.loads(weir("top", "--json")[1])["endpoint"] == running.served.url
-    assert weir("explain", "gold")[2].startswith("error: no service is known\n")
+    assert weir("explain", "gold")[2].startswith("error: WEIR_HOME: the system of this home is not running")
     assert weir.json("get", "tenants") == []
 
 
