@@ -7,7 +7,8 @@ class Weir(LazyGroup):
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
@@ -39,6 +40,9 @@ class Commands(UserDict[str, Any]):
 JSON_ALIAS, JSON_OPTION = "--json", "--output=json"
 
 
+EXIT_WRONG_INPUT = 2
+
+
 class Command(TyperCommand):
     """Command with help of our layout. Its `--json` is short for `--output json`."""
 
@@ -46,6 +50,10 @@ class Command(TyperCommand):
         formatter.write(help_of(self, ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with usage(ctx, self):
+            return self._parsed(ctx, args)
+
+    def _parsed(self, ctx: Any, args: list[str]) -> list[str]:
         if any("--output" in parameter.opts for parameter in self.params):
             end = args.index("--") if "--" in args else len(args)
             args = [JSON_OPTION if one == JSON_ALIAS else one for one in args[:end]] + args[end:]
@@ -54,6 +62,14 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """Group of commands with help of our layout."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with usage(ctx, self):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        with usage(ctx, self, args):
+            return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(help_of(self, ctx))
@@ -69,6 +85,22 @@ class CommandGroup(typer.Typer):
         self, name: str | None = None, **settings: Any
     ) -> Callable[[CommandFunctionType], CommandFunctionType]:
         return super().command(name, **{"cls": Command, **settings})
+
+
+@contextmanager
+def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
+    """Raise InvalidInput where Typer refuses a command line. `args` are the arguments that begin with a command."""
+    try:
+        yield
+    except typer.TyperException as problem:
+        if type(problem).__name__ == "NoArgsIsHelpError":
+            # Typer expects that help has been printed by now; our layout returns it.
+            typer.echo(str(problem), err=True)
+            raise typer.Exit(EXIT_WRONG_INPUT) from None
+        # Imported for mistakes alone.
+        from services.cli.usage import usage_problem
+
+        raise usage_problem(problem, ctx, command, args) from None
 
 
 def help_of(command: Any, ctx: Any) -> str:

@@ -154,7 +154,8 @@ def sim(
         replay_logs(replay, output)
         return
     if scenario is None:
-        raise typer.BadParameter("name a scenario, or a log to --replay")
+        hint = "write the name of a scenario, or --replay LOG"
+        raise InvalidInput("required, but missing", "SCENARIO", hint=hint)
     found = load_any_scenario(scenario)
     if isinstance(found, PeriodicScenario):
         refuse_of_classes(

@@ -284,13 +284,42 @@ def test_a_mistake_in_a_file_is_named_with_its_place_brackets_and_all(weir: Comm
     )
 
 
-@pytest.mark.parametrize("arguments", [("sim",), ("simulate",), ("sim", "small.yaml", "--seed", "1.5")])
-def test_a_command_line_that_cannot_be_read_is_wrong_input_too(
-    weir: Command, arguments: tuple[str, ...]
+WRONG_USAGE = [
+    (("results", "acme/q", "--limit", "0"), "--limit: must be at least 1 (got 0)", "write 1 or more"),
+    (("results", "acme/q", "--tail", "-3"), "--tail: must be at least 1 (got -3)", "write 1 or more"),
+    (("explain", "--last", "0"), "--last: must be at least 1 (got 0)", "write a number from 1 to 1,000"),
+    (("explain", "--last", "1001"), "--last: must be at most 1,000 (got 1001)", "write a number from 1 to 1,000"),
+    (("top", "--interval", "0"), "--interval: must be at least 0.1 (got 0)", "write a number from 0.1 to 3,600"),
+    (("up", "--lanes", "0"), "--lanes: must be at least 1 (got 0)", "write a number from 1 to 256"),
+    (("up", "--api-port", "70000"), "--api-port: must be at most 65,535 (got 70000)", "write a number from 0 to 65,535"),
+    (("plan", "--lanes", "257"), "--lanes: must be at most 256 (got 257)", "write a number from 1 to 256"),
+    (("run", "q.sql", "--train", "0"), "--train: must be at least 1 (got 0)", "write a number from 1 to 10,000,000"),
+    (("sim", "small.yaml", "--seed", "1.5"), "--seed: must be a whole number (got '1.5')", "write digits alone"),
+    (("top", "--interval", "often"), "--interval: must be a number (got 'often')", "write digits, as in 0.5"),
+    (("results", "acme/q", "-o", "jsno"), "--output: not one of the choices (got 'jsno')", "did you mean json?"),
+    (("results",), "TENANT/QUERY: required, but missing", "write weir results [OPTIONS] TENANT/QUERY"),
+    (("results", "a/q", "b"), "weir results: too many arguments (got 'b')", "write weir results [OPTIONS] TENANT/QUERY"),
+    (("results", "a/q", "--limti", "3"), "weir results: no such option (got '--limti')", "did you mean --limit?"),
+    (("results", "a/q", "--limit"), "--limit: the value is missing", "write --limit and its value"),
+    (("simulate",), "weir: no such command (got 'simulate')", "did you mean sim or results?"),
+    (("query", "list"), "weir query: no such command (got 'list')", "did you mean ls or quality?"),
+    (("sim",), "SCENARIO: required, but missing", "write the name of a scenario, or --replay LOG"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "title", "hint"), WRONG_USAGE)
+def test_wrong_usage_is_an_error_like_any_other(
+    weir: Command, arguments: tuple[str, ...], title: str, hint: str
 ) -> None:
+    assert weir(*arguments) == refusal(title, f"  hint: {hint}")
+
+
+@pytest.mark.parametrize("arguments", [(), ("query",)])
+def test_a_group_without_a_command_prints_its_help(weir: Command, arguments: tuple[str, ...]) -> None:
     done = weir(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert "Usage: weir" in done.err
+    assert done.err.startswith(" ".join(("Usage: weir", *arguments)))
+    assert "results" in done.err or "quality" in done.err
 
 
 def test_the_version_is_printed_alone(weir: Command) -> None:

@@ -1,0 +1,105 @@
+"""Mistakes on the command line as errors of Weir: `error: --limit: must be at least 1 (got 0)`, with a hint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from configs.numbers import exact
+from configs.problems import InvalidInput, UnknownName, nearest
+
+NUMBERS: Mapping[str, tuple[str, str]] = {
+    "int": ("must be a whole number", "write digits alone"),
+    "float": ("must be a number", "write digits, as in 0.5"),
+}
+
+
+def usage_problem(problem: Any, ctx: Any, command: Any, args: Sequence[str]) -> InvalidInput:
+    """Return the error for a command line that Typer refuses."""
+    place = ctx.command_path
+    parameter, option = getattr(problem, "param", None), getattr(problem, "option_name", "")
+    if args:
+        name, known = args[0], list(command.commands)
+        return UnknownName("no such command", place, name, nearest(name, known))
+    if parameter is not None:
+        return parameter_problem(problem, parameter, ctx)
+    if option and option not in option_names(command):
+        close = list(getattr(problem, "possibilities", None) or ())
+        hint = nearest(option, close) if close else f"see {place} -h"
+        return InvalidInput("no such option", place, option, hint)
+    if option and "requires" in problem.message:
+        return InvalidInput("the value is missing", option, hint=f"write {option} and its value")
+    if option:
+        return InvalidInput("takes no value", option, hint=f"write {option} alone")
+    _, found, rest = problem.message.partition("unexpected extra argument(s) (")
+    if found:
+        return InvalidInput("too many arguments", place, rest.removesuffix(")"), written(ctx))
+    return InvalidInput(lowered(problem.message), place, hint=written(ctx))
+
+
+def parameter_problem(problem: Any, parameter: Any, ctx: Any) -> InvalidInput:
+    """Return the error for an option or an argument without a value, or with a wrong one."""
+    name = name_of(parameter)
+    cause = problem.__cause__
+    if type(problem).__name__ == "MissingParameter":
+        return InvalidInput("required, but missing", name, hint=written(ctx))
+    if not hasattr(cause, "errors"):
+        return InvalidInput(lowered(problem.message), name, hint=f"see {ctx.command_path} -h")
+    found = cause.errors()[0]
+    value, limits = number_in(found["input"]), parameter.type_descriptor.parameter_info
+    choices = parameter.type_descriptor.choices
+    if choices:
+        known = [str(getattr(choice, "value", choice)) for choice in choices]
+        return UnknownName("not one of the choices", name, value, nearest(str(value), known))
+    if found["type"] == "greater_than_equal":
+        return InvalidInput(f"must be at least {shown_limit(limits.min)}", name, value, range_of(limits))
+    if found["type"] == "less_than_equal":
+        return InvalidInput(f"must be at most {shown_limit(limits.max)}", name, value, range_of(limits))
+    title, hint = NUMBERS.get(found["type"].partition("_")[0], (lowered(found["msg"]), written(ctx)))
+    return InvalidInput(title, name, found["input"], hint)
+
+
+def name_of(parameter: Any) -> str:
+    """Return an option as it is written in full, or the name of an argument in the help."""
+    if parameter.param_type_name == "option":
+        return str(max(parameter.opts, key=len))
+    return str(parameter.metavar or parameter.name.upper())
+
+
+def option_names(command: Any) -> set[str]:
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+def range_of(limits: Any) -> str:
+    """Return which numbers an option takes."""
+    if limits.max is None:
+        return f"write {shown_limit(limits.min)} or more"
+    return f"write a number from {shown_limit(limits.min)} to {shown_limit(limits.max)}"
+
+
+def shown_limit(limit: float) -> str:
+    return exact(float(limit))
+
+
+def number_in(value: Any) -> Any:
+    """Return the number that a text stands for; other values as they are."""
+    if isinstance(value, str):
+        for read in (int, float):
+            with suppress(ValueError):
+                return read(value)
+    return value
+
+
+def written(ctx: Any) -> str:
+    """Return how a command is written."""
+    usage = " ".join(ctx.command.get_usage(ctx).removeprefix("Usage: ").split())
+    # Typer puts the name of a required argument into braces.
+    return "write " + re.sub(r"[{]([^}]*)[}]", r"\1", usage)
+
+
+def lowered(message: str) -> str:
+    """Return a message of Typer as the title of an error."""
+    text = message.strip().removesuffix(".")
+    return text[:1].lower() + text[1:]
