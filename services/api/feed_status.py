@@ -22,6 +22,9 @@ from services.ingest.progress import FeedProgress, State
 from services.watch.accounts import accounts
 from services.watch.source import Away
 
+# Number of decimals of figures of a feed; more of them mean nothing.
+DECIMALS = 1
+
 Name = Annotated[
     str, Path(description="Name of a feed, or of a stream with a source of its own.", max_length=200)
 ]
@@ -136,13 +139,13 @@ def seen_by(
     view = FeedView(
         name=one.feed,
         state=one.state,
-        rows_per_s=one.rows_per_s,
+        rows_per_s=round(one.rows_per_s, DECIMALS),
         rows=one.rows,
         lag=one.lag,
-        behind_s=None if one.event_time is None else max(0.0, time.time() - one.event_time),
+        behind_s=None if one.event_time is None else round(max(0.0, time.time() - one.event_time), DECIMALS),
         batch_at=moment(one.batch_at),
         restarts=one.restarts,
-        next_try_s=one.next_try_s,
+        next_try_s=None if one.next_try_s is None else round(one.next_try_s, DECIMALS),
         streams=list(known(inputs, declared.streams)),
     )
     if not caller.is_admin:
@@ -150,7 +153,7 @@ def seen_by(
     return FeedStatus(
         **dict(view),
         format=declared.format,
-        batch_ms=one.batch_ms,
+        batch_ms=None if one.batch_ms is None else round(one.batch_ms, DECIMALS),
         last_error=one.last_error,
         last_error_at=moment(one.last_error_at),
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from configs.declarations import KINDS, Ref, kind_named, name_of, ref_named
+from configs.numbers import figure
 from configs.problems import InvalidInput, NotAllowed, WeirError
 from services.catalog.hidden import shown_document
 from services.cli.catalog_views import (
@@ -94,8 +95,8 @@ def get(
 ) -> None:
     """List declarations; with `-o yaml` in a form that `weir apply` accepts. The table of feeds shows how they run."""
     kind = kind_named(kind)
-    if kind == "Feed" and output == "table":
-        screen(output).print(feeds_view(name))
+    if kind == "Feed" and output in ("table", "wide"):
+        screen(output).print(feeds_view(name, is_wide=output == "wide"))
         return
     with declarations() as weir:
         found = weir.all(kind) if name is None else [weir.get(kind, named_query(weir, kind, name))]
@@ -151,13 +152,27 @@ STATUS: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
 
 
 def description(title: str, told: Mapping[str, Any]) -> Description:
-    """Return a declaration as people read it, with how long ago each change was made."""
+    """Return a declaration as people read it, with how long ago each change was made, and with rounded measurements."""
+    if "status" in told:
+        told = {**told, "status": rounded(told["status"])}
     changes = [
         {"version": one["id"], "when": when(datetime.fromisoformat(one["at"])), "who": one["who"]}
         | {"action": one["action"], "fields": one["fields"]}
         for one in told.get("changes", ())
     ]
     return Description(title, {**told, "changes": changes} if changes else told)
+
+
+def rounded(value: Any) -> Any:
+    """Return a measured value with three figures for each number in it that is not whole."""
+    match value:
+        case float():
+            return figure(value)
+        case Mapping():
+            return {name: rounded(part) for name, part in value.items()}
+        case list():
+            return [rounded(part) for part in value]
+    return value
 
 
 def delete(

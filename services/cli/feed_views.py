@@ -12,15 +12,17 @@ from rich.markup import escape
 from rich.text import Text
 
 from configs.declarations import FeedDeclaration, StreamDeclaration
-from configs.numbers import UNKNOWN, compact, duration
+from configs.numbers import UNKNOWN, compact, duration, figure
 from configs.problems import NotAllowed, UnknownName, WeirError, sentence
 from services.cli.here import Declarations, declarations, service
-from services.cli.tables import plain_table
+from services.cli.sheet import Sheet
 from services.ingest.progress import State
 from services.remote.models import Declared
 
 Status = Mapping[str, Any]
 HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "restarts")
+WIDE_HEADS = ("rows", "batch ms", "last batch", "streams", "last error")
+TEXTS = ("last batch", "streams", "last error")
 NOT_KNOWN = "states are not known"
 STATES: Mapping[State, str] = {
     "starting": "starting",
@@ -31,8 +33,8 @@ STATES: Mapping[State, str] = {
 }
 
 
-def feeds_view(name: str | None = None) -> RenderableType:
-    """A table of all feeds or of one, also of streams with a source of their own; under it, what is wrong."""
+def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType:
+    """Return a table of all feeds or of one feed, also of streams with a source. Errors are below it, or in the wide table."""
     try:
         with service() as weir:
             statuses = weir.feed_statuses() if name is None else [weir.feed_status(name)]
@@ -47,8 +49,8 @@ def feeds_view(name: str | None = None) -> RenderableType:
             raise UnknownName("no such Feed", value=name) from None
         why = problem.title if isinstance(problem, NotAllowed) else f"{NOT_KNOWN}: {sentence(problem)}"
         statuses = [{"name": feed, "format": source} for feed, source in formats.items()]
-        return Group(feeds_table(statuses), Text(why, style="yellow"))
-    return Group(feeds_table(statuses), *errors(statuses))
+        return Group(feeds_table(statuses, is_wide), Text(why, style="yellow"))
+    return Group(feeds_table(statuses, is_wide), *(() if is_wide else errors(statuses)))
 
 
 def formats_of(weir: Declarations) -> dict[str, str]:
@@ -63,10 +65,11 @@ def formats_of(weir: Declarations) -> dict[str, str]:
     return found
 
 
-def feeds_table(statuses: Sequence[Status]) -> RenderableType:
+def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> RenderableType:
     if not statuses:
         return Text("no feed is declared; a stream with a source is one, or a document of kind Feed")
-    table = plain_table("", HEADS, left=3)
+    heads = HEADS + WIDE_HEADS if is_wide else HEADS
+    table = Sheet(heads, left=3, texts=[heads.index(head) for head in TEXTS if head in heads])
     for one in statuses:
         table.add_row(
             escape(one["name"]),
@@ -77,8 +80,26 @@ def feeds_table(statuses: Sequence[Status]) -> RenderableType:
             UNKNOWN if one.get("behind_s") is None else duration(1e3 * one["behind_s"]),
             late_part(one.get("streams", ())),
             str(one.get("restarts", UNKNOWN)),
+            *(wide_cells(one) if is_wide else ()),
         )
     return table
+
+
+def wide_cells(one: Status) -> tuple[str, ...]:
+    """Return the cells that only the wide table has."""
+    batch_ms, at, error = one.get("batch_ms"), one.get("last_error_at"), one.get("last_error")
+    return (
+        UNKNOWN if "rows" not in one else f"{one['rows']:,}",
+        UNKNOWN if batch_ms is None else figure(batch_ms),
+        UNKNOWN if one.get("batch_at") is None else clock(one["batch_at"]),
+        escape(", ".join(stream["name"] for stream in one.get("streams", ()))) or UNKNOWN,
+        UNKNOWN if not error else escape(f"{'' if at is None else f'{clock(at)}: '}{error}{next_try(one)}"),
+    )
+
+
+def next_try(one: Status) -> str:
+    """Return when a feed is started again, or nothing if that is not planned."""
+    return "" if one["next_try_s"] is None else f"; next try in {one['next_try_s']:.0f} s"
 
 
 def errors(statuses: Sequence[Status]) -> list[Text]:
@@ -88,7 +109,7 @@ def errors(statuses: Sequence[Status]) -> list[Text]:
         if not one.get("last_error"):
             continue
         when = "" if one["last_error_at"] is None else f" at {clock(one['last_error_at'])}"
-        tries = "" if one["next_try_s"] is None else f"; next try in {one['next_try_s']:.0f} s"
+        tries = next_try(one)
         running = one["state"] == "running"
         style = "dim" if running else "red"
         word = "ran again after an error" if running else "error"

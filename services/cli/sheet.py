@@ -63,6 +63,8 @@ class Sheet:
     """Heads of columns that are hidden first, in this order; the others follow from right to left."""
     caption: str = ""
     has_heads: bool = True
+    texts: Sequence[int] = ()
+    """Places of further columns that are text."""
     whole: bool = False
     """Show records rather than hide a column."""
     rows: list[Sequence[Text]] = field(default_factory=list)
@@ -172,7 +174,8 @@ class Sheet:
             if line.plain:
                 line.append(" " * gap)
             space = " " * (size - cell.cell_len)
-            line.append_text(Text.assemble(cell, space) if place < self.left else Text.assemble(space, cell))
+            is_text = place < self.left or place in self.texts
+            line.append_text(Text.assemble(cell, space) if is_text else Text.assemble(space, cell))
         return line
 
     def records(self, console: Console, width: int) -> Iterator[Text]:

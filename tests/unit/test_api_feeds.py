@@ -16,6 +16,7 @@ from configs.declarations import documents_of
 from configs.problems import NotAllowed, UnknownName
 from loadshed.ledger import TupleLedger
 from services.api.service import NO_PROCESS
+from services.cli.apply import description
 from services.cli.main import app
 from services.client import Client
 from services.ingest.progress import FeedProgress, problems_of
@@ -50,7 +51,7 @@ FEEDS = [
         restarts=3,
         last_error="Path does not exist: /nowhere",
         last_error_at=ERROR_AT,
-        next_try_s=4.4,
+        next_try_s=4.400000000023283,
     ),
 ]
 FOR_TENANTS = {
@@ -195,6 +196,32 @@ def test_get_feeds_shows_states_and_the_last_error(fed: Fed) -> None:
     assert code == 0
     assert "broken – failed 0 – – – 3" in " ".join(told.split())
     assert fed.weir("get", "feeds", "-o", "yaml")[1].startswith("kind: Feed\nname: sensors\n")
+
+
+def test_wide_get_feeds_shows_figures_and_the_last_error_and_no_json(fed: Fed) -> None:
+    code, told = fed.weir("get", "feeds", "-o", "wide")
+    head, _, readings, broken, sensors = (line.rstrip() for line in told.splitlines())
+    assert (code, "{" in told) == (0, False)
+    names = "feed source state rows/s lag behind late restarts rows batch ms last batch streams last error"
+    assert " ".join(head.split()) == names
+    assert readings.split()[-5:-1] == ["500", "150", "08:01:00Z", "Readings"]
+    assert broken.endswith("broken   08:00:00Z: Path does not exist: /nowhere; next try in 4 s")
+    assert sensors.split()[-2:] == ["hot", "–"]
+    assert "hot" in fed.weir("get", "feeds", "-o", "wide", scope="tenant:gold")[1]
+
+
+def test_figures_of_a_feed_have_no_more_digits_than_are_known(fed: Fed) -> None:
+    with fed.client("admin") as weir:
+        assert weir.feed_status("broken")["next_try_s"] == 4.4
+        behind_s = weir.feed_status("Readings")["behind_s"]
+    assert behind_s == round(behind_s, 1)
+    assert "next_try_s: 4.4 " in " ".join(fed.weir("describe", "feed", "broken")[1].split())
+
+
+def test_a_description_rounds_what_was_measured_and_keeps_what_is_declared() -> None:
+    told = {"max_drop": 0.123456789, "status": {"lag": 4.400000000023283, "streams": [{"rate": 12345.678}]}}
+    fields = description("Feed f", told).fields
+    assert fields == {"max_drop": 0.123456789, "status": {"lag": "4.4", "streams": [{"rate": "12,346"}]}}
 
 
 def test_describe_feed_shows_its_declaration_and_status(fed: Fed) -> None:
