@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 import orjson
 import typer
 import yaml
+from rich.cells import cell_len
+from rich.text import Text
 
 from configs.numbers import digits
 from configs.problems import InvalidInput
@@ -21,14 +23,15 @@ from services.cli.catalog_views import warn
 from services.cli.completion import queries
 from services.cli.here import service
 from services.cli.main import EXIT_INTERRUPTED
+from services.cli.sheet import GAP, UNLIMITED, cut_to, hidden_note, screen, wrapped
 
 if TYPE_CHECKING:
     from services.remote.results import Results
     from services.remote.wire import RowsForgotten
 
-Output = Literal["table", "json", "yaml", "csv"]
+Output = Literal["table", "wide", "json", "yaml", "csv"]
 Row = Mapping[str, Any]
-# Of a value in a table; a longer one moves the rest of its line.
+# Width of a text in a table, where there is no room for more.
 WIDTH_MOST = 40
 KEPT = "_kept"
 
@@ -63,7 +66,11 @@ def results(
     ] = None,
     output: Annotated[
         Output,
-        typer.Option("--output", "-o", help="Format: a table, JSON (an object per line), YAML or CSV."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Format: a table, a table with every column, JSON (an object per line), YAML or CSV.",
+        ),
     ] = "table",
 ) -> None:
     """Show the answers of a query.
@@ -75,7 +82,7 @@ def results(
         raise InvalidInput("--after says already where to begin", "--tail", tail, "leave one of them out")
     with service() as weir, ended_by_ctrl_c(), until_nobody_reads():
         found = weir.results(query, after=after, follow=follow, forgotten=tell, limit=limit, tail=tail)
-        write(found, WRITERS[output]())
+        write(found, writer_of(output, follow))
 
 
 def write(found: Results, writer: Writer) -> None:
@@ -86,6 +93,7 @@ def write(found: Results, writer: Writer) -> None:
             writer.write(found.columns, page)
             sys.stdout.flush()
         check_read()
+    writer.end()
 
 
 def tell(lost: RowsForgotten) -> None:
@@ -142,22 +150,26 @@ class Writer(Protocol):
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
 
+    def end(self) -> None:
+        """Write what stands below the last row, if anything does."""
+        return
 
-class Json:
+
+class Json(Writer):
     """An object a line."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.writelines(orjson.dumps(one).decode() + "\n" for one in rows)
 
 
-class Yaml:
+class Yaml(Writer):
     """A list, which may end anywhere."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.write(yaml.safe_dump(list(map(dict, rows)), sort_keys=False, allow_unicode=True))
 
 
-class Csv:
+class Csv(Writer):
     """With a line of names."""
 
     def __init__(self) -> None:
@@ -172,24 +184,93 @@ class Csv:
         self._writer.writerows([whole(one.get(name)) for name in names] for one in rows)
 
 
-class Table:
-    """In columns as wide as the first rows need; so none waits for those that come later."""
+class Table(Writer):
+    """Columns as wide as the first rows need, so that no row waits for later ones.
 
-    def __init__(self) -> None:
-        self._widths: list[int] = []
+    On a terminal no line is wider than the terminal: long texts are cut, columns at the right are hidden and named, and columns
+    grow with later rows. Otherwise a longer value moves the rest of its line.
+    """
+
+    def __init__(self, width: int | None = None, is_endless: bool = False) -> None:
+        """`width` is that of the terminal. Without an end, hidden columns are named above the rows."""
+        self._width, self._is_endless = width, is_endless
+        self._natural: dict[str, int] = {}
+        self._texts: set[str] = set()
+        self._widths: dict[str, int] = {}
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         names = names_of(columns, rows)
-        lines = [[printable(shown(name, one.get(name))) for name in names] for one in rows]
-        if not self._widths:
-            lines.insert(0, names)
-            self._widths = [min(WIDTH_MOST, max(map(len, column))) for column in zip(*lines, strict=True)]
+        lines = [{name: printable(shown(name, row.get(name))) for name in names} for row in rows]
+        before = list(self._widths)
+        if not before or self._width is not None:
+            self._texts |= {name for row in rows for name in names if isinstance(row.get(name), str)}
+            for name in names:
+                widest = max(cell_len(line[name]) for line in ({name: name}, *lines))
+                self._natural[name] = max(widest, self._natural.get(name, 0))
+            self._widths = self._fitting(names)
+        if list(self._widths) != before:
+            if self._is_endless:
+                self._name_hidden()
+            self._print({name: name for name in names})
         for line in lines:
-            cells = (text.rjust(width) for text, width in zip(line, self._widths, strict=True))
-            sys.stdout.write("  ".join(cells) + "\n")
+            self._print(line)
+
+    def end(self) -> None:
+        if not self._is_endless:
+            self._name_hidden()
+
+    def _fitting(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the widths of the columns that are shown."""
+        width, widths = self._width, {name: self._natural[name] for name in names}
+        if width is None:
+            return {name: min(WIDTH_MOST, size) for name, size in widths.items()}
+        for name in sorted(self._texts & widths.keys(), key=self._natural.__getitem__, reverse=True):
+            over = total(widths) - width
+            widths[name] = max(min(widths[name], WIDTH_MOST), widths[name] - max(0, over))
+        values = [name for name in names if not name.startswith("_")]
+        while len(widths) > 1 and total(widths) > width:
+            widths.popitem()
+        if values and values[0] not in widths:
+            # A row number alone says nothing: the first value is shown as far as there is room.
+            first = names[0]
+            room = width - widths[first] - GAP
+            widths = {first: widths[first], values[0]: room} if room > 0 else widths
+        return {name: min(size, width) for name, size in widths.items()}
+
+    def _print(self, line: Mapping[str, str]) -> None:
+        cells = (self._cell(line.get(name, ""), size) for name, size in self._widths.items())
+        sys.stdout.write((" " * GAP).join(cells) + "\n")
+
+    def _cell(self, text: str, width: int) -> str:
+        if self._width is not None:
+            text = cut_to(Text(text), width).plain
+        return " " * (width - cell_len(text)) + text
+
+    def _name_hidden(self) -> None:
+        hidden = [name for name in self._natural if name not in self._widths]
+        if hidden and self._width is not None:
+            lines = wrapped(screen(), Text(hidden_note(hidden)), self._width)
+            sys.stdout.writelines(f"{line.plain.rstrip()}\n" for line in lines)
 
 
-WRITERS: Mapping[Output, type[Writer]] = {"table": Table, "json": Json, "yaml": Yaml, "csv": Csv}
+def total(widths: Mapping[str, int]) -> int:
+    """Return the width of a line."""
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def writer_of(output: Output, is_endless: bool) -> Writer:
+    """Return the writer of a format. Only a terminal limits the width of a table."""
+    match output:
+        case "json":
+            return Json()
+        case "yaml":
+            return Yaml()
+        case "csv":
+            return Csv()
+        case "wide":
+            return Table()
+    width = screen().width
+    return Table(None if width == UNLIMITED else width, is_endless)
 
 
 def names_of(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:

@@ -92,8 +92,7 @@ class Sheet:
         hidden = [head for place, head in enumerate(self.heads) if shown is not None and place not in shown]
         yield from self.records(console, width) if shown is None else self.table(console, width, shown)
         if hidden and self.rows:
-            told = f"{len(hidden)} column{'s' if len(hidden) > 1 else ''} hidden: {', '.join(hidden)}"
-            yield from wrapped(console, Text(f"{told} (widen the terminal, or use -o wide)", NOTE), width)
+            yield from wrapped(console, Text(hidden_note(hidden), NOTE), width)
         if self.caption:
             yield from wrapped(console, Text.from_markup(self.caption), width)
 
@@ -195,6 +194,12 @@ class Sheet:
                     continue
                 for place, line in enumerate(wrapped(console, cell, space)):
                     yield Text.assemble(Text(" " * len(name)) if place else name, line)
+
+
+def hidden_note(heads: Sequence[str]) -> str:
+    """Return the line that names hidden columns."""
+    count = f"{len(heads)} column{'s' if len(heads) > 1 else ''}"
+    return f"{count} hidden: {', '.join(heads)} (widen the terminal, or use -o wide)"
 
 
 def clean(text: Text) -> Text:

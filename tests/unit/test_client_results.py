@@ -309,6 +309,68 @@ def test_a_table_tells_what_was_kept_and_never_that_it_was_all_when_it_was_not(
     ]
 
 
+WIDE = {
+    "_seq": 12,
+    "_kept": 1.0,
+    "started_at": "2026-11-19T12:00:00.000000Z",
+    "ended_at": "2026-11-19T12:00:10.000000Z",
+    "city": "Oosterhesselen",
+    "mean": 123456.789012,
+}
+
+
+def printed_at(
+    width: int | None, capsys: pytest.CaptureFixture[str], *pages: list[dict[str, Any]]
+) -> list[str]:
+    table = Table(width)
+    for page in pages:
+        table.write(list(page[0]), page)
+    table.end()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_row_of_results_is_never_wider_than_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    later = WIDE | {"_seq": 13, "city": "Wijk bij Duurstede", "mean": 7.5}
+    for width in range(20, 140):
+        lines = printed_at(width, capsys, [WIDE], [later])
+        assert max(map(len, lines)) <= width, width
+        heads = [line for line in lines if line.startswith("_seq")]
+        assert ("hidden" in " ".join(lines)) == ("mean" not in heads[-1])
+
+
+def test_columns_of_results_that_do_not_fit_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed_at(80, capsys, [WIDE]) == [
+        "_seq  _kept                   started_at                     ended_at",
+        "  12   100%  2026-11-19T12:00:00.000000Z  2026-11-19T12:00:10.000000Z",
+        "2 columns hidden: city, mean (widen the terminal, or use -o wide)",
+    ]
+    assert printed_at(None, capsys, [WIDE])[1].endswith("Oosterhesselen  123,456.789")
+
+
+def test_a_page_of_results_with_longer_values_gets_wider_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed_at(30, capsys, [{"_seq": 9, "n": 1}], [{"_seq": 10, "n": 1234567}]) == [
+        "_seq  n",
+        "   9  1",
+        "  10  1234567",
+    ]
+
+
+def test_a_text_of_results_without_room_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed_at(40, capsys, [{"_seq": 1, "text": "a rather long text that fits nowhere at all"}])
+    assert lines == [f"_seq  {'text':>34}", f"   1  {'a rather long text that fits…':>34}"]
+
+
+def test_wide_results_show_every_column(
+    answering: Answering, called: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering.publish(10)
+    monkeypatch.setenv("COLUMNS", "20")
+    code, out, _ = called("results", "gold/hot", "--limit", "1")
+    assert (code, "hidden" in out, max(map(len, out.splitlines())) <= 20) == (0, True, True)
+    code, out, _ = called("results", "gold/hot", "--limit", "1", "-o", "wide")
+    assert (code, "hidden" in out) == (0, False)
+
+
 def test_a_query_that_is_not_there_is_wrong_input(called: Called) -> None:
     code, out, err = called("results", "gold/cold", "--follow")
     assert (code, out) == (2, "")
