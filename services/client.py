@@ -244,14 +244,21 @@ class Client:
     # -- rows ------------------------------------------------------------------------------------------
 
     def put_rows(
-        self, stream: str, rows: Sequence[Mapping[str, Any]] | pa.Table, batch: str | None = None
+        self,
+        stream: str,
+        rows: Sequence[Mapping[str, Any]] | pa.Table,
+        batch: str | None = None,
+        *,
+        force: bool = False,
     ) -> RowsPut:
-        """Bring rows to a stream, exactly once a batch; without a name the batch has one of its own."""
+        """Bring rows to a stream, exactly once a batch; without a name the batch has one of its own.
+
+        With `force`, a stream that is fed by a source or a feed takes them, too.
+        """
         content, media = rows_content(rows)
         headers = {"Content-Type": media, "Idempotency-Key": batch or uuid.uuid4().hex}
-        answer = self._wire.call(
-            "POST", f"/v1/streams/{quoted(stream)}/rows", content=content, headers=headers
-        )
+        path, params = f"/v1/streams/{quoted(stream)}/rows", {"force": True} if force else None
+        answer = self._wire.call("POST", path, params=params, content=content, headers=headers)
         return RowsPut.model_validate_json(answer.content)
 
     def results(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Path, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from configs.declarations import Ref, StreamDeclaration
-from configs.problems import Away
+from configs.problems import Away, InvalidInput
 from engine.schema import StreamSchema
 from engine.sql import parse_create_stream
 from services.api.bodies import JSON, Content, media_type
@@ -43,6 +43,7 @@ IdempotencyKey = Annotated[
         description="Rows brought again with it are published once.",
     ),
 ]
+Force = Annotated[bool, Query(description="Put rows also into a stream that is fed by a source or a feed.")]
 EXAMPLE = [{"ts": "2026-01-01T00:00:00Z", "value": 1}]
 BODY: dict[str, Any] = {
     "requestBody": {
@@ -85,10 +86,13 @@ def router(service: Service) -> APIRouter:
         content: Content,
         stream: PathName,
         idempotency_key: IdempotencyKey = None,
+        force: Force = False,
     ) -> Response:
-        """Bring rows of a stream."""
+        """Bring rows of a stream. A stream that is fed by a source or a feed takes them only with `force`."""
         caller.must_ingest(stream)
         schema, sql = declared(service, stream)
+        if not force:
+            must_not_be_fed(service, schema.name)
         rows = running(service.rows)
         try:
             brought = read(schema, media_type(request), content)
@@ -119,6 +123,17 @@ def declared(service: Service, stream: str) -> tuple[StreamSchema, str]:
         raise not_there("Stream", stream)
     sql = found.stored.declaration.declaration(found.ref.name)
     return parse_create_stream(sql), sql
+
+
+def must_not_be_fed(service: Service, stream: str) -> None:
+    """Raise InvalidInput if a source or a feed brings the rows of the stream."""
+    for name, feed in service.feeds_declared().items():
+        if stream.lower() in map(str.lower, feed.streams):
+            is_own = name.lower() == stream.lower()
+            fed_by = f"its source ({feed.format})" if is_own else f"feed {name}"
+            title = f"stream {stream} is fed by {fed_by}: rows put by hand would mix with its rows"
+            hint = "to put them in all the same, for example to repair a gap, write force=true (weir rows put --force)"
+            raise InvalidInput(title, "?force", hint=hint)
 
 
 def read(schema: StreamSchema, media: str, content: bytes) -> Brought:

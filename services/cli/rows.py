@@ -57,6 +57,9 @@ def put(
             show_default="accepted again each time",
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also put rows into a stream that is fed by a source or a feed.")
+    ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Send the rows of a file to a stream; exit code 1 if some of them were not accepted."""
@@ -65,7 +68,7 @@ def put(
         try:
             for number, part in enumerate(batches(file, partial(kinds_of, weir, stream))):
                 name = None if batch is None else f"{batch}-{number}"
-                total = together(total, weir.put_rows(stream, part, name))
+                total = together(total, weir.put_rows(stream, part, name, force=force))
         except WeirError:
             if total.accepted:
                 warn([f"{total.accepted:,} rows were taken before this went wrong"])

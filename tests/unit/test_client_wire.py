@@ -87,6 +87,14 @@ def test_rows_that_are_sent_again_are_the_same_batch() -> None:
     assert len({(headers["Idempotency-Key"], body) for _, _, headers, body in heard.requests}) == 1
 
 
+def test_rows_are_put_into_a_fed_stream_only_with_force() -> None:
+    put = Reply(body=b'{"accepted": 1, "rejected": 0, "reasons": {}}')
+    with replying([put, put]) as heard, client(heard) as weir:
+        weir.put_rows("ticks", [{"x": 1}])
+        weir.put_rows("ticks", [{"x": 1}], force=True)
+    assert heard.paths == ["POST /v1/streams/ticks/rows", "POST /v1/streams/ticks/rows?force=true"]
+
+
 @pytest.mark.parametrize(
     ("status", "slug", "kind"),
     [

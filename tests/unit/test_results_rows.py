@@ -51,6 +51,12 @@ DOCUMENTS = f"""
 ---
 {{kind: Stream, name: soon, columns: {{x: int64}}}}
 ---
+{{kind: Stream, name: Fed, columns: {{x: int64}}, source: {{format: json, options: {{path: /in}}, schema: x BIGINT}}}}
+---
+{{kind: Stream, name: hot, columns: {{x: int64}}}}
+---
+{{kind: Feed, name: sensors, source: {{format: rate, sql: SELECT value AS x FROM source}}, streams: {{hot: {{}}}}}}
+---
 {{kind: Tenant, name: gold, priority_class: gold}}
 """
 
@@ -222,6 +228,27 @@ def test_lines_end_where_they_are_counted() -> None:
     stream = parse_create_stream("CREATE STREAM plain (x int64)")
     assert from_lines(stream, b"1\r" * 5).rejected == {"not JSON": 1}
     assert from_lines(stream, b'{"x":1}\r\n{"x":2}\r\n').rows == 2
+
+
+@pytest.mark.parametrize(
+    ("stream", "fed_by"),
+    [("fed", "stream Fed is fed by its source (json)"), ("HOT", "stream hot is fed by feed sensors")],
+)
+def test_rows_of_a_stream_that_is_fed_are_refused_unless_forced(
+    bringing: Bringing, stream: str, fed_by: str
+) -> None:
+    bringing.streams.keep_for("other", ["fed", "hot"], lossless=True)
+    key = bringing.served.key(f"ingest:{stream.lower()}")
+    headers = {"Authorization": f"Bearer {key}"}
+    path = f"/v1/streams/{stream}/rows"
+    refused = bringing.http.post(path, json=plain(1), headers=headers)
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == f"?force: {fed_by}: rows put by hand would mix with its rows"
+    assert "force=true" in refused.json()["hint"]
+    assert bringing.published(stream) == []
+    taken = bringing.http.post(path, params={"force": "true"}, json=plain(1), headers=headers)
+    assert taken.json() == accepted(1)
+    assert bringing.published(stream) == [(1,)]
 
 
 # -- once ----------------------------------------------------------------------------------------------------------

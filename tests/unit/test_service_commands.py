@@ -392,6 +392,19 @@ def test_rows_of_every_form_are_brought(weir: Terminal, streams: Streams, dirs: 
     assert brought(dirs) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+def test_rows_of_a_fed_stream_are_put_only_with_force(
+    weir: Terminal, running: Running, streams: Streams, dirs: RunDirs
+) -> None:
+    fed = "{kind: Feed, name: sensors, source: {format: rate, sql: SELECT value AS x FROM source}, streams: {plain: {}}}"
+    running.served.catalog.apply(documents_of(fed), "test")
+    running.served.service.snapshot.refresh()
+    Path("c.jsonl").write_text('{"x": 5}', encoding="utf-8")
+    code, _, err = weir("rows", "put", "plain", "c.jsonl")
+    assert (code, "stream plain is fed by feed sensors" in err, "--force" in err) == (2, True, True)
+    assert weir.json("rows", "put", "plain", "c.jsonl", "--force")["accepted"] == 1
+    assert brought(dirs) == [5]
+
+
 def test_rows_of_a_named_batch_are_taken_once(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
     Path("c.jsonl").write_text("".join(f'{{"x": {n}}}\n' for n in range(25_000)), encoding="utf-8")
     for _ in range(2):
