@@ -3,6 +3,7 @@
     WeirError                 anything Weir reports on purpose
     ├── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
     │   ├── Several               more than one of them
+    │   ├── WrongType         a value of a type that is not taken
     │   ├── UnknownName       a name that is not there, with the nearest ones that are
     │   ├── InUse             something else needs it
     │   ├── VersionDiffers    it was changed meanwhile
@@ -65,6 +66,10 @@ class Several(InvalidInput):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
+
+
+class WrongType(InvalidInput, TypeError):
+    """A value of a type that is not taken; from Python alone."""
 
 
 class UnknownName(InvalidInput):

@@ -27,6 +27,14 @@ from configs.declarations import Declaration, Document, Ref, as_document, kind_n
 from configs.problems import Away, InUse, InvalidInput, UnknownName, WeirError
 from services.catalog.home import ENDPOINT, home_of
 from services.ingest.progress import FeedProgress
+from services.remote.given import (
+    ARROW,
+    DocumentLike,
+    Rows,
+    document_in,
+    documents_in,
+    rows_content,
+)
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut, ToBring
 from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
 from services.remote.wire import TIMEOUT_S, TRIES, Wire, address_of
@@ -37,7 +45,6 @@ if TYPE_CHECKING:
 PAGE = 1000
 DRY_RUN = "?dry_run=true"
 ROWS_MOST = 1_000_000
-ARROW = "application/vnd.apache.arrow.stream"
 JSON = {"Content-Type": "application/json"}
 PLACES: Mapping[str, str] = {
     "PriorityClass": "priority-classes",
@@ -48,6 +55,9 @@ PLACES: Mapping[str, str] = {
     "Query": "queries",
     "Session": "session",
 }
+
+
+Documents = DocumentLike | Sequence[DocumentLike]
 
 
 class Client:
@@ -75,6 +85,10 @@ class Client:
         """What is shown to the service; in no text."""
         return self._wire.key
 
+    def __repr__(self) -> str:
+        """The key is not shown."""
+        return f"Client({self.endpoint!r})"
+
     def close(self) -> None:
         self._wire.close()
 
@@ -90,20 +104,20 @@ class Client:
 
     # -- declarations ----------------------------------------------------------------------------------
 
-    def apply(self, documents: Sequence[Declaration | Document], dry_run: bool = False) -> Applied:
-        """Declare all of them, or none; or tell what that would change."""
+    def apply(self, documents: Documents, dry_run: bool = False) -> Applied:
+        """Declare all documents, or none of them; with `dry_run` return what that would change."""
+        documents = documents_in(documents)
         path = f"/v1/apply{DRY_RUN if dry_run else ''}"
         with located(documents):
             return Applied.model_validate(self._post(path, body_of(documents)))
 
-    def diff(self, documents: Sequence[Declaration | Document]) -> Applied:
+    def diff(self, documents: Documents) -> Applied:
         """What applying them would change."""
         return self.apply(documents, dry_run=True)
 
-    def plan(
-        self, documents: Sequence[Declaration | Document], rates: Mapping[str, float] | None = None
-    ) -> dict[str, Any]:
+    def plan(self, documents: Documents, rates: Mapping[str, float] | None = None) -> dict[str, Any]:
         """Whether delay targets would hold with them, and what the others would lose; `rates`: rows a second by stream."""
+        documents = documents_in(documents)
         said = urlencode([("rate", f"{stream}:{rows!r}") for stream, rows in (rates or {}).items()])
         with located(documents):
             return self._post(f"/v1/plan?{said}" if said else "/v1/plan", body_of(documents))
@@ -125,8 +139,10 @@ class Client:
         path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{PLACES[kind]}"
         return [Declared.model_validate(one) for one in self._items(path)]
 
-    def put(self, declaration: Declaration, version: int | None = None) -> Declared:
-        """Declare it, or declare it anew; with a version, only if that is the one that is there (0: none)."""
+    def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
+        """Declare or change a document, also a plain dict; with a version, only if that version is there (0: none)."""
+        given = document_in(declaration)
+        declaration = given.declaration if isinstance(given, Document) else given
         ref = ref_of(declaration)
         content = orjson.dumps(as_document(declaration))
         headers = JSON | condition(version)
@@ -246,13 +262,14 @@ class Client:
     def put_rows(
         self,
         stream: str,
-        rows: Sequence[Mapping[str, Any]] | pa.Table,
+        rows: Rows,
         batch: str | None = None,
         *,
         force: bool = False,
     ) -> RowsPut:
-        """Bring rows to a stream, exactly once a batch; without a name the batch has one of its own.
+        """Put rows into a stream, exactly once a batch; without a name the batch has one of its own.
 
+        A dict is one row. Several are dicts, or a table or frame of PyArrow, polars or pandas.
         With `force`, a stream that is fed by a source or a feed takes them, too.
         """
         content, media = rows_content(rows)
@@ -390,15 +407,3 @@ def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
 
 def ref_of_any(one: Declaration | Document) -> Ref:
     return one.ref if isinstance(one, Document) else ref_of(one)
-
-
-def rows_content(rows: Sequence[Mapping[str, Any]] | pa.Table) -> tuple[bytes, str]:
-    """With its media type."""
-    if isinstance(rows, Sequence):
-        return orjson.dumps(rows), JSON["Content-Type"]
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue().to_pybytes(), ARROW

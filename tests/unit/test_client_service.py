@@ -13,6 +13,7 @@ from configs.declarations import (
     Document,
     PriorityClassDeclaration,
     QueryDeclaration,
+    Ref,
     StreamDeclaration,
     TenantDeclaration,
     documents_of,
@@ -25,6 +26,7 @@ from configs.problems import (
     UnknownName,
     VersionDiffers,
     WeirError,
+    WrongType,
 )
 from configs.service import ServiceSettings
 from services.client import Client
@@ -66,6 +68,22 @@ def test_a_change_is_told_field_by_field(weir: Served) -> None:
                 kind="Tenant", name="acme", action="changed", changes={"priority_class": ("gold", "bronze")}
             )
         ]
+
+
+def test_documents_are_plain_dicts_too(weir: Served) -> None:
+    stream = {"kind": "Stream", "name": "ticks", "columns": {"x": "int64"}}
+    tenant = {"kind": "Tenant", "name": "acme", "priority_class": "gold"}
+    with weir.client() as client:
+        assert client.put(stream).ref == Ref("Stream", "ticks")
+        assert [change.action for change in client.apply([tenant]).changes] == ["created"]
+        assert client.diff(tenant).changes[0].action == "unchanged"
+        with pytest.raises(
+            InvalidInput, match="Stream ticks: column: unknown key .*\n.*did you mean columns"
+        ):
+            client.put({"kind": "Stream", "name": "ticks", "column": {}})
+        for wrong in (["kind"], "Stream ticks", 7):
+            with pytest.raises(WrongType, match="cannot be of type"):
+                client.put(wrong)  # type: ignore[arg-type]
 
 
 def test_all_pages_are_followed(weir: Served) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from configs.declarations import PriorityClassDeclaration, QueryDeclaration
@@ -17,6 +23,7 @@ from configs.problems import (
     UnknownName,
     VersionDiffers,
     WeirError,
+    WrongType,
 )
 from services.catalog.home import Home, held
 from services.client import Client
@@ -85,6 +92,93 @@ def test_rows_that_are_sent_again_are_the_same_batch() -> None:
     with replying([BROKEN, HALF, put]) as heard, client(heard) as weir:
         assert weir.put_rows("ticks", [{"x": 1}]).accepted == 1
     assert len({(headers["Idempotency-Key"], body) for _, _, headers, body in heard.requests}) == 1
+
+
+class ArrayOnly:
+    """An object that offers Arrow's array interface and no other."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+ROWS = [{"x": 1, "s": "a"}, {"x": 2, "s": "b"}]
+TABLE = pa.table({"x": [1, 2], "s": ["a", "b"]})
+DICTIONARY = pa.table({"x": [1, 2], "s": pa.array(["a", "b"]).dictionary_encode()})
+
+
+def sent(rows: Any) -> list[dict[str, Any]]:
+    """Return the rows that a client sends."""
+    put = Reply(body=b'{"accepted": 1, "rejected": 0, "reasons": {}}')
+    with replying([put]) as heard, client(heard) as weir:
+        weir.put_rows("ticks", rows)
+    (_, _, headers, body), *_ = heard.requests
+    if headers["Content-Type"] == "application/json":
+        found: list[dict[str, Any]] = json.loads(body)
+        return found
+    table = pa.ipc.open_stream(body).read_all()
+    assert not any(map(pa.types.is_dictionary, table.schema.types))
+    assert not any(map(pa.types.is_string_view, table.schema.types))
+    listed: list[dict[str, Any]] = table.to_pylist()
+    return listed
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ROWS,
+        tuple(ROWS),
+        iter(ROWS),
+        TABLE,
+        DICTIONARY,
+        TABLE.to_batches()[0],
+        TABLE.to_reader(),
+        ArrayOnly(TABLE.to_batches()[0]),
+        pl.DataFrame(ROWS),
+    ],
+    ids=["list", "tuple", "iterator", "table", "dictionary", "batch", "reader", "array", "polars"],
+)
+def test_rows_are_put_from_objects_and_from_whatever_is_arrow(rows: Any) -> None:
+    assert sent(rows) == ROWS
+
+
+def test_one_object_is_one_row() -> None:
+    assert sent({"x": 1, "s": "a"}) == ROWS[:1]
+
+
+def test_moments_and_decimals_of_objects_are_sent_as_texts() -> None:
+    row = {"ts": datetime(2026, 1, 1, tzinfo=UTC), "local": datetime(2026, 1, 1), "d": Decimal("1.50")}
+    at = "2026-01-01T00:00:00+00:00"
+    assert sent(row) == [{"ts": at, "local": at, "d": "1.50"}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (7, "rows: cannot be of type int"),
+        ("x=1", "rows: cannot be of type str"),
+        (None, "rows: cannot be of type NoneType"),
+        ([1, 2], "rows[0]: cannot be of type int"),
+        (
+            [{"x": object()}],
+            "rows: holds a value that JSON does not have: Type is not JSON serializable: object",
+        ),
+    ],
+)
+def test_rows_of_another_type_are_refused_before_anything_is_sent(rows: Any, told: str) -> None:
+    with replying([]) as heard, client(heard) as weir, pytest.raises(WrongType) as caught:
+        weir.put_rows("ticks", rows)
+    assert isinstance(caught.value, TypeError)
+    assert str(caught.value).startswith(told)
+    assert "hint: give " in str(caught.value)
+
+
+def test_a_client_shows_its_service_and_not_its_key() -> None:
+    weir = Client("http://127.0.0.1:8080", KEY)
+    assert repr(weir) == "Client('http://127.0.0.1:8080')"
+    weir.close()
 
 
 def test_rows_are_put_into_a_fed_stream_only_with_force() -> None:
