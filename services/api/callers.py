@@ -12,6 +12,7 @@ is about is for the route to ask:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -20,7 +21,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from configs.problems import WeirError
+from configs.declarations import Ref
+from configs.problems import WeirError, nearest
 from services.api.limits import bounded, bytes_max
 from services.api.problems import KINDS, Forbidden, NotFound, Unauthenticated, problem_response, told_as
 from services.api.service import Service
@@ -74,7 +76,7 @@ class Caller:
     def must_see_tenant(self, name: str) -> None:
         self.must_have_tenant()
         if not self.sees_tenant(name):
-            raise no_tenant(name)
+            raise not_there("Tenant", name, self.tenants)
 
     def must_see_stream(self, name: str) -> None:
         if not self.sees_stream(name):
@@ -99,9 +101,34 @@ def not_live() -> Unauthenticated:
     return Unauthenticated("the key is not live", hint="it is wrong, has expired or was revoked")
 
 
-def not_there(kind: str, name: str) -> NotFound:
-    """The same whether there is none or it is another's: names cannot be found out."""
-    return NotFound(f"no such {kind}", value=name)
+# Among more names the nearest ones are not searched for.
+COMPARED_MOST = 2000
+
+
+def not_there(kind: str, name: str, known: Collection[str] | None = None) -> NotFound:
+    """Return the problem of a name that does not exist, or that the caller may not see: both look the same.
+
+    `known` are the names that the caller may see; the hint has the nearest of them.
+    """
+    hint = ""
+    if known is not None and len(known) <= COMPARED_MOST:
+        hint = nearest(name, set(known) - {name})
+    return NotFound(f"no such {kind}", value=name, hint=hint)
+
+
+def unknown(service: Service, caller: Caller, ref: Ref) -> NotFound:
+    """Return the problem of a declaration that is not there, with the nearest names that the caller may see."""
+    now = service.snapshot.now
+    if ref.kind == "Query":
+        entries = now.queries.get(ref.tenant, ()) if caller.sees_tenant(ref.tenant) else ()
+        return not_there(ref.kind, ref.name, [entry.ref.name for entry in entries])
+    names = [entry.ref.name for entry in now.of_kind.get(ref.kind, ())]
+    if not caller.is_admin:
+        sees = {"Tenant": caller.sees_tenant, "Stream": caller.sees_stream}.get(ref.kind)
+        if sees is None:
+            return not_there(ref.kind, ref.name)
+        names = list(filter(sees, names))
+    return not_there(ref.kind, ref.name, names)
 
 
 async def caller_of(request: Request) -> Caller:
@@ -110,10 +137,6 @@ async def caller_of(request: Request) -> Caller:
 
 
 CallerOf = Annotated[Caller, Depends(caller_of)]
-
-
-def no_tenant(name: str) -> NotFound:
-    return not_there("Tenant", name)
 
 
 class Door:

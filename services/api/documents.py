@@ -15,7 +15,7 @@ from starlette.responses import Response
 from configs.declarations import DOCUMENTS_MAX, Document, Ref, TenantDeclaration, declared_in
 from configs.problems import InvalidInput
 from services.api.bodies import JSON, Content, media_type, read_all, read_data
-from services.api.callers import Caller, CallerOf, not_there
+from services.api.callers import Caller, CallerOf, unknown
 from services.api.declaring import Declaring, check_name, document_at, is_fresh, wanted_version
 from services.api.problems import responses
 from services.api.schemas import (
@@ -65,7 +65,7 @@ class Reading:
         found = self._service.snapshot.now.get(ref)
         self._check(caller, ref.name)
         if found is None or not self._sees(caller)(found):
-            raise not_there(self._kind, ref.name)
+            raise unknown(self._service, caller, ref)
         return found
 
     def all(self, caller: Caller) -> Sequence[Entry]:
@@ -236,7 +236,7 @@ def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
     """That the tenant is there, and the caller's to see."""
     caller.must_see_tenant(name)
     if not service.snapshot.now.has_tenant(name):
-        raise not_there("Tenant", name)
+        raise unknown(service, caller, Ref("Tenant", name))
 
 
 # -- the session -----------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def put_one(
 def delete_one(service: Service, caller: Caller, ref: Ref, if_match: str | None, dry_run: bool) -> Response:
     here = service.snapshot.refresh().get(ref)
     if here is None:
-        raise not_there(ref.kind, ref.name)
+        raise unknown(service, caller, ref)
     version = wanted_version(here, if_match, None)
     made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).delete(ref)
     if dry_run:

@@ -107,7 +107,7 @@ def router(service: Service) -> APIRouter:
         for one in service.feeds():
             if one.feed == name:
                 return seen_by(caller, one, declared[name], inputs_of(service, caller))
-        raise not_there("Feed", name)
+        raise not_there("Feed", name, declared)
 
     return routes
 

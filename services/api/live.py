@@ -14,9 +14,10 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query
 
+from configs.declarations import Ref
 from configs.problems import UnknownName
 from engine.explain import Line
-from services.api.callers import Caller, CallerOf, not_there
+from services.api.callers import Caller, CallerOf, unknown
 from services.api.explaining import (
     ANOTHER,
     Naming,
@@ -194,7 +195,7 @@ def router(service: Service) -> APIRouter:
 def must_know(service: Service, caller: Caller, tenant: str) -> None:
     caller.must_see_tenant(tenant)
     if not service.snapshot.now.has_tenant(tenant):
-        raise not_there("Tenant", tenant)
+        raise unknown(service, caller, Ref("Tenant", tenant))
 
 
 def is_given_up(view: ClassView) -> bool:

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from configs.declarations import Ref
 from configs.problems import InvalidInput
 from services.api.bodies import JSON
-from services.api.callers import Caller, CallerOf, not_live, not_there
+from services.api.callers import Caller, CallerOf, not_live, unknown
 from services.api.problems import NotAcceptable, RowsForgotten, responses
 from services.api.schemas import content
 from services.api.service import Service, running
@@ -210,9 +210,9 @@ def known(service: Service, caller: Caller, tenant: str, query: str) -> Asked:
     caller.must_see_tenant(tenant)
     seen = service.snapshot.now
     if not seen.has_tenant(tenant):
-        raise not_there("Tenant", tenant)
+        raise unknown(service, caller, Ref("Tenant", tenant))
     if seen.get(Ref("Query", query, tenant)) is None:
-        raise not_there("Query", query)
+        raise unknown(service, caller, Ref("Query", query, tenant))
     return Asked(tenant, query)
 
 

@@ -14,7 +14,7 @@ from configs.problems import Away, InvalidInput
 from engine.schema import StreamSchema
 from engine.sql import parse_create_stream
 from services.api.bodies import JSON, Content, media_type
-from services.api.callers import CallerOf, not_there
+from services.api.callers import Caller, CallerOf, unknown
 from services.api.problems import (
     Malformed,
     NotRunning,
@@ -90,9 +90,9 @@ def router(service: Service) -> APIRouter:
     ) -> Response:
         """Bring rows of a stream. A stream that is fed by a source or a feed takes them only with `force`."""
         caller.must_ingest(stream)
-        schema, sql = declared(service, stream)
+        schema, sql = declared(service, caller, stream)
         if not force:
-            must_not_be_fed(service, schema.name)
+            must_not_be_fed(service, caller, schema.name)
         rows = running(service.rows)
         try:
             brought = read(schema, media_type(request), content)
@@ -113,24 +113,25 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def declared(service: Service, stream: str) -> tuple[StreamSchema, str]:
+def declared(service: Service, caller: Caller, stream: str) -> tuple[StreamSchema, str]:
     """Its columns; names of streams are without regard to case."""
     entries = service.snapshot.now.of_kind.get("Stream", ())
     found = service.snapshot.now.get(Ref("Stream", stream)) or next(
         (one for one in entries if one.ref.name.lower() == stream.lower()), None
     )
     if found is None or not isinstance(found.stored.declaration, StreamDeclaration):
-        raise not_there("Stream", stream)
+        raise unknown(service, caller, Ref("Stream", stream))
     sql = found.stored.declaration.declaration(found.ref.name)
     return parse_create_stream(sql), sql
 
 
-def must_not_be_fed(service: Service, stream: str) -> None:
+def must_not_be_fed(service: Service, caller: Caller, stream: str) -> None:
     """Raise InvalidInput if a source or a feed brings the rows of the stream."""
     for name, feed in service.feeds_declared().items():
         if stream.lower() in map(str.lower, feed.streams):
             is_own = name.lower() == stream.lower()
-            fed_by = f"its source ({feed.format})" if is_own else f"feed {name}"
+            # Names of feeds, and formats of sources, are not for the keys of producers.
+            fed_by = "its source" if is_own else f"feed {name}" if caller.is_admin else "a feed"
             title = f"stream {stream} is fed by {fed_by}: rows put by hand would mix with its rows"
             hint = "to put them in all the same, for example to repair a gap, write force=true (weir rows put --force)"
             raise InvalidInput(title, "?force", hint=hint)

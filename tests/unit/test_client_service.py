@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -78,7 +78,7 @@ def test_documents_are_plain_dicts_too(weir: Served) -> None:
         assert [change.action for change in client.apply([tenant]).changes] == ["created"]
         assert client.diff(tenant).changes[0].action == "unchanged"
         with pytest.raises(
-            InvalidInput, match="Stream ticks: column: unknown key .*\n.*did you mean columns"
+            InvalidInput, match=r"Stream ticks: column: unknown key .*\n.*did you mean columns"
         ):
             client.put({"kind": "Stream", "name": "ticks", "column": {}})
         for wrong in (["kind"], "Stream ticks", 7):
@@ -112,6 +112,40 @@ def test_a_version_that_is_not_there_is_not_changed(weir: Served) -> None:
         client.delete("query", "acme/q", second.version)
         with pytest.raises(UnknownName, match="no such Query"):
             client.get("query", "acme/q")
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda weir: weir.get("stream", "tick"), "did you mean ticks?"),
+        (lambda weir: weir.get("query", "acme/qq"), "did you mean q?"),
+        (lambda weir: weir.get("query", "acmee/q"), "did you mean acme?"),
+        (lambda weir: weir.delete("tenant", "acme2"), "did you mean acme?"),
+        (lambda weir: weir.delete("query", "acme/p"), "known: q"),
+        (lambda weir: weir.get("feed", "sensors"), "there are none"),
+        (lambda weir: weir.status("acm"), "did you mean acme?"),
+        (lambda weir: next(weir.results("acme/qu")), "did you mean q?"),
+        (lambda weir: weir.put_rows("tickss", [{"x": 1}]), "did you mean ticks?"),
+    ],
+)
+def test_an_unknown_name_comes_with_the_nearest_names(
+    weir: Served, call: Callable[[Client], object], hint: str
+) -> None:
+    with weir.client() as client:
+        client.apply(ALL)
+        with pytest.raises(UnknownName, match="no such") as caught:
+            call(client)
+    assert caught.value.hint == hint
+
+
+def test_an_unknown_name_is_compared_with_names_that_the_key_may_see(weir: Served) -> None:
+    with weir.client() as client:
+        client.apply(ALL)
+    with weir.client("tenant:other") as other:
+        for hidden in ("acme", "acmee"):
+            with pytest.raises(UnknownName) as caught:
+                other.status(hidden)
+            assert caught.value.hint == "known: other"
 
 
 def test_what_is_in_use_stays(weir: Served) -> None:

@@ -232,7 +232,7 @@ def test_lines_end_where_they_are_counted() -> None:
 
 @pytest.mark.parametrize(
     ("stream", "fed_by"),
-    [("fed", "stream Fed is fed by its source (json)"), ("HOT", "stream hot is fed by feed sensors")],
+    [("fed", "stream Fed is fed by its source"), ("HOT", "stream hot is fed by a feed")],
 )
 def test_rows_of_a_stream_that_is_fed_are_refused_unless_forced(
     bringing: Bringing, stream: str, fed_by: str
