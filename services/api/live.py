@@ -20,6 +20,8 @@ from engine.explain import Line
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.explaining import (
     ANOTHER,
+    Decision,
+    LoadDecision,
     Naming,
     ShareDecision,
     by_name,
@@ -58,11 +60,13 @@ from services.watch.quality import QueryWorth, worth_of
 from services.watch.source import Away
 from services.watch.states import Condition, State
 from services.watch.watch import View, Watch
-from services.watch.words import in_words
+from services.watch.words import Lately, in_words
 
 Tenant = Annotated[str, Path(description="Name of a tenant.", max_length=63)]
 Last = Annotated[int, Query(ge=1, le=1000, description="How many decisions of each kind.")]
 MOVES = 20
+# Time for which an explanation names what was shed.
+LATELY_S = 60.0
 FOR_ALL = responses("forbidden", "not-running")
 FOR_TENANT = responses("forbidden", "not-found", "not-running")
 
@@ -111,7 +115,8 @@ def router(service: Service) -> APIRouter:
             return Explanation(tenant=tenant, running=False, given_up=True, words=in_words(shown), items=[])
         found = answered(lambda: watch.source.decisions(tenant, last))
         items = decisions_of(found, naming_for(caller, tenant))
-        return Explanation(tenant=tenant, running=True, words=in_words(shown), items=items)
+        words = in_words(shown, lately(watch, view, tenant, items))
+        return Explanation(tenant=tenant, running=True, words=words, items=items)
 
     @routes.get("/tenants/{tenant}/operators", operation_id="listTenantOperators", responses=FOR_TENANT)
     def operators(caller: CallerOf, tenant: Tenant) -> Operators:
@@ -205,6 +210,16 @@ def is_given_up(view: ClassView) -> bool:
 def given_up_of(view: View, tenants: Iterable[str]) -> list[str]:
     """Return those of the tenants that have a class that is given up."""
     return [name for name in tenants if name in view.classes and is_given_up(view.classes[name])]
+
+
+def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> Lately:
+    """Return what a class dropped in the last minute, by the samples of it and by its last decisions."""
+    # Decisions are read after the view, so some are newer.
+    past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
+    since = moment(view.at - LATELY_S)
+    figures = [item.figures for item in items if isinstance(item, LoadDecision) and item.at >= since]
+    drops = [*(drop for drop in past if drop is not None), *(one.drop for one in figures)]
+    return Lately(max(drops, default=0.0), max((one.trimmed for one in figures), default=0.0))
 
 
 def naming_for(caller: Caller, tenant: str) -> Naming:

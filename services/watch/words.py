@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from configs.numbers import duration
 from configs.objectives import WAYS
 from engine.sql import parse_create_stream
@@ -14,19 +16,44 @@ NAMED = TROUBLED | {State.LATE, State.HELD_BACK}
 LEAST = 0.005
 
 
-def in_words(view: ClassView) -> str:
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """The largest parts of the input, and of the queue, that were dropped in the last minute."""
+
+    drop: float
+    trimmed: float
+
+
+NOTHING = Lately(0.0, 0.0)
+
+
+def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
+    """Return how a class is doing; what was shed lately is named, so that the words agree with its last decisions."""
     condition = view.condition
     if condition.state in (State.STARTING, State.NO_QUERIES):
         return f"It {condition.reason.removeprefix('it ')}."
     if condition.state is State.GIVEN_UP:
         return f"It is given up: {condition.reason}."
     if condition.state is State.IDLE:
-        return "; ".join(filter(None, ("It has no input and sleeps", shares(view), late(view)))) + "."
+        return (
+            "; ".join(
+                filter(None, ("It has no input and sleeps", shares(view), late(view), shed_lately(lately)))
+            )
+            + "."
+        )
     if condition.state in NAMED:
         more = "" if condition.state is State.LATE else condition.reason
-        rest = filter(None, (more, late(view), shares(view), loss(view)))
+        rest = filter(None, (more, late(view), shares(view), loss(view, lately)))
         return f"It is {condition.state}: {'; '.join(rest)}."
-    told = (response(view), worth(view), tardy(view), shares(view), loss(view), late(view), *policy(view))
+    told = (
+        response(view),
+        worth(view),
+        tardy(view),
+        shares(view),
+        loss(view, lately),
+        late(view),
+        *policy(view),
+    )
     return "; ".join(filter(None, told)) + "."
 
 
@@ -68,15 +95,32 @@ def shares(view: ClassView) -> str:
     return f"it has its share of {view.original:.0%} of the lanes"
 
 
-def loss(view: ClassView) -> str:
+def loss(view: ClassView, lately: Lately) -> str:
     if view.settings.lossless:
         return "nothing is shed, since it is lossless"
     if view.drop < LEAST:
-        return "nothing is shed"
+        parts = parts_of(lately, "was")
+        return f"nothing is shed now, and in the last minute {parts}" if parts else "nothing is shed"
     why = "its load is above what it can do"
     if view.figures.load <= view.figures.headroom:
         why = "a queue has to be worked off"
-    return f"{view.drop:.0%} of its input is shed, because {why}"
+    return f"{view.drop:.0%} of its input is shed now, because {why}"
+
+
+def shed_lately(lately: Lately) -> str:
+    """Return what was dropped in the last minute; nothing if nothing was."""
+    parts = parts_of(lately, "was shed")
+    return f"in the last minute {parts}" if parts else ""
+
+
+def parts_of(lately: Lately, verb: str) -> str:
+    """Return the parts of input and queue that were dropped."""
+    parts = []
+    if lately.drop >= LEAST:
+        parts.append(f"up to {lately.drop:.0%} of its input {verb}")
+    if lately.trimmed >= LEAST:
+        parts.append(f"up to {lately.trimmed:.0%} of its queue was dropped, which would have been late")
+    return " and ".join(parts)
 
 
 def late(view: ClassView) -> str:

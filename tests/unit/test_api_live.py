@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.units import Counted, Qualities
+from actors.units import Counted, Figures, Qualities, UnitReport
 from configs.declarations import documents_of
+from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from services.api.app import make_app
 from services.api.service import Service, service_of
@@ -22,7 +23,7 @@ from services.catalog.home import Home
 from services.watch.history import FIGURES
 from services.watch.watch import Watch
 from tests.unit.test_control import report_of
-from tests.watched import EPOCH_S, InProcess, declared
+from tests.watched import CYCLE_S, EPOCH_S, InProcess, declared
 
 DOCUMENTS = """
 {kind: Stream, name: Readings, columns: {ts: timestamp, sensor: int32, temp: float64}, time: ts}
@@ -108,6 +109,19 @@ class Running:
         answer = self.ask(path, who)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    def report(self, name: str, figures: Figures) -> None:
+        """Report figures of a class without a decision about it."""
+        plane = self.system.world.plane
+        report = UnitReport(name, 0.1, 0.1, False, False, figures)
+        plane.report(plane.units_of(name)[name], [report], self.system.now)
+
+    def decide(self, name: str, load: float) -> None:
+        """End a load cycle of a class that is not reported yet."""
+        self.system.now += CYCLE_S
+        inputs = (InputCycle("readings", 1000, load * CYCLE_S / 1000),)
+        ended = CycleEnded(CYCLE_S, inputs, (OutputCycle("q", 0.1, 10, 0.3),), 0.0)
+        self.system.managers[name].handle(ended, self.system.now)
 
     def lend(self) -> None:
         """gold and silver have little to do, bronze much."""
@@ -294,6 +308,36 @@ def test_the_ledger_tells_each_fate_by_class_and_stream_and_whether_it_closes(ru
 
 
 # -- explanations ----------------------------------------------------------------------------------------------
+
+
+def test_an_explanation_agrees_with_the_decisions_in_it(running: Running) -> None:
+    for _ in range(20):
+        running.system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=90.0)
+    running.see()
+    found = running.get("/v1/tenants/bronze/explain?last=3")
+    dropped = max(item["figures"].get("drop", 0.0) for item in found["items"])
+    assert dropped > 0.1
+    running.report("bronze", Figures(keep=1.0, results=9, results_per_s=3.0, p95_ms=90.0))
+    running.see()
+    found = running.get("/v1/tenants/bronze/explain?last=3")
+    words = f"nothing is shed now, and in the last minute up to {dropped:.0%} of its input was."
+    assert found["words"].endswith(words)
+    running.now += 100
+    running.see()
+    assert running.get("/v1/tenants/bronze/explain?last=3")["words"].endswith("; nothing is shed.")
+
+
+def test_a_decision_newer_than_the_view_counts_as_of_the_last_minute(running: Running) -> None:
+    running.report("bronze", Figures(keep=1.0, results=9, results_per_s=3.0, p95_ms=90.0))
+    running.now = EPOCH_S - NOW_S
+    running.see()
+    for _ in range(20):
+        running.decide("bronze", 0.9)
+    found = running.get("/v1/tenants/bronze/explain?last=3")
+    dropped = max(item["figures"].get("drop", 0.0) for item in found["items"])
+    assert (
+        f"nothing is shed now, and in the last minute up to {dropped:.0%} of its input was" in found["words"]
+    )
 
 
 def test_each_decision_is_told_in_words_with_its_branch_and_its_figures(running: Running) -> None:

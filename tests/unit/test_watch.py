@@ -22,7 +22,7 @@ from services.watch.history import FIGURES, History
 from services.watch.lending import Lent, lending
 from services.watch.source import Away, RunningSystem, away
 from services.watch.watch import View, Watch
-from services.watch.words import in_words
+from services.watch.words import Lately, in_words
 from tests.unit.test_control import report_of
 from tests.watched import NODE, InProcess, declared
 
@@ -405,6 +405,30 @@ def looked_at(system: InProcess) -> View:
     return watch.view(math.inf)
 
 
+def test_what_was_shed_a_moment_ago_is_in_the_words(system: InProcess) -> None:
+    system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0)
+    gold = looked_at(system).classes["gold"]
+    assert in_words(gold, Lately(0.004, 0.0)).endswith("; nothing is shed.")
+    assert in_words(gold, Lately(0.9, 0.0)).endswith(
+        "; nothing is shed now, and in the last minute up to 90% of its input was."
+    )
+    assert in_words(gold, Lately(0.0, 0.4)).endswith(
+        "; nothing is shed now, and in the last minute up to 40% of its queue was dropped, which would have been late."
+    )
+    assert in_words(gold, Lately(0.9, 0.4)).endswith(
+        "; nothing is shed now, and in the last minute up to 90% of its input was and up to 40% of its queue was dropped,"
+        " which would have been late."
+    )
+    for _ in range(20):
+        system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=300.0)
+    bronze = looked_at(system).classes["bronze"]
+    assert f"{bronze.drop:.0%} of its input is shed now, because" in in_words(bronze, Lately(0.9, 0.0))
+    system.cycle("silver", 0.0, asleep=True)
+    assert in_words(looked_at(system).classes["silver"], Lately(0.5, 0.0)).endswith(
+        "; in the last minute up to 50% of its input was shed."
+    )
+
+
 def test_a_class_is_described_in_words(system: InProcess) -> None:
     def told(name: str) -> str:
         return in_words(looked_at(system).classes[name])
@@ -433,6 +457,6 @@ def test_a_class_is_described_in_words(system: InProcess) -> None:
     for _ in range(20):
         system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=300.0)
     assert "300 ms, above its target of 100 ms" in told("bronze")
-    assert "of its input is shed, because its load is above what it can do." in told("bronze")
+    assert "of its input is shed now, because its load is above what it can do." in told("bronze")
     system.cycle("silver", 0.0, asleep=True)
     assert told("silver") == "It has no input and sleeps; it has its share of 30% of the lanes."
