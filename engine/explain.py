@@ -8,6 +8,9 @@ from engine.network import Node
 from engine.runner import ClassRunner
 from scheduler.policies.static import ratio
 
+# Tuples after which little is left of the first estimate of an operator: (1 - ALPHA) ** 10 windows of 100, 15% of it.
+MEASURED_TUPLES = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -24,6 +27,11 @@ class Line:
     queued: int
     calls: int = 0  # trains in which its tuples came
     outputs: tuple[str, ...] = ()  # queries whose answers it gives
+
+    @property
+    def is_measured(self) -> bool:
+        """False while cost and selectivity are mostly the first estimate. An operator without tuples is measured by its calls."""
+        return self.tuples >= MEASURED_TUPLES or (not self.tuples and self.calls > 0)
 
 
 def explain(runner: ClassRunner) -> list[Line]:

@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.explain import Line
+from engine.explain import MEASURED_TUPLES, Line
 from scheduler.network import Estimate, Network, Operator
 
-# What is known of an operator counts once it has taken this many tuples; before, its averages are those it began with.
-MEASURED_TUPLES = 1000
 # Of what a tuple was measured to cost, a part is its own, however short its train.
 OWN_PART = 0.1
 # Calls of a window's operator for one of the operator that fills its panes, if they have not been counted.

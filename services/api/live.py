@@ -267,7 +267,8 @@ def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
 
 def operator(line: Line) -> Operator:
     told = asdict(line)
-    return Operator.model_validate(told | {"rate": line.rate if math.isfinite(line.rate) else None})
+    rate = line.rate if math.isfinite(line.rate) else None
+    return Operator.model_validate(told | {"rate": rate, "measured": line.is_measured})
 
 
 def quality_line(one: QueryWorth) -> QueryQuality:

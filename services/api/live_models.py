@@ -240,6 +240,9 @@ class Operator(BaseModel):
     queries: list[str]
     tuples: int = Field(description="Taken so far.")
     calls: int = Field(description="Trains in which they came.")
+    measured: bool = Field(
+        description="False while cost and selectivity are mostly the first estimate: for the first 1,000 tuples."
+    )
     cost_us: float = Field(description="Processor time an input tuple.")
     selectivity: float = Field(description="Output tuples an input tuple.")
     rate: float | None = Field(

@@ -14,9 +14,11 @@ import pytest
 
 from actors.units import Counted, Figures, Qualities, UnitReport
 from configs.declarations import documents_of
+from engine.explain import Line
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from services.api.app import make_app
+from services.api.live import operator
 from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
 from services.catalog.home import Home
@@ -405,12 +407,21 @@ def test_operators_are_told_with_what_was_measured_of_them(running: Running) -> 
             "queries": ["q"],
             "tuples": 10,
             "calls": 0,
+            "measured": False,
             "cost_us": 0.1,
             "selectivity": 1.0,
             "rate": None,
             "queued": 0,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("tuples", "calls", "is_measured"), [(0, 0, False), (999, 9, False), (1000, 10, True), (0, 1, True)]
+)
+def test_first_estimates_of_operators_are_marked(tuples: int, calls: int, is_measured: bool) -> None:
+    line = Line(0, "panes", (), ("q",), tuples, 0.1, 1.0, 1.0, 0, calls)
+    assert operator(line).measured is is_measured
 
 
 # -- lending, history, the system ------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import { Table } from "./table.js";
 
 const LAST = 200;
 const SHOWN = 25;
-/** Of what has taken nothing there is an assumption alone. */
-const measured = (one, value) => (one.tuples ? number(value) : "–");
+/** Return a figure of an operator: nothing before its first tuple, and first estimates with a tilde. */
+const measured = (one, value) => (!one.tuples && !one.measured ? "–" : `${one.measured ? "" : "~"}${number(value)}`);
 const COLUMNS = [
   { title: "Operator", head: true, fill: (cell, one) => setText(cell, `${one.number} ${one.name}`) },
   { title: "Feeds", whole: true, fill: (cell, one) => setText(cell, one.feeds.join(", ") || "answers") },
