@@ -373,14 +373,19 @@ def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Serv
         return httpx.get(f"{served.url}/v1/tenants/acme", headers=headers).status_code
 
     assert status() == 200
+    (made,) = (one for one in served.service.catalog.keys.all() if one.principal == "feeder")
+    expect(page.locator("#keys-made")).to_contain_text(made.id)
     console.open("Queries").open("Keys")
     expect(page.locator("#keys-made")).to_be_empty()
     row = page.locator("#keys-list tbody tr", has_text="feeder")
     expect(row).to_contain_text("live")
+    expect(row.locator("td").first).to_have_text(made.id)
     row.get_by_role("button", name="Revoke the key of feeder").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke it").click()
     expect(row).to_contain_text("revoked")
     assert status() == 401
+    console.open("Audit")
+    expect(page.locator("#audit-list tbody tr", has_text=f"Key {made.id}").first).to_contain_text("revoked")
 
 
 def test_a_key_for_nothing_that_is_there_is_refused_at_its_field(console: Console) -> None:

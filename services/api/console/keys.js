@@ -53,13 +53,13 @@ export function keysView() {
     }
   }
 
-  function shown({ key, principal: whose }) {
+  function shown({ id, key, principal: whose }) {
     const copy = h("button", { type: "button", onclick: async () => {
       await navigator.clipboard.writeText(key);
       say("The key has been copied.");
       setText(copy, "Copied");
     } }, "Copy");
-    show(made, h("div", { class: "notice good" }, h("p", {}, h("b", {}, `The key of ${whose}. `), "It is shown this once: keep it now."),
+    show(made, h("div", { class: "notice good" }, h("p", {}, h("b", {}, `The key ${id} of ${whose}. `), "It is shown this once: keep it now."),
       h("div", { class: "secret" }, h("code", {}, key), navigator.clipboard && copy,
         h("button", { type: "button", onclick: () => show(made) }, "Hide it"))));
   }
@@ -73,6 +73,7 @@ export function keysView() {
     }
     table ??= new Table(list, [
       { title: "Principal", head: true, fill: (cell, one) => setText(cell, one.principal) },
+      { title: "ID", fill: (cell, one) => setText(cell, one.id) },
       { title: "Scopes", fill: (cell, one) => setText(cell, one.scopes.join(" ")) },
       { title: "Last used", fill: (cell, one) => setText(cell, moment(one.used_at)) },
       { title: "Expires", fill: (cell, one) => setText(cell, moment(one.expires_at)) },
