@@ -58,7 +58,7 @@ def put(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also put rows into a stream that is fed by a source or a feed.")
+        bool, typer.Option("--force", help="Put rows even into a stream that is fed by a source or a feed.")
     ] = False,
     output: OutputOption = "table",
 ) -> None:

@@ -1,4 +1,4 @@
-"""What callers pass to the client: documents as models or plain dicts, rows as dicts or as any Arrow data.
+"""Documents and rows as callers of the client pass them: models or plain dicts, dicts or any Arrow data.
 
 Frames are read through Arrow's PyCapsule interface, so that neither pandas nor polars is imported.
 """
