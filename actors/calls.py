@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from actors.coordinator_settings import CoordinatorSettings
 from actors.dispatcher import DispatcherSettings, NodeShares
 from actors.effects import Part, Stream
 from actors.eventlog import machine_clock
-from actors.gateway import GatewaySettings, copies_reader
+from actors.gateway import GatewaySettings
 from actors.names import (
     declared_key,
     dispatcher_key,
@@ -39,7 +39,7 @@ from actors.names import (
     shares_key,
 )
 from actors.turns import Record as TurnRecord
-from actors.units import Copy, Unit, units_to_json
+from actors.units import Copy, Unit, copies_reader, units_to_json
 from loadshed.records import header_of
 from scheduler.wrr import RoundRobin
 
@@ -72,10 +72,21 @@ class Calls:
     _node_ids: dict[str, str] = field(init=False, default_factory=dict)
     _lanes: dict[str, int] = field(init=False, default_factory=dict)
     _streams: dict[str, Mapping[str, Stream]] = field(init=False, default_factory=dict)
+    _being_set: Counter[str] = field(init=False, default_factory=Counter)
+    """By actor, calls under way that say what it is to have."""
 
     @property
     def waited_for(self) -> tuple[str, ...]:
         return tuple(name for name, peer in self._peers.items() if peer.pid is None)
+
+    @property
+    def being_set(self) -> tuple[str, ...]:
+        """Actors that have not yet answered which units or streams they are to have, and gateways that are still to be asked.
+
+        Of hosts nothing is lost meanwhile: gateways keep for their units what they are to read.
+        """
+        kept = (name for name in self.quarantined if name.partition("-")[0] == "gateway")
+        return tuple({*self._being_set, *kept})
 
     @property
     def quarantined(self) -> tuple[str, ...]:
@@ -99,7 +110,7 @@ class Calls:
 
     def set_units(self, host: str, units: Sequence[Unit]) -> None:
         state.put(host_key(host), units_to_json(units))
-        self._call(host_name(host), "set_units", list(units))
+        self._set(host_name(host), "set_units", list(units))
 
     def scale_headroom(self, host: str, unit: str, factor: float, share: float, original: float) -> None:
         self._call(host_name(host), "scale_headroom", unit, factor, share, original)
@@ -118,10 +129,12 @@ class Calls:
         for stream, one in streams.items():
             if stream in before and before[stream].home != one.home:
                 self._call(name, "drop", stream)
-            if one.home == node:
-                self._call(name, "declare", one.sql)
-            else:
-                self._call(name, "follow", one.home, stream)
+        own = [(one.sql, one.readers) for one in streams.values() if one.home == node]
+        if own:
+            self._set(name, "declare_all", own)
+        for stream, one in streams.items():
+            if one.home != node:
+                self._set(name, "follow", one.home, stream, one.readers)
         self._streams[node] = streams
 
     def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
@@ -243,15 +256,28 @@ class Calls:
 
     # -- calls --------------------------------------------------------------------------------------------
 
-    def _call(self, name: str, method: str, *arguments: Any) -> None:
-        """Nobody waits for the answer. Who is quarantined is told everything later."""
+    def _call(self, name: str, method: str, *arguments: Any) -> Future[Any] | None:
+        """Call an actor without waiting for the answer; None if it is quarantined, and everything is sent to it later."""
         peer = self._peers.setdefault(name, Peer())
         handle = None if peer.quarantined else self._handle(name, peer)
         if handle is None:
             peer.quarantined = True
-            return
-        sent = getattr(handle, method).remote(*arguments).future()
+            return None
+        sent: Future[Any] = getattr(handle, method).remote(*arguments).future()
         sent.add_done_callback(lambda answer: self._answered(name, peer, method, answer))
+        return sent
+
+    def _set(self, name: str, method: str, *arguments: Any) -> None:
+        """Call an actor, which counts as `being_set` until it has answered or the call has failed."""
+        sent = self._call(name, method, *arguments)
+        if sent is not None:
+            self._being_set[name] += 1
+            sent.add_done_callback(lambda _: self.post(partial(self._was_set, name)))
+
+    def _was_set(self, name: str) -> None:
+        self._being_set[name] -= 1
+        if not self._being_set[name]:
+            del self._being_set[name]
 
     def _answered(self, name: str, peer: Peer, method: str, answer: Future[Any]) -> None:
         """In a thread of Ray's."""

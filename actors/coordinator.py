@@ -301,6 +301,7 @@ class ControlThread:
             self._calls.quarantined,
             tuple(self._calls.failures),
             self._reports_lost,
+            self._calls.being_set,
         )
 
     def _opened(self, kind: CoreName, name: str, core: Core) -> Callable[[Any, float, Sequence[Any]], None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from actors.units import Copy, Unit
@@ -18,6 +18,8 @@ class Stream:
 
     sql: str
     home: str
+    readers: Mapping[str, bool] = field(default_factory=dict)
+    """Units that read it here, and nodes that have a copy of it; True for those that may lose nothing of it."""
 
 
 class Effects(Protocol):

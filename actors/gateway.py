@@ -19,7 +19,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,9 +42,9 @@ from actors.ingress import Gateway
 from actors.names import NAMESPACE, find, gateway_name
 from actors.resting import Rest, unchanged
 from actors.segment import LogMissing
-from actors.segments import LOCK, LOG_BYTES, LogTaken, Reader, frames_left, locked
+from actors.segments import LOCK, LOG_BYTES, LogFull, LogTaken, Reader, frames_left, locked
 from actors.unit_log import QUERIES, SNAPSHOTS
-from actors.units import Copy
+from actors.units import Copy, copies_reader
 from configs.problems import InvalidInput
 
 # Of one answer to a follower.
@@ -92,6 +92,8 @@ class GatewayActor:
         self._following = threading.Lock()
         self._readers: dict[Log, Reader] = {}
         self._copies: dict[str, Copy] = {}
+        # By copied stream, the readers that it is to expect.
+        self._expected: dict[str, Mapping[str, bool] | None] = {}
         self._stopping = False
         opened = settings.endpoint
         self._endpoint = None if opened is None else opened.open(self._streams, dirs)
@@ -126,6 +128,17 @@ class GatewayActor:
     def declare(self, sql: str) -> str:
         """The name of the stream that a CREATE STREAM declares."""
         return self._streams.declare(sql).name
+
+    def declare_all(self, declared: Sequence[tuple[str, Mapping[str, bool]]]) -> None:
+        """Declare streams of this node with the readers that each is to expect; raise the first problem after all are done."""
+        problems = []
+        for sql, readers in declared:
+            try:
+                self._streams.declare(sql, readers=readers)
+            except (InvalidInput, LogFull) as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
 
     def drop(self, stream: str) -> None:
         """A copy ends with it."""
@@ -237,11 +250,13 @@ class GatewayActor:
             raise LogMissing("the unit is about to begin", file=str(folder)) from None
         return UnitFrames(time.monotonic(), found, snapshots, released, queries)
 
-    def follow(self, origin: str, stream: str) -> None:
-        """Have what the stream has at the gateway of another node, now or as soon as it is there."""
+    def follow(self, origin: str, stream: str, readers: Mapping[str, bool] | None = None) -> None:
+        """Have what the stream has at the gateway of another node, now or as soon as it is there, and expect its readers."""
         if origin == self._dirs.node:
             raise InvalidInput("a node does not follow itself", "origin", origin)
-        self._follow_stream(origin, stream).made.wait(MADE_S)
+        self._expected[stream.lower()] = readers
+        if self._follow_stream(origin, stream).made.wait(MADE_S) and readers is not None:
+            self._streams.expect(stream, readers)
 
     def follow_class(self, origin: str, name: str, results_bytes: int | None = None) -> None:
         """The same of a unit's logs."""
@@ -318,7 +333,8 @@ class GatewayActor:
     def _follow_stream(self, origin: str, stream: str) -> Follower:
         def make(result: Result) -> StreamCopy:
             sql = result(find(gateway_name(origin)).begin_copy.remote(stream, self._reader).future())
-            return StreamCopy(self._streams, self._streams.declare(sql, origin).name)
+            declared = self._streams.declare(sql, origin, self._expected.get(stream.lower()))
+            return StreamCopy(self._streams, declared.name)
 
         return self._follow("stream", stream, Pull(origin, "frames", stream, self._reader), make)
 
@@ -373,11 +389,6 @@ class Pull:
     def _look_again_after_failure(self, future: Future[Any]) -> None:
         if future.exception() is not None:
             self._actor = None
-
-
-def copies_reader(node: str) -> str:
-    """The name under which a node follows others."""
-    return f"node-{node}"
 
 
 def start(node_id: str, settings: GatewaySettings) -> Any:

@@ -7,7 +7,8 @@ Readers, as packets (`actors.channel`):
                         Reads(reader, streams)
     gateway → reader    Subscribed(reader, stream, ask, next, rows)  News(reader, stream, next)  Denied(reader, stream, reason)
 
-Who subscribes from now on and has been here before goes on where it has released up to: `next` of Subscribed tells.
+A reader that subscribes with FROM_NOW begins where its declaration found the stream. A known reader without a new declaration
+resumes at the position that it last released. `next` of Subscribed has the position.
 After Subscribed or News the reader reads up to `next` from the stream's log and says Heard with the number it wants to
 go on with. That is answered with one News as soon as there is more, so a slow reader gets no more than it asks for.
 Released says that the reader will not need the frames below any more.
@@ -31,7 +32,7 @@ from actors.frames import MARK_BYTES, NOBODY, BatchId
 from actors.turn_messages import NotUnderstood
 
 VERSION = 4
-# Of Subscribe: begin with what comes from now on.
+# `next` of a Subscribe without a position: begin with what has come since the reader was declared.
 FROM_NOW = -1
 NAME_MAX = 80  # a unit's: a class, with the shard behind a #
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]*")

@@ -27,6 +27,8 @@ class CoordinatorStatus:
     failures: tuple[str, ...]
     """The last calls that failed."""
     reports_lost: int
+    being_set: tuple[str, ...] = ()
+    """Actors that have not yet answered which units or streams they are to have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors.effects import Stream
-from actors.units import Copy, Unit, class_of
+from actors.units import Copy, Unit, class_of, copies_reader
 from engine.admission import CheckedClass
 from engine.plan import Scan
 from engine.reading import sources
@@ -45,6 +45,8 @@ class Seating:
     homes: dict[str, str] = field(init=False, default_factory=dict)
     """By stream."""
     _hosts_made: int = field(init=False, default=0)
+    _read: dict[str, tuple[CheckedClass, tuple[str, ...]]] = field(init=False, default_factory=dict)
+    """By class, what its queries read, and the declaration this was found for."""
 
     def units(self) -> dict[str, Unit]:
         """All there are to be, by name, without shares."""
@@ -138,20 +140,44 @@ class Seating:
     # -- what gateways are to have --------------------------------------------------------------------
 
     def streams_at(self) -> dict[str, dict[str, Stream]]:
-        """By node: those that come in there or are read there."""
+        """Return, by node, streams that come in there or are read there, with their readers."""
         wanted: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
+        readers = self._readers()
         for name, declared in self.streams.items():
             home = self.homes.get(name)
             if home is not None:
                 for node in {home, *self._nodes_reading(name)}:
-                    wanted[node][declared.schema.name] = Stream(declared.sql, home)
+                    found = Stream(declared.sql, home, readers.get((node, name), {}))
+                    wanted[node][declared.schema.name] = found
         for one in self.classes.values():
             for sql, (name, schema) in zip(one.declared.streams, one.streams.items(), strict=True):
                 home = self.homes.get(name)
                 if home is not None:
                     for node in {home, *self._nodes_reading(name)}:
-                        wanted[node].setdefault(schema.name, Stream(sql, home))
+                        found = Stream(sql, home, readers.get((node, name), {}))
+                        wanted[node].setdefault(schema.name, found)
         return wanted
+
+    def _readers(self) -> dict[tuple[str, str], dict[str, bool]]:
+        """Return, by node and stream, the readers there, with True for those that may lose nothing."""
+        found: dict[tuple[str, str], dict[str, bool]] = {}
+        for unit, seat in self.seats.items():
+            one = self.classes[class_of(unit)]
+            for stream in self._streams_read(one):
+                home = self.homes.get(stream)
+                found.setdefault((seat.node, stream), {})[unit] = one.declared.holds_back
+                if home is not None and home != seat.node:
+                    # What the copy does not have yet is kept where the stream comes in.
+                    found.setdefault((home, stream), {})[copies_reader(seat.node)] = True
+        return found
+
+    def _streams_read(self, one: CheckedClass) -> tuple[str, ...]:
+        """Return what the queries of a class read; walking all plans takes long, and most classes have not changed."""
+        known = self._read.get(one.name)
+        if known is None or known[0] is not one:
+            self._read = {name: known for name, known in self._read.items() if name in self.classes}
+            known = self._read[one.name] = (one, streams_read(one))
+        return known[1]
 
     def copies_at(self) -> dict[str, dict[str, Copy]]:
         """By node: units that have their home there and run elsewhere."""
@@ -160,7 +186,10 @@ class Seating:
             one, home = self.classes[class_of(unit)], self.home_of(unit)
             if home is not None and home != seat.node:
                 wanted[home][unit] = Copy(
-                    seat.node, streams_read(one), one.declared.holds_back, one.declared.limits.result_bytes
+                    seat.node,
+                    self._streams_read(one),
+                    one.declared.holds_back,
+                    one.declared.limits.result_bytes,
                 )
         return wanted
 

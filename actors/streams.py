@@ -12,6 +12,8 @@ Numbered properties:
 6. A batch with an id is published once, whole, however often it is brought and whenever the process is killed, as
    long as its producer is among the last that have published (`actors.published`).
 7. The rows of a batch are in the log in the order of event time, across all its frames (`engine.ordering`).
+8. A reader that is declared with a stream (`Stream.expect`) is offered every row that is accepted from then on, however late it
+   subscribes. Until it does, frames are kept for it as for a reader, within the bound of the log.
 
 Calls come from several threads; `Streams.lock` is held for each, but not while rows are copied into a log: who does
 that holds `Stream.writing`, and takes it first.
@@ -25,7 +27,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,16 @@ class Reading:
     rows: int | None = None  # of the stream before what was released; None if that is not known
 
 
+@dataclass(slots=True)
+class Expected:
+    """Position at which a declared reader begins that has not subscribed yet."""
+
+    next: int
+    lossless: bool
+    rows: int | None = None
+    """Rows of the stream before the position; None if that is not known."""
+
+
 class Stream:
     """A declared stream and its log."""
 
@@ -98,6 +110,8 @@ class Stream:
         self.arrow = self.schema.schema.arrow
         self.folder = folder
         self.readers: dict[str, Reading] = {}
+        # Readers that the coordinator has declared; None for those that have subscribed since.
+        self.expected: dict[str, Expected | None] = {}
         self.armed: set[str] = set()  # who waits for News
         self.origin: str | None = None  # the node whose stream this is a copy of
         self.log = Writer(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
@@ -120,16 +134,43 @@ class Stream:
     def published(self, frames: Sequence[Frame], number: int) -> None:
         """They are written: let them be seen."""
         self.log.publish(frames, number)
-        if not self.readers:
+        if not self.readers and not self._awaited():
             self._forget(self.log.next)
         if self.armed:
             self._tell()
 
+    def expect(self, readers: Mapping[str, bool]) -> None:
+        """Keep what comes from now on for these readers until they subscribe; True stands for lossless ones.
+
+        A reader that was expected before keeps its position. For one that is no longer named nothing is kept.
+        """
+        before, self.expected = self.expected, {}
+        for name, lossless in readers.items():
+            found = before.get(name)
+            if name not in before:
+                found = Expected(self.log.next, lossless, self._rows_before(self.log.next))
+            elif found is not None:
+                found = replace(found, lossless=lossless)
+            self.expected[name] = found
+        if self.expected != before:
+            self.retain()
+            with suppress(LogFull):  # only a gateway that restarts would need it
+                self.save()
+
+    def has_come(self, reader: str) -> None:
+        """Keep no more for an expected reader than its subscription asks for."""
+        if self.expected.get(reader) is not None:
+            self.expected[reader] = None
+
     def subscribe(self, asked: Subscribe, peer: Peer) -> None:
-        known = self.readers.get(asked.reader)
+        known, expected = self.readers.get(asked.reader), None
+        if asked.next == FROM_NOW:
+            expected = self.expected.get(asked.reader)
         if known is None and len(self.readers) >= READERS_MAX:
             raise InvalidInput(f"a stream has {READERS_MAX:,} readers at most", "stream", self.name)
         now = self.log.next if known is None else known.released
+        if expected is not None:
+            now = expected.next
         begin = now if asked.next == FROM_NOW else asked.next
         if begin < 0 or (begin > self.log.next and self.origin is None):
             raise InvalidInput(
@@ -139,9 +180,12 @@ class Stream:
                 f"it is at {self.log.next}",
             )
         # Who comes back may read on from anywhere; what it may need again it has not released by that.
-        released = begin if known is None else known.released
+        released = begin if known is None or expected is not None else known.released
         rows = known.rows if known is not None else self._rows_before(begin)
+        if expected is not None:
+            rows = expected.rows
         self.readers[asked.reader] = Reading(released, asked.lossless, peer, rows)
+        self.has_come(asked.reader)
         self.armed.discard(asked.reader)
         self.retain()
         self.save()
@@ -162,6 +206,10 @@ class Stream:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
+            expected = self.expected.get(asked.reader)
+            if expected is not None and asked.below > expected.next:
+                # A host that missed the moment without the declaration has kept its subscription, and needs no other one.
+                self.has_come(asked.reader)
             self.retain()
 
     def unsubscribe(self, reader: str) -> None:
@@ -189,6 +237,9 @@ class Stream:
             "sql": self.sql,
             "origin": self.origin,
             "readers": readers,
+            "expected": {
+                name: one and [one.next, one.lossless, one.rows] for name, one in self.expected.items()
+            },
             "rows": self.rows,
             "next": self.log.next,
             "producers": self.producers.record(),
@@ -220,13 +271,18 @@ class Stream:
                 }
                 for name, one in self.readers.items()
             },
+            "expected": [name for name, one in self.expected.items() if one is not None],
         }
 
     def retain(self) -> None:
-        """Forget what every reader has released; what lossless ones have not may not be."""
-        lossless = [one.released for one in self.readers.values() if one.lossless]
-        self.log.keep_from = min(lossless, default=KEEP_NONE)
-        self._forget(min((one.released for one in self.readers.values()), default=self.log.next))
+        """Forget what every reader has released, and none that is expected needs; lossless ones bound what may be forgotten."""
+        needed = [(one.released, one.lossless) for one in self.readers.values()]
+        needed += [(one.next, one.lossless) for one in self._awaited()]
+        self.log.keep_from = min((number for number, lossless in needed if lossless), default=KEEP_NONE)
+        self._forget(min((number for number, _ in needed), default=self.log.next))
+
+    def _awaited(self) -> list[Expected]:
+        return [one for one in self.expected.values() if one is not None]
 
     def recover(self, record: Mapping[str, Any]) -> None:
         """What the record tells, and what frames tell that are later than it."""
@@ -234,6 +290,9 @@ class Stream:
         self.producers = LastBatches(record["producers"])
         for name, one in record["readers"].items():
             self.readers[name] = Reading(one["released"], one["lossless"], rows=one["rows"])
+        # A gateway of an earlier version has written none.
+        for name, given in record.get("expected", {}).items():
+            self.expected[name] = given and Expected(*given)
         log = Reader(self.folder)
         for _, payload in frames_left(log, record["next"]):
             rows, _, before = batch_head(payload)
@@ -297,8 +356,13 @@ class Streams:
         for folder in sorted(dirs.streams.glob(f"*/{RECORD}")):
             self._open(folder.parent)
 
-    def declare(self, sql: str, origin: str | None = None) -> Stream:
-        """The stream of a CREATE STREAM; declaring it again is no mistake if it is the same."""
+    def declare(
+        self, sql: str, origin: str | None = None, readers: Mapping[str, bool] | None = None
+    ) -> Stream:
+        """Return the stream of a CREATE STREAM; declaring it again is no mistake if it is the same.
+
+        If `readers` are given, the stream expects these, from before its first row if it is new.
+        """
         schema = parse_create_stream(sql)
         name = checked(schema.name)
         with self.lock:
@@ -308,6 +372,8 @@ class Streams:
                     raise InvalidInput(
                         f"stream {name} is declared otherwise", "stream", sql, f"it is: {known.sql}"
                     )
+                if readers is not None:
+                    known.expect(readers)
                 return known
             if len(self._streams) >= STREAMS_MAX:
                 raise InvalidInput(f"a node has {STREAMS_MAX:,} streams at most", "stream", name)
@@ -321,8 +387,15 @@ class Streams:
             except LogFull:
                 stream.log.close()
                 raise
+            if readers is not None:
+                stream.expect(readers)
             self._streams[name.lower()] = stream
             return stream
+
+    def expect(self, name: str, readers: Mapping[str, bool]) -> None:
+        """Let a stream that is there expect these readers, and no others."""
+        with self.lock:
+            self.find(name).expect(readers)
 
     def drop(self, name: str) -> None:
         """Its readers are told; what they have mapped stays readable for them."""
@@ -453,11 +526,14 @@ class Streams:
                         reading.peer.send(CaughtUp(reader, name, now - max(0.0, age_s)))
 
     def _keep_only(self, said: Reads) -> None:
-        """Keep nothing for the reader of streams that it does not read."""
+        """Keep nothing for the reader of streams that it does not read, unless it is declared to read them.
+
+        It may say so before it has heard of its last declaration.
+        """
         read = {name.lower() for name in said.streams}
         with self.lock:
             for name, stream in self._streams.items():
-                if name not in read:
+                if name not in read and said.reader not in stream.expected:
                     stream.unsubscribe(said.reader)
 
     def hear_grown(self, name: str, number: int) -> None:
@@ -474,7 +550,9 @@ class Streams:
         """A reader that will not come back."""
         with self.lock:
             for stream in self._streams.values():
+                stream.expected.pop(reader, None)
                 stream.unsubscribe(reader)
+                stream.retain()
 
     def status(self) -> list[dict[str, Any]]:
         with self.lock:
@@ -503,6 +581,7 @@ class Streams:
             stream = self.find(name)
             if reader not in stream.readers:
                 stream.readers[reader] = Reading(stream.log.first, lossless=True)
+                stream.has_come(reader)
                 stream.retain()
                 stream.save()
             return stream.sql
@@ -513,6 +592,7 @@ class Streams:
             stream = self.find(name)
             if reader in stream.readers:
                 stream.readers[reader].released = min(number, stream.log.next)
+                stream.has_come(reader)
                 stream.retain()
 
     def keep_for(self, reader: str, names: Iterable[str], lossless: bool) -> None:

@@ -46,6 +46,11 @@ def class_of(unit: str) -> str:
     return unit.partition("#")[0]
 
 
+def copies_reader(node: str) -> str:
+    """Return the name under which a node follows the streams of others."""
+    return f"node-{node}"
+
+
 def units_to_json(units: Iterable[Unit]) -> list[Any]:
     """As they are kept for a host that begins anew."""
     return [

@@ -3,8 +3,9 @@
     model = Model()                what is declared, what runs, and for each query the rows that it must or may answer
     Course(chance, model, there)   draws what happens next and lets it happen, to the model and to a system (`There`)
 
-A query *must* answer each row that is published while it runs, once. It *may* answer a row that was published before it came or
-went and not taken by then, and a row that came while its host was down or busy and had not begun with the query.
+A query *must* answer each row that is published after its declaration was enacted, once: also a row that comes before its host has
+subscribed to the stream, or while its host is down or busy. It *may* answer a row that was published before it came or went and was
+not taken by then.
 Limits, policies and the like do not make another query. Other SQL, another stream of the name, another query below it and
 another number of shards do.
 """
@@ -91,7 +92,7 @@ class Running:
     in_order: bool
     """Whether its rows come in their order: of one stream and one shard."""
     unsure: bool
-    """Whether nobody knows when it begins: its host was down or busy when it came."""
+    """True if the test cannot know when the query was enacted."""
     must: list[Row] = field(default_factory=list)
     may: list[Row] = field(default_factory=list)
 
@@ -118,7 +119,7 @@ class Model:
         queries: Mapping[Key, Query],
         shards: Mapping[str, tuple[int, str | None]],
         streams: Mapping[str, tuple[str, int]],
-        is_down: bool,
+        is_unsure: bool,
     ) -> None:
         """The system follows these declarations."""
         before, self.running = self.running, {}
@@ -137,10 +138,8 @@ class Model:
             if found is None or found.identity != identities[key]:
                 late_ms = max(LATE_MS[streams[one][1]] for one in query.streams)
                 base_of = queries.get((key[0], query.base))
-                # What is in the middle of its work begins when that is done.
-                unsure = is_down or any(self.pending.values())
                 in_order = len(query.streams) == 1 and shards[key[0]][0] == 1
-                found = Running(query, identities[key], base_of, late_ms, in_order, unsure)
+                found = Running(query, identities[key], base_of, late_ms, in_order, is_unsure)
                 found.may += found.wants(self._pending_of(query))
                 if query.kind == "window":
                     # Equal windows of a tenant are one operator: a new query answers the rows that it holds already, too.
@@ -248,8 +247,8 @@ class There(Protocol):
         """Store query BROKEN, which cannot be planned, as if it had been stored by a version that could; False if it cannot be done."""
 
     @property
-    def is_down(self) -> bool:
-        """True while some host is down."""
+    def is_unsure(self) -> bool:
+        """True if the test cannot know when a change that `look` follows is enacted."""
 
 
 BROKEN = "broken"
@@ -567,7 +566,7 @@ class Course:
             for name, one in self.tenants.items()
         }
         self.there.look()
-        self.model.look(self.queries, split, self.streams, self.there.is_down)
+        self.model.look(self.queries, split, self.streams, self.there.is_unsure)
 
     def _publish(self) -> None:
         for name in self.model.streams:

@@ -26,6 +26,10 @@ ETAG = re.compile(r'"([0-9]{1,18})"')
 # A header is one line, and proxies take no long ones.
 HEADER_LENGTH_MAX = 2000
 ANY = "*"
+NOT_ENACTED = (
+    "what was declared does not run yet, and new queries may miss rows that are accepted before it does: "
+    "see `weir top` and the problems that it shows"
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class Declaring:
             )
         made = service.catalog.apply(documents, self.caller.principal, self.versions)
         service.snapshot.refresh()
-        return Made(made, (*warnings, *missing))
+        waits = () if service.enact() else (NOT_ENACTED,)
+        return Made(made, (*warnings, *missing, *waits))
 
     def delete(self, ref: Ref) -> Made:
         """What nothing uses."""

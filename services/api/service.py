@@ -81,6 +81,8 @@ class Service:
     """How those fare that are polled here."""
     waits_for: Callable[[], str] = lambda: ""
     """What is missing until everything that is declared runs; empty when nothing is."""
+    enact: Callable[[], bool] = lambda: True
+    """Lets what is declared run; returns False if that takes too long to wait for. Where nothing runs there is nothing to wait for."""
     brought: Callable[[], Sequence[FeedProgress]] | None = None
     """Progress of the feeds, if a child of this process runs them."""
     told_feeds: ToldFeeds = field(default_factory=ToldFeeds)

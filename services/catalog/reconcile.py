@@ -26,6 +26,8 @@ from services.ingest.keys import KeyRing
 from services.ingest.progress import Backoff
 
 LOOK_S = 1.0
+# Revision of a catalog before any of it is enacted.
+NOTHING = -1
 
 
 @dataclass(frozen=True)
@@ -132,14 +134,15 @@ def steps(wanted: Desired, running: Running) -> list[Step]:
     if parting := tuple(one for name, one in parted.items() if name not in ended):
         found.append(ApplyClasses(parting))
     found += [DropStream(here[name].name) for name in changed]
-    found += [
-        DeclareStream(one.name, one.sql) for name, one in there.items() if name not in here or name in changed
-    ]
     applied = tuple(
         one for name, one in named.items() if before.get(name) != one or name in ended or name in parted
     )
     if applied:
+        # Classes bring their streams: a new stream has its readers before its first row.
         found.append(ApplyClasses(applied))
+    found += [
+        DeclareStream(one.name, one.sql) for name, one in there.items() if name not in here or name in changed
+    ]
     found += [DropStream(one.name) for name, one in here.items() if name not in there]
     if running.file != wanted.file:
         found.append(Bring(wanted.file))
@@ -173,6 +176,10 @@ class Reconciling:
     def __init__(self, catalog: Catalog, machine: Machine, look_s: float = LOOK_S) -> None:
         self._catalog, self._machine, self._look_s = catalog, machine, look_s
         self._stopping = threading.Event()
+        # A change need not wait for the next look.
+        self._woken = threading.Event()
+        self._followed = threading.Condition()
+        self._enacted = NOTHING
         self._thread = threading.Thread(target=self._run, name="reconcile", daemon=True)
         self._problems: tuple[str, ...] = ()
         self._wanted = catalog.desired()
@@ -188,10 +195,19 @@ class Reconciling:
     def start(self) -> None:
         """What the catalog says runs when this returns; `problems` tells what could not be."""
         self._problems = self._follow()
+        self._note_enacted()
         self._thread.start()
+
+    def wait_enacted(self, most_s: float) -> bool:
+        """Let all that is declared now be enacted at once; return False if that takes longer than `most_s`."""
+        revision = self._catalog.revision()
+        self._woken.set()
+        with self._followed:
+            return self._followed.wait_for(lambda: self._enacted >= revision, most_s)
 
     def stop(self) -> None:
         self._stopping.set()
+        self._woken.set()
         while self._thread.is_alive():
             # What it is about to start may be there only now.
             self._machine.stop()
@@ -206,7 +222,7 @@ class Reconciling:
 
     def _run(self) -> None:
         retry_at = time.monotonic()
-        while not self._stopping.wait(self._look_s):
+        while self._waits():
             try:
                 is_news = self._look()
                 if is_news:
@@ -214,12 +230,24 @@ class Reconciling:
                 elif self._problems and time.monotonic() < retry_at:
                     continue
                 self._problems = self._follow()
+                self._note_enacted()
             except Exception as problem:
                 self._problems = (told(problem),)
             if self._problems:
                 retry_at = time.monotonic() + self._backoff.failed()
             else:
                 self._backoff.succeeded()
+
+    def _waits(self) -> bool:
+        """Wait for the next look; return False when the thread is to end."""
+        self._woken.wait(self._look_s)
+        self._woken.clear()
+        return not self._stopping.is_set()
+
+    def _note_enacted(self) -> None:
+        with self._followed:
+            self._enacted = self._wanted.revision
+            self._followed.notify_all()
 
     def _look(self) -> bool:
         """Whether the catalog wants something else than before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from actors.system import System
 
 
+# Longest wait until gateways and hosts have what a step has declared. A host process starts within seconds; one that takes longer
+# must not hold up the changes of other tenants.
+SET_S = 10.0
+LOOK_S = 0.02
 # Gateways get a new report on a feed that was still caught up this much later.
 NEWS_S = 1.0
 
@@ -52,6 +57,7 @@ class SystemMachine:
         self._file: StreamsFile | None = None
         # Nodes whose doors have the keys.
         self._opened: frozenset[str] = frozenset()
+        self._stopping = threading.Event()
 
     def running(self) -> Running:
         now = self._status()
@@ -67,6 +73,7 @@ class SystemMachine:
                     self._system.remove_class(name)
             case ApplyClasses(classes):
                 self._system.apply(classes)
+                self._wait_set()
             case DropStream(name):
                 self._drop(name)
             case DeclareStream(name, sql):
@@ -113,6 +120,7 @@ class SystemMachine:
 
     def stop(self) -> None:
         """Mirrors and Spark; the system is ended by whoever has started it."""
+        self._stopping.set()
         self._mirrors.stop()
         if self._brings is not None:
             self._brings.stop()
@@ -138,6 +146,13 @@ class SystemMachine:
         if home is not None:
             with suppress(UnknownName):
                 self._call(home, "drop", name)
+
+    def _wait_set(self) -> None:
+        """Wait until gateways expect the readers of all classes, and hosts have their queries."""
+        until = time.monotonic() + SET_S
+        while self._system.status().being_set and time.monotonic() < until:
+            if self._stopping.wait(LOOK_S):
+                return
 
     def _status(self) -> SystemStatus:
         return self._system.status().system

@@ -50,7 +50,7 @@ from services.cli.state_log import (
     mirror_states,
 )
 from services.cli.tables import class_view_table
-from services.cli.up_service import Served, absent, check_there, given_keys, served
+from services.cli.up_service import ENACT_S, Served, absent, check_there, given_keys, served
 from services.cli.up_settings import settings_of
 from services.ingest.bringing import Brings
 from services.ingest.java import find_java
@@ -230,7 +230,7 @@ def up(
         watch_of_system.problems = problems
         running.enter_context(reconciling)
         if service is not None:
-            service.is_ready()
+            service.is_ready(lambda: reconciling.wait_enacted(ENACT_S))
         overview = Overview(watch_of_system, endpoint, machine, reconciling, service)
         if quiet:
             log_states(overview.states, quiet=True)

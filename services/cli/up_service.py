@@ -32,6 +32,8 @@ PRINCIPAL = "admin"
 AWAY_S = 10.0
 # Ray ends a process that has not reached its head for 60 s, without a word of ours.
 AWAY_MOST_S = 45.0
+# Longest time that a change waits until it is enacted; a first query has a host process started, which takes two seconds.
+ENACT_S = 5.0
 STARTING = "the system is being started"
 # Keys that were made elsewhere, as for the pods of a cluster; each is of the principal and scope of its name.
 GIVEN_KEYS: Mapping[str, str] = {
@@ -134,8 +136,12 @@ class Served:
         # Callers are sent away before what answers them ends.
         running.callback(self._serving.stop)
 
-    def is_ready(self) -> None:
-        """Everything that is declared has been started, as far as it can be; whoever asks from now on is told of it."""
+    def is_ready(self, enact: Callable[[], bool] = lambda: True) -> None:
+        """Everything that is declared has been started, as far as it can be; whoever asks from now on is told of it.
+
+        From now on a change is acknowledged once `enact` returns.
+        """
+        self._service.enact = enact
         watch = self._service.watch
         if watch is not None:
             with suppress(Away):

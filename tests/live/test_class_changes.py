@@ -126,8 +126,8 @@ class There:
     node: str
     pages: dict[Key, list[list[tuple[int, ...]]]] = field(default_factory=lambda: defaultdict(list))
     """What was read of each query, for each time that it came."""
-    is_down: bool = True
-    """The test cannot know when a host has followed a change."""
+    is_unsure: bool = True
+    """Gateways are killed, and `look` does not wait until they expect the readers again."""
 
     def apply(self, *declarations: Declaration) -> None:
         for one in declarations:

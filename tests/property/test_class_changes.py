@@ -102,8 +102,8 @@ class Process:
         self.ingest._greet(self.line)  # type: ignore[arg-type]  # a Channel has a socket
 
     def set_units(self, units: Sequence[Unit]) -> None:
+        """Set the host's units; its ingest thread says to the gateway what follows when it works next."""
         self.host._set_units(units)
-        self._hear()
 
     def _hear(self) -> None:
         while self.host._asked or self.ingest._asked or self.line.answers:
@@ -248,6 +248,7 @@ class World:
         del self.told[host]
         if process is not None:
             process.set_units(())
+            process._hear()
 
     def set_units(self, host: str, units: Sequence[Unit]) -> None:
         self.told[host] = units_to_json(units)
@@ -260,7 +261,7 @@ class World:
         for name in before.keys() - streams.keys():
             self.streams.drop(name)
         for one in streams.values():
-            self.streams.declare(one.sql)
+            self.streams.declare(one.sql, readers=one.readers)
         self._declared[node] = streams
 
     def forget(self, node: str, unit: str) -> None:
@@ -287,8 +288,8 @@ class World:
     # -- what happens to it --------------------------------------------------------------------------------------
 
     @property
-    def is_down(self) -> bool:
-        return None in self.processes.values()
+    def is_unsure(self) -> bool:
+        return False
 
     def publish(self, stream: str, rows: Sequence[Row], variant: int) -> None:
         there = self.streams.find(stream)

@@ -106,6 +106,26 @@ def test_what_is_deleted_is_not_there_the_second_time(api: Api) -> None:
     assert api("GET", "/v1/tenants/acme/queries/odd").status_code == 404
 
 
+def test_change_that_is_not_enacted_in_time_is_made_with_a_warning(api: Api) -> None:
+    enacted = []
+
+    def enact() -> bool:
+        enacted.append(len(api.declared()))
+        return len(enacted) < 2
+
+    api.service.enact = enact
+    first, second = (
+        api("PUT", f"/v1/tenants/acme/queries/{name}", {"sql": "SELECT * FROM ticks"})
+        for name in ("n1", "n2")
+    )
+    assert (first.status_code, first.headers.get("Weir-Warning")) == (201, None)
+    assert (second.status_code, "does not run yet" in second.headers["Weir-Warning"]) == (201, True)
+    # It is waited for when the catalog has it.
+    assert enacted[1] == enacted[0] + 1
+    assert api("PUT", "/v1/tenants/acme/queries/n3?dry_run=true", {"sql": "SELECT * FROM ticks"}).is_success
+    assert len(enacted) == 2
+
+
 def test_what_is_in_use_is_not_deleted(api: Api) -> None:
     before = api.declared()
     told = {

@@ -32,6 +32,7 @@ class World:
     units: dict[str, list[Unit]] = field(default_factory=dict)
     shares: dict[str, dict[str, float]] = field(default_factory=dict)
     homes: dict[str, dict[str, str]] = field(default_factory=dict)
+    readers: dict[str, dict[str, dict[str, bool]]] = field(default_factory=dict)
     copies: dict[str, dict[str, str]] = field(default_factory=dict)
     hosts_of: dict[str, dict[str, str]] = field(default_factory=dict)
     saved: dict[str, str] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class World:
 
     def set_streams(self, node: str, streams: Mapping[str, Stream]) -> None:
         self.homes[node] = {name: one.home for name, one in streams.items()}
+        self.readers[node] = {name: dict(one.readers) for name, one in streams.items()}
 
     def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
         self.copies[node] = {unit: one.origin for unit, one in copies.items()}
@@ -406,6 +408,20 @@ def test_the_home_of_a_unit_has_copies_while_it_runs_elsewhere() -> None:
     world.plane.move("a", "n1")
     world.plane.moved("a", 4.0)
     assert world.copies["n1"] == {}
+
+
+def test_streams_expect_the_units_that_read_them_and_the_nodes_that_have_copies() -> None:
+    world = apart()
+    assert world.readers["n1"] == {"readings": {"node-n2": True}}
+    assert world.readers["n2"] == {"readings": {"a": False}}
+    world.plane.apply([declared("b", streams=(READINGS, ALERTS), lossless=True)], 3.0)
+    found = {(node, unit) for node, streams in world.readers.items() for unit in streams.get("readings", {})}
+    assert (world.placed["b"], "b") in found
+    assert not any("alerts" in streams and streams["alerts"] for streams in world.readers.values())
+    assert world.readers[world.placed["b"]]["readings"]["b"]
+    world.plane.remove_class("a", 4.0)
+    world.plane.remove_class("b", 4.0)
+    assert not any(world.readers.values())
 
 
 def test_a_unit_of_a_lost_node_goes_on_where_its_copies_are() -> None:

@@ -33,8 +33,10 @@ from actors.gateway_messages import (
     News,
     Reads,
     Refused,
+    Released,
     Subscribe,
     Subscribed,
+    Unsubscribe,
     decode,
     encode,
     head_bytes,
@@ -614,3 +616,85 @@ def test_nothing_is_kept_for_a_reader_of_streams_that_it_does_not_read(dirs: Run
             assert stream.readers.keys() == {"c2", *readers}
             host.close()
             gateway.streams.forget_reader("c2")
+
+
+def test_declared_reader_begins_with_the_first_row_after_its_declaration(dirs: RunDirs) -> None:
+    begin = Subscribe("c1", "readings", FROM_NOW, False)
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS)
+        accepted(producer.publish("readings", batch(7)))
+        gateway.streams.declare(READINGS, readers={"c1": False})
+        for _ in range(3):
+            accepted(producer.publish("readings", batch(5)))
+    with running(dirs) as gateway:
+        gateway.streams.declare(READINGS, readers={"c1": False, "c2": False})
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        assert told(dirs, Subscribe("c2", "readings", FROM_NOW, False)) == Subscribed(
+            "c2", "readings", 0, 4, 22
+        )
+        assert gateway.streams.find("readings").status()["expected"] == []
+
+
+def test_reader_that_is_declared_again_begins_there_although_its_last_life_leaves_later(
+    dirs: RunDirs,
+) -> None:
+    begin = Subscribe("c1", "readings", FROM_NOW, False)
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        streams = gateway.streams
+        streams.declare(READINGS, readers={"c1": False})
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        accepted(producer.publish("readings", batch(7)))
+        streams.declare(READINGS, readers={})
+        streams.declare(READINGS, readers={"c1": False})
+        accepted(producer.publish("readings", batch(5)))
+        leaving = connect(dirs.gateway_socket)
+        for message in (Unsubscribe("c1", "readings"), Reads("c1", ())):
+            leaving.send(encode(message))
+        settle(dirs)
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        leaving.close()
+
+
+def test_declared_reader_keeps_a_log_within_its_bound_until_it_is_declared_no_more(dirs: RunDirs) -> None:
+    with running(dirs, bytes_max=16 * KIB, segment_bytes=2 * KIB) as gateway:
+        stream = gateway.streams.declare(READINGS, readers={"c1": False})
+        rows = stream.train(batch(20))
+        for _ in range(100):
+            accepted(gateway.streams.publish(stream, [rows]))
+        assert (stream.log.first > 0, stream.log.bytes <= 16 * KIB) == (True, True)
+        # The reader finds the number of rows that it has missed between its beginning and the first frame there is.
+        assert told(dirs, Subscribe("c1", "readings", FROM_NOW, False)) == Subscribed(
+            "c1", "readings", 0, 0, 0
+        )
+        gateway.streams.forget_reader("c1")
+        gateway.streams.declare(READINGS, readers={"c2": True})
+        answers = [gateway.streams.publish(stream, [rows]) for _ in range(100)]
+        assert refused(answers[-1]).retry_after_s is not None
+        gateway.streams.declare(READINGS, readers={})
+        assert isinstance(gateway.streams.publish(stream, [rows]), Accepted)
+
+
+def test_reader_that_has_released_later_frames_is_expected_no_more(dirs: RunDirs) -> None:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channels = [Channel(one) for one in ends]
+    streams, peer = Streams(dirs, lambda: 100.0), Peer(channels[1], lambda _: None)
+    stream = streams.declare(READINGS)
+    streams.hear(Subscribe("c1", "readings", FROM_NOW, True), peer)
+    stream.expect({"c1": True})
+    for _ in range(2):
+        accepted(streams.publish(stream, [stream.train(batch(3))]))
+    streams.hear(Released("c1", "readings", 2), peer)
+    assert (stream.status()["expected"], stream.log.keep_from) == ([], 2)
+    streams.close()
+    for channel in channels:
+        channel.close()
+
+
+def test_copy_of_a_stream_has_every_row_since_its_declaration(dirs: RunDirs) -> None:
+    with running(dirs) as gateway:
+        stream = gateway.streams.declare(READINGS, readers={"node-n2": True})
+        accepted(gateway.streams.publish(stream, [stream.train(batch(3))]))
+        gateway.streams.begin_copy("readings", "node-n2")
+        assert (stream.log.keep_from, stream.readers["node-n2"].released) == (0, 0)
+        gateway.streams.follow_from("readings", "node-n2", 1)
+        assert (stream.log.keep_from, stream.status()["expected"]) == (1, [])

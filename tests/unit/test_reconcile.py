@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from configs.declarations import MirrorDeclaration, documents_of
 from configs.live import LiveClass
-from configs.problems import InvalidInput
+from configs.problems import Away, InvalidInput
 from configs.streams import StreamsFile
 from engine.admission import checked
+from engine.sql import parse_create_stream
 from services.catalog.catalog import Catalog, Desired
 from services.catalog.home import Home
 from services.catalog.reconcile import (
@@ -74,6 +75,10 @@ class Machine:
             assert self.changed.wait_for(lambda: until(self.now), WAIT_S)
 
 
+def name_of(sql: str) -> str:
+    return parse_create_stream(sql).name.lower()
+
+
 def after(now: Running, step: Step) -> Running:
     classes, streams = {one.name: one for one in now.classes}, dict(now.streams)
     mirrors = dict(now.mirrors)
@@ -96,11 +101,16 @@ def after(now: Running, step: Step) -> Running:
             assert not any(sql in one.streams for one in classes.values()), "somebody reads it"
         case DeclareStream(name, sql):
             assert name not in streams, "another is there"
+            read = {other for one in classes.values() for other in one.streams}
+            assert sql in read or name_of(sql) not in map(name_of, read), "a class reads another one"
             streams[name] = sql
         case ApplyClasses(changed):
             for one in changed:
                 assert one.name not in classes or classes[one.name].shards == one.shards
-                assert set(one.streams) <= set(streams.values()), "it is not there yet"
+                others = set(streams.values()) - set(one.streams)
+                assert not {name_of(sql) for sql in one.streams} & set(map(name_of, others)), (
+                    "another is there"
+                )
                 classes[one.name] = one
     return replace(now, classes=tuple(classes.values()), streams=streams, mirrors=mirrors)
 
@@ -240,8 +250,8 @@ def test_class_goes_on_without_a_stream_that_becomes_another_one() -> None:
     assert found[1:] == [
         ApplyClasses((alone,)),
         DropStream("b"),
-        DeclareStream("b", after),
         ApplyClasses((wanted,)),
+        DeclareStream("b", after),
     ]
 
 
@@ -253,9 +263,40 @@ def test_names_that_differ_in_letters_case_are_one_stream() -> None:
     assert found[1:] == [
         RemoveClass("t"),
         DropStream("a"),
-        DeclareStream("A", after),
         ApplyClasses((wanted,)),
+        DeclareStream("A", after),
     ]
+
+
+def test_new_stream_comes_with_the_classes_that_read_it() -> None:
+    sql = "CREATE STREAM a (v int64)"
+    wanted = class_over("t", "v", streams={"a": sql})
+    found = steps(Desired(1, (wanted,), {"a": sql}, None, KeyRing()), Running())
+    assert found[1:] == [ApplyClasses((wanted,)), DeclareStream("a", sql)]
+
+
+def test_change_that_is_waited_for_is_enacted_before_the_next_look(tmp_path: Path) -> None:
+    with closing(Catalog(Home(tmp_path))) as catalog:
+        machine = Machine()
+        with Reconciling(catalog, machine, look_s=2 * WAIT_S) as reconciling:
+            catalog.apply(documents_of(DOCUMENTS), "x")
+            assert reconciling.wait_enacted(WAIT_S)
+            assert has_classes("a")(machine.now)
+            assert reconciling.wait_enacted(0.0)
+
+
+def test_wait_for_a_change_ends_in_time_where_the_system_does_not_answer(tmp_path: Path) -> None:
+    class Gone(Machine):
+        def running(self) -> Running:
+            if self.now.classes:
+                raise Away("nobody answers")
+            return super().running()
+
+    with closing(Catalog(Home(tmp_path))) as catalog:
+        catalog.apply(documents_of(DOCUMENTS), "x")
+        with Reconciling(catalog, Gone(), look_s=LOOK_S) as reconciling:
+            catalog.apply(documents_of("{kind: Stream, name: t, columns: {x: int64}}"), "x")
+            assert not reconciling.wait_enacted(LOOK_S)
 
 
 class Planning(Machine):
