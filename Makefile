@@ -79,7 +79,7 @@ metrics: $(READY) ## write docs/metrics.md as the families are
 dashboards: $(READY) ## write the chart's Grafana dashboards as services/dashboards says
 	@$(BIN)/python -m services.dashboards --write
 
-chart: $(READY) ## write the chart's values, their schema and its README as configs/chart.py says
+chart: $(READY) ## write the chart's values, their schema and its README as configs/service/chart_values.py says
 	@$(BIN)/python -m services.chart
 
 soak: $(READY) ## 20 minutes of changing load and random kills (ARGS="--minutes 2" for fewer)

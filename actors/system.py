@@ -34,10 +34,26 @@ from typing import Any
 import ray
 from ray._private import ray_constants
 
-from actors import class_host, coordinator, state
-from actors.cluster import all_names, kill
-from actors.coordinator_settings import CoordinatorSettings, StartHost
-from actors.dirs import (
+from actors.coordinator import coordinator_actor
+from actors.coordinator.coordinator_status import CoordinatorStatus
+from actors.coordinator.settings import CoordinatorSettings, StartHost
+from actors.dispatcher.turn_loop import TurnStatus
+from actors.gateway.endpoint import EndpointSettings
+from actors.host import host_actor
+from actors.runtime import kv_store
+from actors.runtime.cluster import all_names, kill
+from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
+from actors.runtime.names import (
+    COORDINATOR,
+    NAMESPACE,
+    dispatcher_name,
+    find,
+    gateway_name,
+    host_name,
+    settings_key,
+    system_key,
+)
+from actors.runtime.run_dirs import (
     LOCK,
     TEMPORARY,
     Cluster,
@@ -48,28 +64,14 @@ from actors.dirs import (
     remove_dead_temporary,
     shared_memory,
 )
-from actors.endpoint import EndpointSettings
-from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
-from actors.looks import CoordinatorStatus
-from actors.names import (
-    COORDINATOR,
-    NAMESPACE,
-    dispatcher_name,
-    find,
-    gateway_name,
-    host_name,
-    settings_key,
-    system_key,
-)
-from actors.turns import TurnStatus
-from configs.live import LiveClass, LiveSettings
-from configs.problems import Away, InvalidInput, UnknownName
-from scheduler.capacity import ShareMove
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.errors import Away, InvalidInput, UnknownName
+from scheduler.capacity.core import ShareMove
 
 # What Ray does beside calls, in environment variables. The first ones are for people who watch Ray itself, and pauses between
 # looks at what does not change here: with these, and without the watchers that nobody asks (`end_watchers`), Ray's own processes
 # take 0.4% of a core while nothing happens instead of 1.9%. What actors take is mostly a wake-up of each one's main thread every
-# 10 ms, which Ray has no setting for (`actors.resting`).
+# 10 ms, which Ray has no setting for (`actors.runtime.idle_throttle`).
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_task_events_report_interval_ms": "0",
     "RAY_enable_metrics_collection": "0",
@@ -211,7 +213,7 @@ class System:
 
     def has_ended(self) -> bool:
         """Return True if Ray has ended, or the cluster no longer knows the system or runs another one in its place."""
-        return not ray_runs() or bool(state.get(system_key()) != self.name)
+        return not ray_runs() or bool(kv_store.get(system_key()) != self.name)
 
     def wait_ready(self) -> None:
         """Until all actors have answered; Away names those that have not, and what was the last of their problems."""
@@ -255,7 +257,7 @@ def start(
     address: str | None = None,
     data_folder: Path | None = None,
     pinned: bool = True,
-    start_host: StartHost = class_host.start,
+    start_host: StartHost = host_actor.start,
     endpoint: EndpointSettings | None = None,
     home: Path | None = None,
     loopback: bool = True,
@@ -291,7 +293,7 @@ def start(
         if endpoint is not None:
             opened, key = endpoint.with_new_key()
             given = replace(given, endpoint=opened)
-        coordinator.start(given)
+        coordinator_actor.start(given)
         system._undo.append(end_actors)
         system.wait_ready()
         system.apply(classes)
@@ -322,9 +324,9 @@ def found_or_started(
     wait_answers(address, wait_s)
     init_ray(address, is_local(address))
     try:
-        name = state.get(system_key())
+        name = kv_store.get(system_key())
         if name is not None:
-            if state.get(settings_key()) == wanted:
+            if kv_store.get(settings_key()) == wanted:
                 return System(name, [ray.shutdown])
             end_actors()
             forget_name()
@@ -335,7 +337,7 @@ def found_or_started(
     system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint, home=home)
     try:
         # Last: a start that was broken off has none.
-        state.put(settings_key(), wanted)
+        kv_store.put(settings_key(), wanted)
     except BaseException:
         system.stop()
         raise
@@ -349,7 +351,7 @@ def attach(address: str) -> System:
     if connects:
         check_answers(address)
         init_ray(address, is_local(address))
-    name = state.get(system_key())
+    name = kv_store.get(system_key())
     if name is None:
         if connects:
             ray.shutdown()
@@ -504,10 +506,10 @@ def note_key(base: Path, system: System, key: str) -> None:
 
 def claim(system: System) -> None:
     """One system a cluster."""
-    other = state.get(system_key())
+    other = kv_store.get(system_key())
     if other is not None:
         raise InvalidInput("a system runs there already", "address", other, "attach to it, or stop it first")
-    state.put(system_key(), system.name)
+    kv_store.put(system_key(), system.name)
     system._undo.append(forget_name)
 
 
@@ -517,8 +519,8 @@ def forget_name() -> None:
 
 def delete_name() -> None:
     with suppress(Exception):  # Ray has gone, and the name with it
-        state.delete(settings_key())
-        state.delete(system_key())
+        kv_store.delete(settings_key())
+        kv_store.delete(system_key())
 
 
 # -- the end ---------------------------------------------------------------------------------------------------

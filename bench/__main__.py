@@ -32,7 +32,7 @@ from bench import (
     turns,
     windows,
 )
-from bench.measure import Figure
+from services.race.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,

@@ -26,24 +26,24 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from actors.gateway_messages import Accepted
-from actors.hosting import HostStatus
-from actors.producer import Producer
+from actors.gateway.producer import Producer
+from actors.host.host import HostStatus
+from actors.host.unit import UnitStatus
+from actors.messages.gateway_messages import Accepted
+from actors.messages.unit_messages import Unit
 from actors.system import System, start
-from actors.unit import UnitStatus
-from actors.units import Unit
-from bench.measure import Figure, wait
-from configs.choices import Choice, choice_of
-from configs.live import LiveClass, LiveSettings
-from configs.load import LoadSettings
-from configs.objectives import WAYS, Objective, candidates
-from configs.policies import Automatic
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.load_manager import LoadSettings
+from configs.classes.objectives import WAYS, Objective, candidates
+from configs.classes.policies import Automatic
+from configs.classes.policy_and_plan import Choice, choice_of
 from scheduler.tuning import Explanation
-from services.plan.aside import Aside
+from services.plan.worker_process import Aside
+from services.race.measure import Figure, wait
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch
-from sim.lookahead import Seen, objective_value
+from sim.forecast.policy_forecast import Seen, objective_value
 
 # Bursts by each policy, and of those that run against the one at which the class has ended.
 TRIES, FINAL_TRIES, FINALISTS = 2, 6, 3

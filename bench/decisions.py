@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections import deque
 
-from bench.measure import Figure, seconds_each
-from configs.policies import POLICY_KINDS, PolicySettings, policy_of
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators import OperatorScheduler
-from scheduler.policies import build_policy
+from configs.classes.policies import POLICY_KINDS, PolicySettings, policy_of
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.policies import build_policy
+from scheduler.operators.scheduler import OperatorScheduler
+from services.race.measure import Figure, seconds_each
 
 OPERATORS = 11_000
 SWITCHED = 1_000  # operators of a class whose policy changes, all with input

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench import w11
-from bench.measure import Figure, seconds_each
-from bench.race import ENGINE, compared, race
-from configs.limits import ClassLimits
-from engine.runner import ClassRunner
+from configs.classes.limits import ClassLimits
+from engine.class_.runner import ClassRunner
+from engine.data.train import Train, train_from_arrow
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, train_from_arrow
+from services.race import w11_workload
+from services.race.measure import Figure, seconds_each
+from services.race.race import ENGINE, compared, race
 
 SECONDS = 60
 REGISTERED = 1000
@@ -28,7 +28,7 @@ ELSEWHERE = {
 
 
 def figures() -> list[Figure]:
-    data = w11.generated(SECONDS)
+    data = w11_workload.generated(SECONDS)
     found = [figure for train, least in LEAST.items() for figure in race_figures(data, train, least)]
     return [
         *found,
@@ -37,7 +37,7 @@ def figures() -> list[Figure]:
     ]
 
 
-def race_figures(data: w11.Data, train: int, least: Mapping[str, float]) -> list[Figure]:
+def race_figures(data: w11_workload.Data, train: int, least: Mapping[str, float]) -> list[Figure]:
     reports, about = race(data, train, list(least)), f"W11, trains of {train:,}"
     found = [Figure(f"{about}: {name}", one["readings_per_s"] / 1e6, "M/s") for name, one in reports.items()]
     for name, one in compared(reports).items():
@@ -53,21 +53,21 @@ def race_figures(data: w11.Data, train: int, least: Mapping[str, float]) -> list
 
 def call_s() -> float:
     """A step of the runner around a filter that keeps nothing, source included in two."""
-    data = w11.generated(1)
-    schema = parse_create_stream(w11.STREAMS[0])
+    data = w11_workload.generated(1)
+    schema = parse_create_stream(w11_workload.STREAMS[0])
     runner = ClassRunner(ignore)
     runner.add(plan_query("q", "SELECT temp FROM readings WHERE temp > 1000", Catalog.of(streams=[schema])))
     train = train_from_arrow(data.readings.slice(0, 1), schema.schema, 0.0)
 
     def both() -> None:
         runner.offer("readings", train)
-        runner.run(w11.UNBOUNDED_S, zero, zero)
+        runner.run(w11_workload.UNBOUNDED_S, zero, zero)
 
     return seconds_each(both, 1000) / 2
 
 
 def registration_s() -> float:
-    catalog = Catalog.of(streams=[parse_create_stream(sql) for sql in w11.STREAMS])
+    catalog = Catalog.of(streams=[parse_create_stream(sql) for sql in w11_workload.STREAMS])
     runner = ClassRunner(ignore, limits=ClassLimits(queries=2 * REGISTERED))
     runner.add(*(plan_query(f"q{n}", text(n), catalog) for n in range(REGISTERED)))
     number = REGISTERED

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bench import w11
-from bench.measure import Figure
-from configs.choices import PLANS, plan_words
-from configs.live import LiveClass
-from configs.plans import PlanSettings
-from engine.door import Piece
-from engine.hosted import HostedClass
-from engine.train import train_from_arrow
+from configs.classes.live_class import LiveClass
+from configs.classes.plans import PlanSettings
+from configs.classes.policy_and_plan import PLANS, plan_words
+from engine.class_.door import Piece
+from engine.class_.hosted_class import HostedClass
+from engine.data.train import train_from_arrow
+from services.race import w11_workload
+from services.race.measure import Figure
 
 WARM_S, SECONDS, TRAIN = 25, 90, 1_000
 QUOTA_S = 1e9
@@ -110,7 +110,10 @@ def exchanged(plan: PlanSettings) -> Exchange:
 def made() -> HostedClass:
     declared = {"name": "gold", "priority": 1, "delay_target_ms": 1000}
     hosted = HostedClass(
-        LiveClass.model_validate(declared | {"streams": w11.STREAMS, "queries": w11.QUERIES}), 10_000
+        LiveClass.model_validate(
+            declared | {"streams": w11_workload.STREAMS, "queries": w11_workload.QUERIES}
+        ),
+        10_000,
     )
     for stream in hosted.schemas:
         hosted.begin(stream, 0, 0)
@@ -119,7 +122,7 @@ def made() -> HostedClass:
 
 def input_of(hosted: HostedClass) -> Iterator[Piece]:
     batches = dict.fromkeys(hosted.schemas, 0)
-    for stream, rows in w11.turns(w11.generated(SECONDS), TRAIN):
+    for stream, rows in w11_workload.turns(w11_workload.generated(SECONDS), TRAIN):
         train = train_from_arrow(rows.combine_chunks(), hosted.schemas[stream].schema, 0.0)
         yield Piece(stream, batches[stream], len(train), 0, 0, train, None)
         batches[stream] += 1

@@ -22,20 +22,20 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
-from actors.dirs import RunDirs, shared_memory
-from actors.gateway_messages import Accepted
-from actors.producer import Producer
+from actors.gateway.producer import Producer
+from actors.messages.gateway_messages import Accepted
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
-from bench.measure import Figure
-from bench.race import SPAWN
-from configs.declarations import Ref, documents_of
-from configs.live import LiveClass, LiveSettings
-from configs.service import ServiceSettings
-from services.api.results import results_of
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.documents.declarations import Ref, documents_of
+from configs.service.service_settings import ServiceSettings
+from services.api.routes.results import results_of
+from services.api.server import Serving
 from services.api.service import Service, service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
+from services.race.measure import Figure
+from services.race.race import SPAWN
 from services.results.places import LocalPlaces
 
 RATE, BATCH = 50_000, 500

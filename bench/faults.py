@@ -17,16 +17,16 @@ from typing import Any
 
 import ray
 
-from actors.dirs import RunDirs, shared_memory
-from actors.feeder import Feeder
-from actors.names import COORDINATOR, dispatcher_name, find, host_name
-from actors.segments import Reader
+from actors.gateway.replay_feeder import Feeder
+from actors.log.segment_log import Reader
+from actors.runtime.names import COORDINATOR, dispatcher_name, find, host_name
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
-from bench import w11 as workload
-from bench.measure import POLL_S, Figure, wait
-from configs import w11
-from configs.arrivals import StepArrivals
-from configs.live import LiveClass, LiveSettings
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.scenario import w11
+from configs.scenario.arrivals import StepArrivals
+from services.race import w11_workload as workload
+from services.race.measure import POLL_S, Figure, wait
 
 PERIOD_S = 10
 PRIORITIES = {"gold": 6.0, "silver": 3.0, "bronze": 1.0}

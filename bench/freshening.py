@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bench.measure import Figure, seconds_each
-from scheduler.change_rates import Interests
-from scheduler.freshening import Floats, marginals, perceived_freshness, refreshes
-from scheduler.mirroring import MirrorCore, Outcome
-from scheduler.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
+from scheduler.mirrors.change_rates import Interests
+from scheduler.mirrors.freshening import Floats, marginals, perceived_freshness, refreshes
+from scheduler.mirrors.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
+from scheduler.mirrors.poller import MirrorCore, Outcome
+from services.race.measure import Figure, seconds_each
 
 OBJECTS = 1_000_000
 PARTITIONS, ROUNDS = 50, 10  # what the thesis finds best: "a good solution is found earliest"

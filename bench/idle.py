@@ -13,17 +13,17 @@ from pathlib import Path
 
 import ray
 
-from actors.cluster import all_names
-from actors.names import find
+from actors.runtime.cluster import all_names
+from actors.runtime.names import find
 from actors.system import System, start
-from bench.measure import Figure
-from configs import w11
-from configs.live import LiveClass, LiveSettings
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.scenario import w11
+from services.race.measure import Figure
 
 CLASSES = 3
 TENANTS, A_HOST = 200, 50
 SECONDS = 20.0
-# Idle actors begin to rest after some seconds (`actors.resting`).
+# Idle actors begin to rest after some seconds (`actors.runtime.idle_throttle`).
 REST_S = 9.0
 ASLEEP_S = 60.0
 POLL_S = 0.5

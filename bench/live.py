@@ -21,19 +21,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actors.dirs import RunDirs, shared_memory
-from actors.gateway_messages import Accepted
-from actors.hosting import Host, HostStatus, prepare_process
-from actors.ingress import Gateway
-from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
-from actors.producer import Producer
-from actors.results import AnswerReader
-from actors.turns import TurnLoop
-from actors.units import Unit
-from bench import w11
-from bench.measure import Figure
-from bench.race import ENGINE, SPAWN, attempt, prepare
-from configs.live import LiveClass, LiveSettings
+from actors.dispatcher.turn_loop import TurnLoop
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.producer import Producer
+from actors.host.answer_reader import AnswerReader
+from actors.host.host import Host, HostStatus, prepare_process
+from actors.messages.gateway_messages import Accepted
+from actors.messages.unit_messages import Unit
+from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
+from actors.runtime.run_dirs import RunDirs, shared_memory
+from configs.classes.live_class import LiveClass, LiveSettings
+from services.race import w11_workload
+from services.race.measure import Figure
+from services.race.race import ENGINE, SPAWN, attempt, prepare
 
 # Of event time; 10,000 readings each.
 SECONDS, COMPARED_S = 1500, 150
@@ -44,7 +44,12 @@ BATCH = 10_000
 TRIES = 3
 POLL_S = 0.02
 CLASS = LiveClass(
-    name="w11", priority=1, delay_target_ms=1000, streams=w11.STREAMS, queries=w11.QUERIES, lossless=True
+    name="w11",
+    priority=1,
+    delay_target_ms=1000,
+    streams=w11_workload.STREAMS,
+    queries=w11_workload.QUERIES,
+    lossless=True,
 )
 SETTINGS = LiveSettings(manager="none", idle_after_s=None)
 
@@ -90,7 +95,7 @@ def tried(
     seconds: int, tries: int, cores: Cores, compared: bool
 ) -> tuple[list[dict[str, Any]], list[Measured]]:
     """Alone and in a host, in turns."""
-    data = w11.generated(seconds)
+    data = w11_workload.generated(seconds)
     engine, live = [], []
     with ProcessPoolExecutor(1, SPAWN, prepare, (data, cores.lanes[0] if cores.lanes else None)) as pool:
         for _ in range(tries):
@@ -114,7 +119,7 @@ def running(cores: Cores) -> Iterator[RunDirs]:
         os.close(held)
 
 
-def run(data: w11.Data, cores: Cores, compared: bool, warm: int, laps: int, given: int) -> Measured:
+def run(data: w11_workload.Data, cores: Cores, compared: bool, warm: int, laps: int, given: int) -> Measured:
     lap = len(data.readings) + len(data.alerts)
     with running(cores) as dirs, process(serve_host, dirs, cores) as host:
         enough = threading.Event()
@@ -124,7 +129,7 @@ def run(data: w11.Data, cores: Cores, compared: bool, warm: int, laps: int, give
         after, until_s = done(host, laps * lap)
         enough.set()
         publishing.join()
-        queries = {name: checked(dirs, name, data) for name in w11.QUERIES} if compared else {}
+        queries = {name: checked(dirs, name, data) for name in w11_workload.QUERIES} if compared else {}
     begun, ended = before.units["w11"].figures, after.units["w11"].figures
     return Measured(
         round((ended.delivered - begun.delivered) * len(data.readings) / lap),
@@ -143,11 +148,11 @@ def done(host: Connection, tuples: int) -> tuple[HostStatus, float]:
     return found
 
 
-def publish(dirs: RunDirs, data: w11.Data, laps: int, enough: threading.Event) -> None:
+def publish(dirs: RunDirs, data: w11_workload.Data, laps: int, enough: threading.Event) -> None:
     """As fast as it is taken: the class always has more than it can do."""
     with Producer(dirs.door_socket) as producer:
         for lap in range(laps):
-            for stream, batch in w11.turns(data, BATCH):
+            for stream, batch in w11_workload.turns(data, BATCH):
                 (rows,) = later(batch, 1000 * SECONDS * lap).combine_chunks().to_batches()
                 while not isinstance(answer := producer.publish(stream, rows), Accepted):
                     assert answer.retry_after_s is not None, answer.reason
@@ -161,14 +166,14 @@ def later(batch: pa.Table, ms: int) -> pa.Table:
     return batch.set_column(0, "ts", pc.add(batch.column("ts"), ms)) if ms else batch
 
 
-def checked(dirs: RunDirs, query: str, data: w11.Data) -> dict[str, Any]:
+def checked(dirs: RunDirs, query: str, data: w11_workload.Data) -> dict[str, Any]:
     reader = AnswerReader(dirs, "w11")
     wanted = [place for place, (name, _) in enumerate(reader.columns(query)) if name != "window_start"]
     parts = [
         tuple(np.array(answer.train.columns[place].data) for place in wanted)
         for answer in reader.answers(query)
     ]
-    return w11.checked(query, parts, data)
+    return w11_workload.checked(query, parts, data)
 
 
 @contextmanager
@@ -199,7 +204,7 @@ def serve(dirs: RunDirs, cores: Cores, parent: Connection) -> None:
         Gateway(dirs, bytes_max=SETTINGS.retained_bytes),
         TurnLoop(dirs.dispatcher_socket, 0.01, cores=cores),
     )
-    for sql in w11.STREAMS:
+    for sql in w11_workload.STREAMS:
         gateway.streams.declare(sql)
     turns.set_shares({"w11": 1.0}, {"w11": "h1"})
     threads = [threading.Thread(target=one.run) for one in (gateway, turns)]

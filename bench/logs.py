@@ -14,20 +14,20 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from actors.commits import commit_parts, steps_of
-from actors.dirs import RunDirs, shared_memory
-from actors.frames import batch_of, batch_parts
-from actors.gateway_messages import Accepted
-from actors.ingress import Gateway
-from actors.producer import Producer
-from actors.segments import KEEP_NONE, Reader, Writer
-from actors.subscriber import Subscriber
-from bench.measure import Figure, seconds_each
-from bench.race import SPAWN
-from engine.schema import BOOLEAN, FLOAT64, INT32, INT64, STRING, TIMESTAMP
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.producer import Producer
+from actors.gateway.subscriber import Subscriber
+from actors.log.commit_format import commit_parts, steps_of
+from actors.log.segment_log import KEEP_NONE, Reader, Writer
+from actors.log.train_format import batch_of, batch_parts
+from actors.messages.gateway_messages import Accepted
+from actors.runtime.run_dirs import RunDirs, shared_memory
+from engine.class_.steps import Answer, Commit, Opened, Took
+from engine.data.schema import BOOLEAN, FLOAT64, INT32, INT64, STRING, TIMESTAMP
+from engine.data.train import Train, Values, train_from_arrow
 from engine.sql import parse_create_stream
-from engine.steps import Answer, Commit, Opened, Took
-from engine.train import Train, Values, train_from_arrow
+from services.race.measure import Figure, seconds_each
+from services.race.race import SPAWN
 
 STREAM = "CREATE STREAM s (a BIGINT, b BIGINT, c DOUBLE, d DOUBLE, e BIGINT, f DOUBLE)"
 SCHEMA = parse_create_stream(STREAM).schema

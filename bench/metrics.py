@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.control import SystemStatus, UnitStatus
-from actors.counting import Counting
-from actors.dispatcher import DispatcherStatus
-from actors.looks import CoordinatorStatus, Decisions, Look, Number
-from actors.turns import LaneStatus, TurnStatus
-from actors.units import Figures, Qualities, UnitReport
-from actors.worth import qualities
-from bench.measure import TRIES, Figure, seconds_each
-from configs.live import LiveClass, LiveSettings
-from engine.explain import Line
-from engine.hosted import HostedClass
+from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
+from actors.dispatcher.dispatcher_actor import DispatcherStatus
+from actors.dispatcher.turn_loop import LaneStatus, TurnStatus
+from actors.host.slice_counts import Counting
+from actors.host.unit_quality import qualities
+from actors.messages.unit_messages import Figures, Qualities, UnitReport
+from configs.classes.live_class import LiveClass, LiveSettings
+from engine.class_.explain import Line
+from engine.class_.hosted_class import HostedClass
 from loadshed.aloma import Control
 from loadshed.ledger import TupleLedger
 from loadshed.manager import Explanation
 from loadshed.monitors import Verdict
-from scheduler.capacity import ShareMove
+from scheduler.capacity.core import ShareMove
 from services.metrics.collector import SystemCollector
 from services.metrics.nodes import Nodes
+from services.race.measure import TRIES, Figure, seconds_each
 from services.watch.source import Counted, Inflow
 from services.watch.watch import Watch
 

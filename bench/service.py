@@ -20,18 +20,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from bench.measure import TRIES, Figure
-from configs.declarations import (
+from configs.documents.declarations import (
     Document,
     QueryDeclaration,
     StreamDeclaration,
     TenantDeclaration,
 )
-from configs.service import ServiceSettings
+from configs.service.service_settings import ServiceSettings
+from services.api.server import Serving
 from services.api.service import service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog, opened
-from services.catalog.home import Home
+from services.common.weir_home import Home
+from services.race.measure import TRIES, Figure
 
 TENANTS, QUERIES = 1000, 5
 READERS, READS = 16, 3000

@@ -35,20 +35,20 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_weir import client, to_weir
 from pyspark_weir.options import write_options
 
-from actors.dirs import RunDirs, shared_memory
-from actors.hosting import Host, prepare_process
-from actors.inbox import Arrived
-from actors.ingress import Gateway
-from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
-from actors.turns import TurnLoop
-from actors.units import Unit
+from actors.dispatcher.turn_loop import TurnLoop
+from actors.gateway.gateway_loop import Gateway
+from actors.host.host import Host, prepare_process
+from actors.host.inbox import Arrived
+from actors.messages.unit_messages import Unit
+from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from bench.logs import in_process
-from bench.measure import Figure
-from configs.live import LiveClass, LiveSettings
+from configs.classes.live_class import LiveClass, LiveSettings
 from services.ingest.flight import FlightSettings
 from services.ingest.java import find_java
 from services.ingest.keys import new_key
 from services.ingest.session import stop_session
+from services.race.measure import Figure
 
 STREAM = "CREATE STREAM s (a int64, b int64, c float64, d float64, e int64, f float64)"
 COLUMNS = ("value AS a", "value % 97 AS b", "value / 2D AS c", "value * 3D AS d", "-value AS e", "0.5D AS f")

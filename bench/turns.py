@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores
-from actors.slices import SliceClient
-from actors.turns import TurnLoop, TurnStatus
-from bench.measure import Figure
+from actors.dispatcher.turn_loop import TurnLoop, TurnStatus
+from actors.host.turn_client import SliceClient
+from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
+from services.race.measure import Figure
 
 SHARES = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 ROUND_S = 0.01

@@ -1,1 +1,4 @@
-"""Typed settings and presets. Imported by every other folder; imports none of them."""
+"""Typed settings, declarations and presets. Every other folder imports them; they import nothing of the project.
+
+Start with `base.py` (how a settings model is written) and `classes/priority_class.py` (what a class is promised).
+"""

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from configs.classes import PriorityClass
-from configs.load import LoadSettings
-from configs.managers import Manager, lends, sheds
+from configs.classes.load_manager import LoadSettings
+from configs.classes.managers import Manager, lends, sheds
+from configs.classes.priority_class import PriorityClass
 from loadshed.cycle import CycleEnded
 from loadshed.manager import LoadManager, held_queue_s
-from scheduler.redistribution import ClassAccount
+from scheduler.capacity.redistribution import ClassAccount
 
 # The common manager serves all classes under this name.
 EVERYBODY = "*"

@@ -28,12 +28,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from configs.load import LoadSettings
+from configs.classes.load_manager import LoadSettings
 from configs.numbers import duration, figure, of_target
 from loadshed.aloma import LEAST_HEADROOM, Branch, Control, Limits, bounded, decide, queue_limit
 from loadshed.cycle import CycleEnded
 from loadshed.monitors import LEAST_CYCLE_S, RATE_ALPHA, LoadMonitor, ResponseMonitor, Verdict
-from scheduler.capacity import HeadroomScaled
+from scheduler.capacity.core import HeadroomScaled
 
 EXPLANATIONS_KEPT = 1000
 # One noisy cycle is no overload: it takes a queue of this part of a cycle's work, or a load this far above both

@@ -39,9 +39,9 @@ from typing import (
 
 from configs.base import Settings
 from loadshed.manager import LoadCommand, LoadEvent, LoadManager
-from scheduler.capacity import CapacityCommand, CapacityCore, CapacityEvent
+from scheduler.capacity.core import CapacityCommand, CapacityCore, CapacityEvent
 from scheduler.tuning import TuningCommand, TuningCore, TuningEvent
-from scheduler.wrr import Grant, RoundRobin, TurnEvent
+from scheduler.turns.round_robin import Grant, RoundRobin, TurnEvent
 
 VERSION = 1
 # What a core remembers for people alone.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from configs.utility import UtilityGraph
+from configs.classes.utility import UtilityGraph
 from scheduler.ratios import ratio
 
 # Of each query, and a class may have 10,000 of them.

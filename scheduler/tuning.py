@@ -3,10 +3,10 @@
     event        what follows
     Compared     perhaps SwitchPolicy; one Explanation
 
-A policy is a name here, of all that is chosen together: for classes that have plans, of the plan as well (`configs.choices`).
+A policy is a name here, of all that is chosen together: for classes that have plans, of the plan as well (`configs.classes.policy_and_plan`).
 
 A comparison brings what the class's objective comes to now, and what it would come to under each policy there is: the
-shell has asked the simulator, with the costs, selectivities and arrivals that were measured (`sim.lookahead`). All figures
+shell has asked the simulator, with the costs, selectivities and arrivals that were measured (`sim.forecast.policy_forecast`). All figures
 are such that less is better.
 
 Properties (`tests/property/test_tuning.py`):
@@ -32,10 +32,10 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
-from configs.classes import PriorityClass
+from configs.classes.objectives import WAYS, Objective
+from configs.classes.policies import Automatic
+from configs.classes.priority_class import PriorityClass
 from configs.numbers import duration, figure
-from configs.objectives import WAYS, Objective
-from configs.policies import Automatic
 
 PAUSE, PAUSE_MAX = 4, 64
 # Comparisons for which a policy that has disappointed once is no candidate; doubled each time.

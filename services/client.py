@@ -23,9 +23,17 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from configs.declarations import Declaration, Document, Ref, as_document, kind_named, ref_named, ref_of
-from configs.problems import Away, InUse, InvalidInput, UnknownName, WeirError
-from services.catalog.home import ENDPOINT, home_of
+from configs.documents.declarations import (
+    Declaration,
+    Document,
+    Ref,
+    as_document,
+    kind_named,
+    ref_named,
+    ref_of,
+)
+from configs.errors import Away, InUse, InvalidInput, UnknownName, WeirError
+from services.common.weir_home import ENDPOINT, home_of
 from services.ingest.progress import FeedProgress
 from services.remote.given import (
     ARROW,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 from loadshed.records import (
     KINDS,
     Core,

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
-from configs.policies import policy_of
-from configs.scenario import ClockJumps, Fault, HostDies, ReportsLate, ReportsLost, Scenario
+from configs.classes.policies import policy_of
+from configs.scenario.scenario import ClockJumps, Fault, HostDies, ReportsLate, ReportsLost, Scenario
 from loadshed.cycle import CycleEnded
 from loadshed.manager import DropOlder, HoldBack, SetKeep, TrimQueue
-from scheduler.capacity import CapacityEvent
+from scheduler.capacity.core import CapacityEvent
 from scheduler.tuning import SwitchPolicy
-from scheduler.wrr import ClassReady, Grant, SliceEnded
-from sim.host import SimulatedHost
-from sim.lookahead import Run
-from sim.ring import ControlRing, OpenRecord, Order, build_ring
+from scheduler.turns.round_robin import ClassReady, Grant, SliceEnded
+from sim.control_ring import ControlRing, OpenRecord, Order, build_ring
+from sim.forecast.policy_forecast import Run
+from sim.policy_tuning import tuned
+from sim.run.simulated_host import SimulatedHost
 from sim.series import ClassSeries, Series
-from sim.tuning import tuned
 
 
 @dataclass(slots=True)
@@ -324,5 +324,5 @@ class Simulation:
 
 
 def alone(scenario: Scenario, look: Callable[[Run], None] | None) -> Run:
-    """A class of such a run by itself, to see what would become of it (`sim.lookahead`)."""
+    """A class of such a run by itself, to see what would become of it (`sim.forecast.policy_forecast`)."""
     return Simulation(scenario, "none", on_cycle=look).run()

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from actors.segments import LogFull
-from actors.unit_log import UnitLog
-from engine.plan import Query
-from engine.schema import Schema
+from actors.log.segment_log import LogFull
+from actors.log.unit_log import UnitLog
+from engine.class_.steps import Answer, Commit, QueryAdded, QueryRemoved, Step
+from engine.data.schema import Schema
+from engine.data.train import Train, train_from_arrow
+from engine.plan.plan import Query
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.steps import Answer, Commit, QueryAdded, QueryRemoved, Step
-from engine.train import Train, train_from_arrow
 
 STREAM = parse_create_stream("CREATE STREAM s (n int64, s string)")
 SQL = "SELECT n, s FROM s"

@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx
 
-from configs.declarations import documents_of
-from configs.service import ServiceSettings
+from configs.documents.declarations import documents_of
+from configs.service.service_settings import ServiceSettings
 from services.api.app import make_app
 from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 
 DOCUMENTS = """
 {kind: Stream, name: ticks, columns: {ts: timestamp, value: int64}, time: ts,

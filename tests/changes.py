@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from configs.declarations import (
+from configs.documents.declarations import (
     KINDS,
     Declaration,
     Document,
@@ -26,7 +26,7 @@ from configs.declarations import (
     StreamDeclaration,
     TenantDeclaration,
 )
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 
 RANGE_MS = 4000
 # Columns of a stream by variant, and how late its rows may be.

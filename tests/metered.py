@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.dispatcher import DispatcherStatus
-from actors.turns import LaneStatus, TurnStatus
-from scheduler.mirroring import MirrorStatistics
+from actors.dispatcher.dispatcher_actor import DispatcherStatus
+from actors.dispatcher.turn_loop import LaneStatus, TurnStatus
+from scheduler.mirrors.poller import MirrorStatistics
 from services.ingest.progress import FeedProgress
 from services.metrics.collector import SystemCollector
 from services.metrics.nodes import Nodes
-from services.mirror.polling import MirrorProgress
+from services.mirror.poll_loop import MirrorProgress
 from services.watch.source import Inflow
 from services.watch.watch import Watch
 from tests.watched import InProcess

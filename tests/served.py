@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.service import ServiceSettings
+from configs.service.service_settings import ServiceSettings
+from services.api.server import Serving
 from services.api.service import Service, service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog, opened
-from services.catalog.home import Home
 from services.client import Client
+from services.common.weir_home import Home
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from actors.looks import CoordinatorStatus, Decisions, Look, Number
-from actors.noticed import UnitNow
-from actors.units import Account, Explanations, Figures, UnitReport, class_of
-from actors.units import Counted as UnitCounted
-from configs.live import LiveClass
-from configs.objectives import Objective
-from configs.problems import UnknownName
-from engine.explain import Line
+from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
+from actors.host.tuning_sample import UnitNow
+from actors.messages.unit_messages import Account, Explanations, Figures, UnitReport, class_of
+from actors.messages.unit_messages import Counted as UnitCounted
+from configs.classes.live_class import LiveClass
+from configs.classes.objectives import Objective
+from configs.errors import UnknownName
+from engine.class_.explain import Line
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from loadshed.manager import LoadManager, ReportUsage, RequestReclaim
-from scheduler.capacity import ShareMove
+from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 from services.watch.source import Away, Counted
 from tests.unit.test_control import World

@@ -31,23 +31,23 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from actors.cluster import all_names
-from actors.commits import answers_of, is_snapshot, steps_of
-from actors.dirs import RunDirs, shared_memory
-from actors.feeder import Feeder
-from actors.hosting import HostStatus
-from actors.names import COORDINATOR, dispatcher_name, find, host_name
-from actors.recent import RECENT_S
-from actors.segments import FrameForgotten, Reader
+from actors.gateway.replay_feeder import Feeder
+from actors.host.host import HostStatus
+from actors.host.recent_latency import RECENT_S
+from actors.host.unit import UnitStatus
+from actors.log.commit_format import answers_of, is_snapshot, steps_of
+from actors.log.segment_log import FrameForgotten, Reader
+from actors.runtime.cluster import all_names
+from actors.runtime.names import COORDINATOR, dispatcher_name, find, host_name
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
-from actors.unit import UnitStatus
 from bench.idle import smaps_mb
-from configs import w11
-from configs.arrivals import StepArrivals
-from configs.live import LiveClass, LiveSettings
-from services.cli.demo_feed import inputs
-from services.cli.live_run import Calibration, Watched, calibrated
-from services.cli.replay import remarks
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.scenario import w11
+from configs.scenario.arrivals import StepArrivals
+from services.cli.demonstration.demo_feed import inputs
+from services.cli.demonstration.live_run import Calibration, Watched, calibrated
+from services.cli.simulation.replay import remarks
 from sim.replay import replay
 
 SETTINGS = LiveSettings.model_validate(

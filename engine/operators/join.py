@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.causes import NO_PROGRESS, Meeting
-from engine.expressions import Condition, Failures
-from engine.keys import Codes, KeyIndex
-from engine.limits import FEW_KEYS, Holding
-from engine.operators.stored import TOO_MANY_PAIRS, Stored, Times
-from engine.schema import DataType, Schema
-from engine.train import Mask, Train, Values, progress, taken
+from engine.data.held_state import FEW_KEYS, Holding
+from engine.data.keys import Codes, KeyIndex
+from engine.data.schema import DataType, Schema
+from engine.data.train import Mask, Train, Values, progress, taken
+from engine.data.watermark_causes import NO_PROGRESS, Meeting
+from engine.expressions.compiler import Condition, Failures
+from engine.operators.join_state import TOO_MANY_PAIRS, Stored, Times
 
 
 class Side:

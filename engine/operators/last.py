@@ -28,16 +28,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.causes import NO_PROGRESS, Causes, Meeting, Moment, arrival_of
-from engine.expressions import Condition, Failures
-from engine.keys import Codes, KeyIndex
-from engine.limits import Holding, train_bytes
-from engine.operators.join import key_mask, key_types, without_mask, without_null_keys
-from engine.operators.stored import ROOM_MIN, Column, Fixed, Texts, Times
-from engine.operators.unmatched import UnmatchedRows
-from engine.plan import EventTime
-from engine.schema import Kind, Schema
-from engine.train import (
+from engine.data.held_state import Holding, train_bytes
+from engine.data.keys import Codes, KeyIndex
+from engine.data.schema import Kind, Schema
+from engine.data.train import (
     Arrivals,
     LateRows,
     Places,
@@ -50,6 +44,12 @@ from engine.train import (
     same_arrival,
     taken,
 )
+from engine.data.watermark_causes import NO_PROGRESS, Causes, Meeting, Moment, arrival_of
+from engine.expressions.compiler import Condition, Failures
+from engine.operators.join import key_mask, key_types, without_mask, without_null_keys
+from engine.operators.join_state import ROOM_MIN, Column, Fixed, Texts, Times
+from engine.operators.outer_join import UnmatchedRows
+from engine.plan.plan import EventTime
 
 NOWHERE = -1
 # After any event time there can be, in any unit; times in microseconds stay below it.

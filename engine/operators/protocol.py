@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from engine.train import Train
+from engine.data.train import Train
 
 
 class Operator(Protocol):

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.aggregates import answered, measures_of
-from engine.causes import Causes, Tuples, arrival_of
-from engine.keys import KeyIndex
-from engine.limits import FEW_KEYS, Holding, train_bytes
+from engine.data.held_state import FEW_KEYS, Holding, train_bytes
+from engine.data.keys import KeyIndex
+from engine.data.schema import INT64, Schema
+from engine.data.train import Train, Values, concatenated, empty_train, same_arrival
+from engine.data.watermark_causes import Causes, Tuples, arrival_of
 from engine.operators.windows import rows_of
-from engine.panes import Each, Measure, Pane, accumulate, stands_for
-from engine.plan import Aggregate, RowWindow
-from engine.schema import INT64, Schema
-from engine.train import Train, Values, concatenated, empty_train, same_arrival
+from engine.plan.plan import Aggregate, RowWindow
+from engine.windows.pane_aggregates import answered, measures_of
+from engine.windows.panes import Each, Measure, Pane, accumulate, stands_for
 
 Numbers = npt.NDArray[np.int64]
 

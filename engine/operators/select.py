@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.expressions import Failures, compile_condition, compile_projection
+from engine.data.train import LateRows, Train, taken
+from engine.expressions.compiler import Failures, compile_condition, compile_projection
 from engine.operators.protocol import Stateless
-from engine.plan import Column, Expression
-from engine.train import LateRows, Train, taken
+from engine.plan.plan import Column, Expression
 
 
 class SelectOperator(Stateless):

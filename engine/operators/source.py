@@ -4,7 +4,7 @@
 
 A tuple is late if its event time lies before the watermark that the tuples before it have set. That depends on the
 order of arrival alone, never on how the input was cut into trains. A tuple without an event time counts as late. The gateway
-writes each batch in the order of event time (`engine.ordering`), so only the batches before it make a tuple late.
+writes each batch in the order of event time (`engine.data.batch_order`), so only the batches before it make a tuple late.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.causes import NO_PROGRESS, Causes, Moment, Tuples
-from engine.train import LateRows, Mask, Train, is_same
+from engine.data.train import LateRows, Mask, Train, is_same
+from engine.data.watermark_causes import NO_PROGRESS, Causes, Moment, Tuples
 
 
 class SourceOperator:

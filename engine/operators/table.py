@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.expressions import Condition, Failures
-from engine.keys import KeyIndex
+from engine.data.keys import KeyIndex
+from engine.data.schema import Schema
+from engine.data.train import Places, Train, progress, taken
+from engine.expressions.compiler import Condition, Failures
 from engine.operators.join import key_mask, without_mask, without_null_keys
+from engine.operators.join_state import TOO_MANY_PAIRS, KeyOrder
+from engine.operators.outer_join import UnmatchedRows
 from engine.operators.protocol import Stateless
-from engine.operators.stored import TOO_MANY_PAIRS, KeyOrder
-from engine.operators.unmatched import UnmatchedRows
-from engine.schema import Schema
-from engine.train import Places, Train, progress, taken
 
 
 class TableJoinOperator(Stateless):

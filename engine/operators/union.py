@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.causes import Meeting
-from engine.train import Train
+from engine.data.train import Train
+from engine.data.watermark_causes import Meeting
 
 
 class UnionInputOperator:

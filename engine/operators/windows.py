@@ -3,7 +3,7 @@
     in: tuples, progress                    out: (window_start, window_end, keys…, aggregates…) at each window's end
 
 A window [end − range, end) closes when event time is complete up to `end`; it has a row for every group with a
-tuple in it. Ends are the multiples of the slide, or with SLIDE AT MOST those that a schedule chooses (`engine.schedule`).
+tuple in it. Ends are the multiples of the slide, or with SLIDE AT MOST those that a schedule chooses (`engine.windows.window_schedule`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from configs.windows import WindowSettings
-from engine.aggregates import answered, measures_of
-from engine.causes import NO_PROGRESS, Causes, arrival_of
-from engine.keys import Codes
-from engine.panes import Measure, Pane, PaneStore
-from engine.plan import Aggregate
-from engine.schedule import WindowSchedule
-from engine.schema import Schema
-from engine.train import Train, Values, concatenated, progress, same_arrival
+from configs.classes.window_settings import WindowSettings
+from engine.data.keys import Codes
+from engine.data.schema import Schema
+from engine.data.train import Train, Values, concatenated, progress, same_arrival
+from engine.data.watermark_causes import NO_PROGRESS, Causes, arrival_of
+from engine.plan.plan import Aggregate
+from engine.windows.pane_aggregates import answered, measures_of
+from engine.windows.panes import Measure, Pane, PaneStore
+from engine.windows.window_schedule import WindowSchedule
 
 NEVER_CLOSED = NO_PROGRESS
 

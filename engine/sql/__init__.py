@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from engine.plan import Aggregate, Plan, Query, WindowAggregate, inputs
+from engine.plan.plan import Aggregate, Plan, Query, WindowAggregate, inputs
 from engine.sql.catalog import Catalog, output_of
 from engine.sql.create import parse_create_stream
+from engine.sql.create_mirror import Mirror, parse_create_mirror
 from engine.sql.dialect import parsed
 from engine.sql.errors import PlanningError, Text
-from engine.sql.mirror import Mirror, parse_create_mirror
 from engine.sql.output import answered
 from engine.sql.select import Selects
 from engine.sql.statements import Statement, split_statements

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from engine.plan import Query, QueryOutput, event_time
-from engine.schema import StreamSchema, TableSchema
+from engine.data.schema import StreamSchema, TableSchema
+from engine.plan.plan import Query, QueryOutput, event_time
 
 Known = StreamSchema | TableSchema | QueryOutput
 

@@ -14,11 +14,11 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from engine.schema import Field, Kind, Schema, StreamSchema
+from engine.data.schema import Field, Kind, Schema, StreamSchema
 from engine.sql.dialect import TypeName, WeirParser, read
 from engine.sql.errors import Text
-from engine.sql.literals import interval_us
-from engine.sql.typenames import type_named
+from engine.sql.terms.literals import interval_us
+from engine.sql.terms.type_names import type_named
 
 EXAMPLE = "CREATE STREAM name (ts timestamp, x float64, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')"
 COLUMNS_MAX = 1_000

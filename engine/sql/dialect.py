@@ -22,7 +22,13 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engine.sql.errors import PlanningError, Text
-from engine.sql.unsupported import PHRASES, construct_at, function_named, statement_refused, unknown_part
+from engine.sql.terms.foreign_constructs import (
+    PHRASES,
+    construct_at,
+    function_named,
+    statement_refused,
+    unknown_part,
+)
 
 SQL_BYTES_MAX = 100_000
 # sqlglot descends about 25 calls per level, and Python stops at 1,000.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 
 EXCERPT_CHARACTERS = 100
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from configs.problems import WeirError
-from engine.functions import resolve
-from engine.plan import (
+from configs.errors import WeirError
+from engine.data.schema import Schema, TableSchema
+from engine.expressions.functions import resolve
+from engine.plan.plan import (
     TRUE,
     Cast,
     Column,
@@ -36,13 +37,12 @@ from engine.plan import (
     WindowJoin,
     event_time,
 )
-from engine.schema import Schema, TableSchema
 from engine.sql.errors import Text
-from engine.sql.expressions import Expressions, type_or_none
 from engine.sql.names import Relation, Scope
-from engine.sql.normalise import all_of
 from engine.sql.output import canonical
-from engine.sql.timebounds import Bound, TimeBounds
+from engine.sql.terms.expressions import Expressions, type_or_none
+from engine.sql.terms.normal_form import all_of
+from engine.sql.time_bounds import Bound, TimeBounds
 from engine.sql.windows import RANGE_MAX_US
 
 # Each join is an operator, and its plan is compared with others.

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from configs.problems import nearest
-from engine.plan import Column, EventTime, Expression, Plan, RowWindow, TimeWindow, event_times
-from engine.schema import Schema, TableSchema
+from configs.errors import nearest
+from engine.data.schema import Schema, TableSchema
+from engine.plan.plan import Column, EventTime, Expression, Plan, RowWindow, TimeWindow, event_times
 from engine.sql.errors import Text
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from engine.plan import (
+from engine.data.schema import Field, Schema
+from engine.plan.plan import (
     Column,
     EventTime,
     Expression,
@@ -17,10 +18,9 @@ from engine.plan import (
     event_time,
     inputs,
 )
-from engine.schema import Field, Schema
 from engine.sql.errors import Text
-from engine.sql.expressions import BOUNDS
 from engine.sql.names import Named, Relation
+from engine.sql.terms.expressions import BOUNDS
 
 
 @dataclass(frozen=True)

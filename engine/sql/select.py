@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from configs.problems import nearest
-from engine.plan import (
+from configs.errors import nearest
+from engine.data.schema import StreamSchema, TableSchema
+from engine.plan.plan import (
     Aggregation,
     Column,
     EventTime,
@@ -28,15 +29,12 @@ from engine.plan import (
     event_time,
     event_times,
 )
-from engine.schema import StreamSchema, TableSchema
 from engine.sql.catalog import Catalog
 from engine.sql.dialect import FunctionWindow, LastRow, Source
 from engine.sql.errors import Text
-from engine.sql.expressions import IMPURE, Expressions, not_supported
-from engine.sql.grouping import Grouped, Wanted, is_aggregate, is_bound, windowed
+from engine.sql.group_by import Grouped, Wanted, is_aggregate, is_bound, windowed
 from engine.sql.joins import Item, Joined, Joiner, filtered
 from engine.sql.names import Named, Relation, columns_of, time_among
-from engine.sql.normalise import mapped, size
 from engine.sql.output import (
     SelectItem,
     default_name,
@@ -45,8 +43,10 @@ from engine.sql.output import (
     projected,
     with_bounds,
 )
+from engine.sql.terms.expressions import IMPURE, Expressions, not_supported
+from engine.sql.terms.foreign_constructs import is_known, unknown_function
+from engine.sql.terms.normal_form import mapped, size
 from engine.sql.unions import branches_of, united
-from engine.sql.unsupported import is_known, unknown_function
 from engine.sql.windows import check_unit, window_of
 
 COLUMNS_MAX = 1_000

@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from configs.problems import nearest
+from configs.errors import nearest
 from engine.sql.dialect import SQL_BYTES_MAX, tokenized
 from engine.sql.errors import Text
-from engine.sql.unsupported import statement_refused
+from engine.sql.terms.foreign_constructs import statement_refused
 
 StatementKind = Literal["stream", "mirror", "query", "explain"]
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM)

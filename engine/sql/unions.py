@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from engine.functions import common_type
-from engine.plan import Column, EventTime, Expression, Union, event_time, event_times
-from engine.schema import DataType
+from engine.data.schema import DataType
+from engine.expressions.functions import common_type
+from engine.plan.plan import Column, EventTime, Expression, Union, event_time, event_times
 from engine.sql.errors import Text
 from engine.sql.names import Named, Relation
-from engine.sql.normalise import cast
 from engine.sql.output import canonical, projected
+from engine.sql.terms.normal_form import cast
 
 
 def branches_of(text: Text, node: exp.Expr) -> Iterator[exp.Expr]:

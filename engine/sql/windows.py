@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from engine.plan import RowWindow, TimeWindow
+from engine.plan.plan import RowWindow, TimeWindow
 from engine.sql.dialect import UNITS_US, BracketWindow, FunctionWindow
 from engine.sql.errors import Text
-from engine.sql.literals import interval_us
+from engine.sql.terms.literals import interval_us
 
 RANGE_MAX_US = 366 * 86_400_000_000  # a year: beyond, state would hardly be bounded
 ROWS_MAX = 10_000_000

@@ -1,1 +1,4 @@
-"""REST: who shows a key may declare, ask and read what its scopes say."""
+"""REST and console: keys, sessions, limits, problems, and the application around the routes.
+
+Start with `app.py`; `routes/` has a file per resource. Imports `services.watch`, `services.catalog` and `services.results`.
+"""

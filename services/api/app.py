@@ -10,8 +10,11 @@ import orjson
 from fastapi import Depends, FastAPI, Request
 from starlette.responses import Response
 
-from configs.problems import InvalidInput, UnknownName, nearest
-from services.api import (
+from configs.errors import InvalidInput, UnknownName, nearest
+from services.api import openapi, problems
+from services.api.callers import Door
+from services.api.request_bodies import JSON
+from services.api.routes import (
     audit,
     console,
     documents,
@@ -22,15 +25,11 @@ from services.api import (
     live,
     metrics,
     mirrors,
-    openapi,
     plan,
-    problems,
     results,
     rows,
 )
-from services.api.bodies import JSON
-from services.api.callers import Door
-from services.api.health import health
+from services.api.routes.health import health
 from services.api.service import Service
 
 ROUTERS = (documents, keys, audit, results, rows, live, mirrors, history, plan, feeds, feed_status)

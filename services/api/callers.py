@@ -21,10 +21,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from configs.declarations import Ref
-from configs.problems import WeirError, nearest
-from services.api.limits import bounded, bytes_max
+from configs.documents.declarations import Ref
+from configs.errors import WeirError, nearest
 from services.api.problems import KINDS, Forbidden, NotFound, Unauthenticated, problem_response, told_as
+from services.api.rate_limits import bounded, bytes_max
 from services.api.service import Service
 from services.api.sessions import COOKIE, HEADER
 from services.catalog.keys import Holder

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from configs.objectives import Objective
-from services.api.explaining import Decision, ShareDecision
+from configs.classes.objectives import Objective
+from services.api.explanations import Decision, ShareDecision
 from services.watch.states import State
 
 Processors = Annotated[float, Field(description="Processors.")]

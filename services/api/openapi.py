@@ -104,7 +104,7 @@ def described() -> str:
     from services.api.app import make_app
     from services.api.service import service_of
     from services.catalog.catalog import opened
-    from services.catalog.home import Home
+    from services.common.weir_home import Home
 
     with tempfile.TemporaryDirectory() as folder, opened(Home(Path(folder))) as catalog:
         return text_of(make_app(service_of(catalog)).openapi())

@@ -23,7 +23,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from configs.problems import Away, InUse, InvalidInput, VersionDiffers, WeirError, shown
+from configs.errors import Away, InUse, InvalidInput, VersionDiffers, WeirError, shown
 from engine.sql import PlanningError
 from services.catalog.database import CatalogAway
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from configs.declarations import DOCUMENTS_MAX, KINDS
-from services.api.bodies import JSON, YAML
+from configs.documents.declarations import DOCUMENTS_MAX, KINDS
+from services.api.request_bodies import JSON, YAML
 
 COMPONENTS = "#/components/schemas/"
 # The path says them.

@@ -11,19 +11,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from configs.declarations import Document, FeedDeclaration, StreamDeclaration
-from configs.service import ServiceSettings
-from services.api.limits import Limits
+from configs.documents.declarations import Document, FeedDeclaration, StreamDeclaration
+from configs.service.service_settings import ServiceSettings
+from services.api.catalog_snapshot import Snapshot
 from services.api.problems import NotRunning
+from services.api.rate_limits import Limits
 from services.api.sessions import Sessions
-from services.api.snapshot import Snapshot
 from services.catalog.catalog import Catalog
 from services.ingest.progress import FeedProgress, ToldFeeds
 
 if TYPE_CHECKING:
     from services.metrics.collector import SystemCollector
     from services.metrics.nodes import Nodes
-    from services.mirror.polling import MirrorProgress
+    from services.mirror.poll_loop import MirrorProgress
     from services.results.results import Results
     from services.results.rows import Rows
     from services.watch.watch import Watch

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from configs.declarations import Ref, name_of
+from configs.documents.declarations import Ref, name_of
 from services.catalog.tables import audit
 
 

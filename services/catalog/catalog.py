@@ -21,7 +21,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from configs.declarations import (
+from configs.classes.live_class import LiveClass
+from configs.documents.declarations import (
     PRESETS,
     Declaration,
     Document,
@@ -33,17 +34,16 @@ from configs.declarations import (
     ref_of,
     streams_file,
 )
-from configs.live import LiveClass
-from configs.problems import InUse, UnknownName, VersionDiffers, nearest
-from configs.streams import StreamsFile
+from configs.documents.spark_streams import StreamsFile
+from configs.errors import InUse, UnknownName, VersionDiffers, nearest
 from services.catalog import tables
 from services.catalog.audit import AuditEntry, entries, note
 from services.catalog.checks import applied, brought, completed, told, users
 from services.catalog.database import Database
-from services.catalog.home import Home
 from services.catalog.keys import Holder, Keys
 from services.catalog.rows import Seen, has_changed, later, revision_of, save, set_columns
 from services.catalog.state import State, Stored
+from services.common.weir_home import Home
 from services.ingest.keys import KeyRing
 
 NOBODY = "weir"

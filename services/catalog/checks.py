@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from configs.declarations import (
+from configs.documents.declarations import (
     Declaration,
     Document,
     FeedDeclaration,
@@ -28,17 +28,17 @@ from configs.declarations import (
     ref_of,
     streams_file,
 )
-from configs.problems import InvalidInput, UnknownName, nearest
-from engine.admission import CheckedClass, check_change, check_together, runnable
-from engine.plan import Query, Scan
-from engine.reading import reads, sources
-from engine.schema import StreamSchema
+from configs.errors import InvalidInput, UnknownName, nearest
+from engine.class_.admission import CheckedClass, check_change, check_together, runnable
+from engine.data.schema import StreamSchema
+from engine.plan.plan import Query, Scan
+from engine.plan.plan_references import reads, sources
 from engine.sql import Catalog as SqlCatalog
 from engine.sql import Mirror, PlanningError, plan_query
 from services.catalog.state import State, Stored
 from services.ingest.answers import OWN
-from services.ingest.declared import read_declaration
-from services.mirror.declared import read_mirror, stream_of
+from services.ingest.declared_streams import read_declaration
+from services.mirror.mirror_definition import read_mirror, stream_of
 
 # Where a file of streams has them.
 SECTIONS = {"Stream": "streams", "Feed": "feeds"}

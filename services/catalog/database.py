@@ -18,9 +18,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from configs.problems import Away, InvalidInput
-from services.catalog.home import CATALOG, Home, make_private
+from configs.errors import Away, InvalidInput
 from services.catalog.tables import REVISION
+from services.common.weir_home import CATALOG, Home, make_private
 
 # Whoever changes something has it done in milliseconds.
 BUSY_S = 30.0

@@ -23,13 +23,13 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
 from configs.base import Name
-from configs.declarations import Ref
-from configs.problems import InvalidInput, UnknownName, nearest
-from configs.reading import A_NAME
+from configs.documents.declarations import Ref
+from configs.errors import InvalidInput, UnknownName, nearest
+from configs.yaml_loading import A_NAME
 from services.catalog import tables
 from services.catalog.audit import note
 from services.catalog.database import Database
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.ingest.keys import ADMIN, FEEDS, INGEST, METRICS, TENANT, KeyRecord, KeyRing, new_key
 
 LIVE_KEYS = 2

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from configs.declarations import MirrorDeclaration
-from configs.live import LiveClass
-from configs.problems import InvalidInput, WeirError, sentence
-from configs.streams import StreamsFile
-from engine.admission import runnable, without_streams
+from configs.classes.live_class import LiveClass
+from configs.documents.declarations import MirrorDeclaration
+from configs.documents.spark_streams import StreamsFile
+from configs.errors import InvalidInput, WeirError, sentence
+from engine.class_.admission import runnable, without_streams
 from engine.sql import parse_create_stream
 from services.catalog.catalog import Catalog, Desired
 from services.ingest.keys import KeyRing

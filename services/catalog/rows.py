@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from configs.declarations import KINDS, Ref, as_document
+from configs.documents.declarations import KINDS, Ref, as_document
 from services.catalog import tables
 from services.catalog.state import State, Stored
 

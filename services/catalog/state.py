@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from configs.declarations import (
+from configs.classes.live_class import SAID_OF_QUERIES, LiveClass
+from configs.documents.declarations import (
     Declaration,
     FeedDeclaration,
     PriorityClassDeclaration,
@@ -23,9 +24,8 @@ from configs.declarations import (
     live_class,
     ref_of,
 )
-from configs.live import SAID_OF_QUERIES, LiveClass
-from engine.admission import CheckedClass, checked
-from engine.schema import StreamSchema
+from engine.class_.admission import CheckedClass, checked
+from engine.data.schema import StreamSchema
 from engine.sql import Catalog as SqlCatalog
 from engine.sql import parse_create_stream
 

@@ -17,12 +17,12 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from configs.chart import ChartValues
+from configs.service.chart_values import ChartValues
 
 FOLDER = Path(__file__).parents[2] / "helm" / "weir"
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 WIDTH = 118
-WRITTEN_BY = "Written by `make chart` from configs/chart.py."
+WRITTEN_BY = "Written by `make chart` from configs/service/chart_values.py."
 # Lists of documents, and what a group of workers may say again; the README tells of them in words.
 IN_WORDS = ("PriorityClassValues", "TenantValues", "MirrorValues", "WorkerGroup")
 INTRODUCTION = """# The chart of Weir
@@ -121,7 +121,12 @@ def as_yaml(one: BaseModel, depth: int = 0) -> Iterator[str]:
 
 def is_foreign(model: type[BaseModel]) -> bool:
     """What `weir up` has a default for need not be said here again."""
-    return model.__module__ in ("configs.up", "configs.live", "configs.service", "configs.load")
+    return model.__module__ in (
+        "configs.service.up_settings",
+        "configs.classes.live_class",
+        "configs.service.service_settings",
+        "configs.classes.load_manager",
+    )
 
 
 def plain(value: object) -> Any:

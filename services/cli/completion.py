@@ -9,10 +9,10 @@ import os
 
 import typer
 
-from configs.declarations import KINDS, kind_named, name_of
-from configs.problems import WeirError
-from services.catalog.home import ENDPOINT, home_of
-from services.cli.here import declarations
+from configs.documents.declarations import KINDS, kind_named, name_of
+from configs.errors import WeirError
+from services.cli.service_location import declarations
+from services.common.weir_home import ENDPOINT, home_of
 from services.remote.models import Declared
 
 ANSWER_S = 1.0

@@ -14,8 +14,8 @@ from typing import Annotated, ClassVar
 import typer
 from rich.console import Console
 
-from configs.problems import Away, NotAllowed, Several, WeirError
-from services.cli.lazy import LazyGroup, Place
+from configs.errors import Away, NotAllowed, Several, WeirError
+from services.cli.lazy_commands import LazyGroup, Place
 
 EXIT_NO = 1
 EXIT_WRONG_INPUT = 2
@@ -40,32 +40,32 @@ class Weir(LazyGroup):
     """In the order of the help."""
 
     places: ClassVar = {
-        "up": Place("services.cli.up", SERVICE),
-        "down": Place("services.cli.down", SERVICE),
-        "demo": Place("services.cli.demo", SERVICE),
-        "top": Place("services.cli.top", SERVICE),
-        "ingest": Place("services.cli.ingest", SERVICE),
-        "mirror": Place("services.cli.mirror", SERVICE),
-        "plan": Place("services.cli.plan", TENANTS),
-        "apply": Place("services.cli.apply", TENANTS),
-        "diff": Place("services.cli.apply", TENANTS),
-        "get": Place("services.cli.apply", TENANTS),
-        "describe": Place("services.cli.apply", TENANTS),
-        "delete": Place("services.cli.apply", TENANTS),
-        "query": Place("services.cli.query", TENANTS),
-        "keys": Place("services.cli.keys", TENANTS),
-        "results": Place("services.cli.results", RUNS),
-        "explain": Place("services.cli.account", RUNS),
-        "ledger": Place("services.cli.account", RUNS),
-        "rows": Place("services.cli.rows", RUNS),
-        "dashboards": Place("services.cli.dashboards", RUNS),
-        "run": Place("services.cli.run", FILES),
-        "sim": Place("services.cli.sim", FILES),
-        "papers": Place("services.cli.papers", FILES),
-        "bench": Place("services.cli.bench", FILES),
-        "config": Place("services.cli.config", FILES),
-        "help": Place("services.cli.helping", ABOUT),
-        "version": Place("services.cli.helping", ABOUT),
+        "up": Place("services.cli.commands.up", SERVICE),
+        "down": Place("services.cli.commands.down", SERVICE),
+        "demo": Place("services.cli.commands.demo", SERVICE),
+        "top": Place("services.cli.commands.top", SERVICE),
+        "ingest": Place("services.cli.commands.ingest", SERVICE),
+        "mirror": Place("services.cli.commands.mirror", SERVICE),
+        "plan": Place("services.cli.commands.plan", TENANTS),
+        "apply": Place("services.cli.commands.apply", TENANTS),
+        "diff": Place("services.cli.commands.apply", TENANTS),
+        "get": Place("services.cli.commands.apply", TENANTS),
+        "describe": Place("services.cli.commands.apply", TENANTS),
+        "delete": Place("services.cli.commands.apply", TENANTS),
+        "query": Place("services.cli.commands.query", TENANTS),
+        "keys": Place("services.cli.commands.keys", TENANTS),
+        "results": Place("services.cli.commands.results", RUNS),
+        "explain": Place("services.cli.commands.account", RUNS),
+        "ledger": Place("services.cli.commands.account", RUNS),
+        "rows": Place("services.cli.commands.rows", RUNS),
+        "dashboards": Place("services.cli.commands.dashboards", RUNS),
+        "run": Place("services.cli.commands.run", FILES),
+        "sim": Place("services.cli.commands.sim", FILES),
+        "papers": Place("services.cli.commands.papers", FILES),
+        "bench": Place("services.cli.commands.bench", FILES),
+        "config": Place("services.cli.commands.config", FILES),
+        "help": Place("services.cli.help_layout", ABOUT),
+        "version": Place("services.cli.help_layout", ABOUT),
     }
 
 

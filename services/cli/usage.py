@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from configs.errors import InvalidInput, UnknownName, nearest
 from configs.numbers import exact
-from configs.problems import InvalidInput, UnknownName, nearest
 
 NUMBERS: Mapping[str, tuple[str, str]] = {
     "int": ("must be a whole number", "write digits alone"),

@@ -22,7 +22,7 @@ import requests
 from grafana_api.grafana_api import GrafanaException  # type: ignore[import-untyped]
 from grafana_api.grafana_face import GrafanaFace  # type: ignore[import-untyped]
 
-from configs.problems import Away, InvalidInput, NotAllowed, WeirError
+from configs.errors import Away, InvalidInput, NotAllowed, WeirError
 from services.ingest.progress import Backoff
 
 Json = Mapping[str, Any]

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 from services.dashboards.grafana import Grafana, Json, checked_url
 
 TAG = "weir"

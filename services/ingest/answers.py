@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from actors.dirs import RunDirs
-from actors.results import AnswerReader, units_of
-from configs.problems import InvalidInput, WeirError
-from engine.schema import DataType, Kind
-from engine.steps import Answer
-from engine.train import merged, values_to_arrow
+from actors.host.answer_reader import AnswerReader, units_of
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import InvalidInput, WeirError
+from engine.class_.steps import Answer
+from engine.data.schema import DataType, Kind
+from engine.data.train import merged, values_to_arrow
 from services.ingest.columns import type_text
 
 SEQ, KEPT = "_seq", "_kept"

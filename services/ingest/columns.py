@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actors.batches import not_accepted
-from configs.problems import nearest
-from engine.schema import DataType, Field, Kind, StreamSchema
+from actors.gateway.batch_validation import not_accepted
+from configs.errors import nearest
+from engine.data.schema import DataType, Field, Kind, StreamSchema
 from services.ingest.deadletters import DeadRows
 from services.ingest.messages import SchemaPolicy
 

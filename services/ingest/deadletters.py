@@ -22,10 +22,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.frames import BatchId, NotAFrame, aligned, append_in_a_row, mark_of
-from actors.published import LastBatches
-from actors.segments import KEEP_NONE, SEGMENTS_LEAST, Frame, Part, Reader, Writer, frames_left
-from actors.streams import Stream
+from actors.gateway.producer_dedup import LastBatches
+from actors.gateway.streams import Stream
+from actors.log.segment_log import KEEP_NONE, SEGMENTS_LEAST, Frame, Part, Reader, Writer, frames_left
+from actors.log.train_format import BatchId, NotAFrame, aligned, append_in_a_row, mark_of
 
 FOLDER = "dead"
 DEAD_BYTES = 64 << 20

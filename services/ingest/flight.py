@@ -36,15 +36,15 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.dirs import RunDirs
-from actors.frames import BatchId, mark_of
-from actors.gateway_messages import Refused
-from actors.segments import LogFull
-from actors.streams import RETRY_AFTER_S, Stream, Streams
-from actors.units import class_of
-from configs.problems import InvalidInput, WeirError
-from configs.up import NODE
-from engine.train import Train
+from actors.gateway.streams import RETRY_AFTER_S, Stream, Streams
+from actors.log.segment_log import LogFull
+from actors.log.train_format import BatchId, mark_of
+from actors.messages.gateway_messages import Refused
+from actors.messages.unit_messages import class_of
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import InvalidInput, WeirError
+from configs.service.up_settings import NODE
+from engine.data.train import Train
 from services.ingest import answers
 from services.ingest.columns import Mapped, mapped
 from services.ingest.deadletters import DEAD_BYTES, DeadLetters, DeadRows
@@ -157,7 +157,7 @@ def here(host: str) -> str:
     if host != NODE:
         return host
     # Only where there is a cluster.
-    from actors.cluster import address_here
+    from actors.runtime.cluster import address_here
 
     return address_here()
 

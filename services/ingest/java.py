@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 
 LEAST_VERSION = 17
 # Spark asks for it when it starts; a runtime that is cut down to the base does not have it.

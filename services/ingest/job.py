@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from configs.streams import FeedDefinition, StreamsFile
+from configs.documents.spark_streams import FeedDefinition, StreamsFile
 
 # A gateway that is away for longer shows as an error of the query, which is then started again.
 PATIENCE_S = 30.0

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from configs.base import Settings
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 
 MESSAGE_BYTES = 8 << 20
 PARTS_MAX = 100_000

@@ -6,8 +6,8 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 
-from configs.declarations import Declaration, FeedDeclaration, StreamDeclaration, ref_of
-from configs.streams import SourceSettings
+from configs.documents.declarations import Declaration, FeedDeclaration, StreamDeclaration, ref_of
+from configs.documents.spark_streams import SourceSettings
 
 FILES = ("parquet", "orc", "csv", "json", "text")
 SEVERAL_FILES = "weir_feeder"

@@ -36,7 +36,7 @@ from dataclasses import asdict, replace
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
-from configs.problems import InvalidInput, WeirError
+from configs.errors import InvalidInput, WeirError
 from services.ingest.job import Job, job_of
 from services.ingest.progress import Backoff, FeedProgress, State, brief
 

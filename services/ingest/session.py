@@ -19,7 +19,7 @@ from typing import Any, cast
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from configs.streams import SECRET, StreamsFile
+from configs.documents.spark_streams import SECRET, StreamsFile
 
 # One that is stuck in a batch would hold up the end of all.
 QUERY_STOP_MS = 3000

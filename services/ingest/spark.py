@@ -3,7 +3,7 @@
 Guarantees:
 1. What a source delivers is published once, whatever fails meanwhile: queries go on from their checkpoints, and a batch
    that comes again is known by its producer and number at the gateway.
-2. Feeds do not wait for each other. `services.ingest.supervising` decides; each start and each stop has a thread of its
+2. Feeds do not wait for each other. `services.ingest.feed_supervisor` decides; each start and each stop has a thread of its
    own, so a source that is slow to refuse holds up its feed alone.
 3. A query that fails is started again after 0.5 s to 30 s, twice as long each time, until a batch is done.
 4. After `stop` there is no query, session or JVM.
@@ -33,13 +33,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_weir import to_weir
 from pyspark_weir.driver import quoted
 
-from configs.problems import WeirError
-from configs.streams import FeedDefinition, SourceSettings
+from configs.documents.spark_streams import FeedDefinition, SourceSettings
+from configs.errors import WeirError
 from engine.sql import parse_create_stream
-from services.ingest.job import FeedSpec, Job
-from services.ingest.progress import Counted, FeedProgress, State, brief
-from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_session
-from services.ingest.supervising import (
+from services.ingest.feed_supervisor import (
     BatchDone,
     Declared,
     Event,
@@ -52,6 +49,9 @@ from services.ingest.supervising import (
     Supervisor,
     Tick,
 )
+from services.ingest.job import FeedSpec, Job
+from services.ingest.progress import Counted, FeedProgress, State, brief
+from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_session
 
 LOOK_S = 0.5
 STOPPED_AT_A_TIME = 16

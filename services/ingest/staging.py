@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.streams import Stream
-from configs.problems import WeirError
-from engine.train import Train
+from actors.gateway.streams import Stream
+from configs.errors import WeirError
+from engine.data.train import Train
 from services.ingest.deadletters import DeadRows
 
 STAGED_BYTES = 512 << 20

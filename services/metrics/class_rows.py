@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from actors.units import BOUNDS, Counted
-from scheduler.redistribution import RESERVE
-from services.cli.class_views import ClassView
-from services.metrics.steady import OFFERED, TUPLES, ClassCounts
+from actors.messages.unit_messages import BOUNDS, Counted
+from scheduler.capacity.redistribution import RESERVE
+from services.metrics.monotonic_counters import OFFERED, TUPLES, ClassCounts
 from services.metrics.text import Labels, Times
 from services.watch.accounts import Account, name_of
+from services.watch.class_views import ClassView
 
 Rows = defaultdict[str, list[tuple[Labels, float | Times]]]
 OF_STREAMS = (OFFERED, TUPLES)

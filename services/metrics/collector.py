@@ -21,16 +21,16 @@ from operator import attrgetter
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from actors.units import Counted
+from actors.messages.unit_messages import Counted
 from services.ingest.progress import FeedProgress
 from services.metrics.class_rows import ClassSeen, Rows, add_accounts, add_class
 from services.metrics.families import FAMILIES, RESULTS
+from services.metrics.monotonic_counters import ClassCounters, Counters
 from services.metrics.nodes import Nodes
-from services.metrics.steady import ClassCounters, Counters
 from services.metrics.text import CONTENT_TYPE, Samples, metrics_of, text_of
-from services.mirror.polling import MirrorProgress
+from services.mirror.poll_loop import MirrorProgress
 from services.watch.accounts import Account, accounts
-from services.watch.lending import lending
+from services.watch.loans import lending
 from services.watch.watch import View, Watch
 
 LOANS_MAX = 500

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from actors.dispatcher import DispatcherStatus
-from engine.explain import Line
-from scheduler.capacity import ShareMove
-from services.following import Following
+from actors.dispatcher.dispatcher_actor import DispatcherStatus
+from engine.class_.explain import Line
+from scheduler.capacity.core import ShareMove
+from services.common.background_thread import Following
 from services.metrics.families import MOVES
 from services.metrics.operators import Operators
 from services.watch.source import Away, Inflow

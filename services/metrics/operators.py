@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from configs.problems import UnknownName
-from engine.explain import Line
+from configs.errors import UnknownName
+from engine.class_.explain import Line
 from services.watch.source import Away
 
 # Asked at one look. With more classes than this, what is told of some is some looks old.

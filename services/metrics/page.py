@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from actors.units import BOUNDS
+from actors.messages.unit_messages import BOUNDS
 from services.metrics.families import FAMILIES, LABELS, Family
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 import yaml
 
-from configs.problems import Away, InvalidInput
+from configs.errors import Away, InvalidInput
 from services.metrics.exporter import LOOPBACK
 
 PROGRAM = "prometheus"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from configs.problems import Away
+from configs.errors import Away
 from engine.sql import Mirror
-from services.results.bringing import Brought
-from services.results.desk import Asked, Desk
+from services.results.log_reader import Asked, Desk
 from services.results.places import Places
+from services.results.row_parsing import Brought
 from services.results.rows import Rows
 
 if TYPE_CHECKING:

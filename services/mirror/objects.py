@@ -32,12 +32,12 @@ import httpx
 import orjson
 import sqlalchemy as sa
 
-from configs.problems import InvalidInput, UnknownName, nearest
-from engine.schema import Field, Kind, Schema
-from engine.sql.mirror import KEYS_MAX, PLACEHOLDER, DatabaseOrigin, HttpOrigin, Mirror
+from configs.errors import InvalidInput, UnknownName, nearest
+from engine.data.schema import Field, Kind, Schema
+from engine.sql.create_mirror import KEYS_MAX, PLACEHOLDER, DatabaseOrigin, HttpOrigin, Mirror
 from services.ingest.progress import HIDDEN
-from services.mirror.declared import database_url
-from services.mirror.patience import Look, Patience
+from services.mirror.deadline_sockets import Look, Patience
+from services.mirror.mirror_definition import database_url
 
 TIMEOUT_S = 10.0
 # Of a look in all: a server that sends a byte now and then would go on for ever.

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from configs.live import LiveSettings
-from engine.explain import Line
+from configs.classes.live_class import LiveSettings
+from engine.class_.explain import Line
 from services.watch.source import Counted
 
 # A batch that comes more seldom is planned as one that comes this often: a run lasts some seconds.

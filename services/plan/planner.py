@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from configs.declarations import Document, QueryDeclaration, TenantDeclaration
-from configs.live import LiveSettings
-from configs.problems import InvalidInput, UnknownName, nearest
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import Document, QueryDeclaration, TenantDeclaration
+from configs.errors import InvalidInput, UnknownName, nearest
 from services.api.problems import TooManyRequests, retry_after
 from services.catalog.catalog import Catalog
 from services.catalog.checks import applied
@@ -18,8 +18,8 @@ from services.catalog.state import State
 from services.plan.measurement import Measured, Measuring
 from services.plan.situation import situation_of
 from services.watch.source import Away
-from sim.planner import plan, seen_by
-from sim.situation import Plan, Situation
+from sim.admission.planner import plan, seen_by
+from sim.admission.situation import Plan, Situation
 
 LOG = logging.getLogger(__name__)
 NO_RATES: Mapping[str, float] = {}

@@ -1,7 +1,7 @@
 """From declarations and what is measured to the situation that is planned; what was not measured is told.
 
 What comes in on a stream is as it is said for this plan, as it is measured, as its source says, or `ROWS_PER_S`, in this
-order. What an operator costs is as it is measured, as others of its kind that run, or as calibrated (`sim.operator_costs`).
+order. What an operator costs is as it is measured, as others of its kind that run, or as calibrated (`sim.forecast.operator_costs`).
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from configs.declarations import FeedDeclaration, StreamDeclaration
-from configs.live import LiveClass, LiveSettings
-from configs.streams import SourceSettings
-from engine.admission import checked
-from engine.explain import Line, explain
-from engine.runner import ClassRunner
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.documents.declarations import FeedDeclaration, StreamDeclaration
+from configs.documents.spark_streams import SourceSettings
+from engine.class_.admission import checked
+from engine.class_.explain import Line, explain
+from engine.class_.runner import ClassRunner
 from engine.sql import parse_create_stream
 from services.catalog.state import State
 from services.plan.measurement import ClassMeasured, Measured, Rate
-from sim.operator_costs import Cost, is_measured, kind_of, like, likes, measured, meet, stream_costs
-from sim.planned_scenario import one_queue
-from sim.situation import ClassLoad, InputLoad, Situation
+from sim.admission.planned_scenario import one_queue
+from sim.admission.situation import ClassLoad, InputLoad, Situation
+from sim.forecast.operator_costs import Cost, is_measured, kind_of, like, likes, measured, meet, stream_costs
 
 # Of a stream of which nothing is known.
 ROWS_PER_S = 1000.0

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import orjson
 
 from configs.base import Settings
-from configs.declarations import Declaration, Document, declared_in
-from configs.problems import WrongType
+from configs.documents.declarations import Declaration, Document, declared_in
+from configs.errors import WrongType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 ROWS_HINT = "give a dict, dicts, or a table of pandas, polars or PyArrow"
-DOCUMENT_HINT = "give a model of configs.declarations, or a dict with `kind` and `name`"
+DOCUMENT_HINT = "give a model of configs.documents.declarations, or a dict with `kind` and `name`"
 
 
 @runtime_checkable

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from configs.declarations import Declaration, Ref, ref_of
-from configs.streams import StreamsFile
+from configs.documents.declarations import Declaration, Ref, ref_of
+from configs.documents.spark_streams import StreamsFile
 
 
 class Told(BaseModel):

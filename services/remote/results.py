@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from configs.problems import Away, UnknownName
+from configs.errors import Away, UnknownName
 from services.ingest.progress import Backoff
 from services.remote.wire import RowsForgotten, Wire
 

@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from configs.problems import Away, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
-from services.catalog.home import ENDPOINT, HOME, home_of
+from configs.errors import Away, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
+from services.common.weir_home import ENDPOINT, HOME, home_of
 from services.ingest.progress import Backoff
 
 KEY, CA_FILE = "WEIR_API_KEY", "WEIR_CA_FILE"

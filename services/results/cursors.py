@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 
 LATEST = "latest"
 SHARDS_MAX = 256

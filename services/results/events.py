@@ -19,8 +19,8 @@ from contextlib import aclosing
 import orjson
 
 from services.results.cursors import Cursor, Spot, text_of
-from services.results.desk import Asked
 from services.results.fanout import PIECE_ROWS
+from services.results.log_reader import Asked
 from services.results.results import Missing, Results, Topic, begun_at, from_now
 
 HEARTBEAT_S = 10.0

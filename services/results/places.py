@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from actors.dirs import RunDirs
-from actors.units import class_of
-from configs.problems import InvalidInput
+from actors.messages.unit_messages import class_of
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
     page = await results.page(Asked("gold", "hot"), cursor, limit=1000, wait_s=30)
 
 Streams of events are in `services.results.events`.
-Answers are read from the logs in which classes write them (`actors.results`), never from the classes.
+Answers are read from the logs in which classes write them (`actors.host.answer_reader`), never from the classes.
 
 Numbered properties:
 1. A reader gets each row that is kept once, in order within a unit; of those that are no longer kept it is told which.
@@ -25,12 +25,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from configs.problems import Away, WeirError
+from configs.errors import Away, WeirError
 from services.ingest.answers import schema_with
 from services.results.cursors import Cursor, Spot, text_of
-from services.results.desk import Asked, Desk, View
 from services.results.encoding import as_arrow_stream, as_json_rows
 from services.results.fanout import PIECE_ROWS, Piece, Pieces, Wanted
+from services.results.log_reader import Asked, Desk, View
 from services.results.places import Place, Places
 from services.results.units import Found, Seen
 

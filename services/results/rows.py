@@ -4,7 +4,7 @@
     told = rows.bring(stream, from_json(stream, body), "acme", idempotency_key)
 
 With an idempotency key the rows are published once, however often they are brought: the door remembers the last ones of a
-stream (`actors.published`). Without one they are published once if the call is answered.
+stream (`actors.gateway.producer_dedup`). Without one they are published once if the call is answered.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from configs.problems import Away, InvalidInput, WeirError
-from engine.schema import StreamSchema
+from configs.errors import Away, InvalidInput, WeirError
+from engine.data.schema import StreamSchema
 from services.ingest.columns import mapped
-from services.results.bringing import Brought
+from services.results.row_parsing import Brought
 
 TIMEOUT_S = 30.0
 BRINGERS_MAX = 8

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.dirs import RunDirs
-from actors.results import AnswerReader
-from actors.segment import LogMissing
-from actors.units import class_of
-from configs.problems import UnknownName
+from actors.host.answer_reader import AnswerReader
+from actors.log.segment import LogMissing
+from actors.messages.unit_messages import class_of
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import UnknownName
 from services.ingest.answers import batch_of, columns_of, schema_with
 from services.results.places import Place
 

@@ -21,16 +21,23 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from actors.noticed import UnitNow
-from configs.choices import Choice
-from configs.live import LiveClass
-from configs.objectives import Objective, candidates
-from configs.policies import Automatic, PolicySettings
-from configs.problems import WeirError
+from actors.host.tuning_sample import UnitNow
+from configs.classes.live_class import LiveClass
+from configs.classes.objectives import Objective, candidates
+from configs.classes.policies import Automatic, PolicySettings
+from configs.classes.policy_and_plan import Choice
+from configs.errors import WeirError
 from scheduler.tuning import Compared
-from services.following import Following
+from services.common.background_thread import Following
 from services.watch.watch import Clock, Watch
-from sim.lookahead import Arrived, ClassNow, Seen, objective_value, tried_operators, with_answers
+from sim.forecast.policy_forecast import (
+    Arrived,
+    ClassNow,
+    Seen,
+    objective_value,
+    tried_operators,
+    with_answers,
+)
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from actors.control import SystemStatus
-from configs.live import LiveClass
+from actors.coordinator.control_plane import SystemStatus
+from configs.classes.live_class import LiveClass
 from engine.sql import parse_create_stream
 from loadshed.ledger import TupleLedger
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from actors.dirs import RunDirs, shared_memory
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from services.results.places import endpoint_in
 from services.watch.source import Away, Source
 

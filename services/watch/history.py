@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from services.cli.class_views import ClassView
+from services.watch.class_views import ClassView
 
 if TYPE_CHECKING:
     from services.watch.watch import View

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors.control import SystemStatus
-from actors.units import Quality
-from configs.live import LiveClass
-from configs.utility import UtilityGraph
+from actors.coordinator.control_plane import SystemStatus
+from actors.messages.unit_messages import Quality
+from configs.classes.live_class import LiveClass
+from configs.classes.utility import UtilityGraph
 from scheduler.ratios import mean, ratio
 
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actors.looks import Decisions, Look, Number
-from actors.noticed import UnitNow
-from configs import problems
-from configs.objectives import Objective
-from engine.explain import Line
-from scheduler.capacity import ShareMove
+from actors.coordinator.coordinator_status import Decisions, Look, Number
+from actors.host.tuning_sample import UnitNow
+from configs import errors
+from configs.classes.objectives import Objective
+from engine.class_.explain import Line
+from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 
 if TYPE_CHECKING:
-    from actors.dispatcher import DispatcherStatus
+    from actors.dispatcher.dispatcher_actor import DispatcherStatus
     from actors.system import System
 
 # Nobody waits longer for an answer by the service; who does not answer may be beginning anew, which takes two seconds.
@@ -32,7 +32,7 @@ REASONS: Mapping[str, str] = {
 }
 
 
-class Away(problems.Away):
+class Away(errors.Away):
     """Who should answer is not there now; ask again."""
 
 
@@ -50,7 +50,7 @@ class Inflow:
 
     pid: int
     streams: Sequence[Mapping[str, Any]]
-    """Those that come in here, as `actors.streams` tells of them, and of each its `dead` rows by reason."""
+    """Those that come in here, as `actors.gateway.streams` tells of them, and of each its `dead` rows by reason."""
 
 
 class Source(Protocol):
@@ -168,7 +168,7 @@ def answer(call: Any) -> Any:
     import ray
     from ray.exceptions import RayError, RayTaskError
 
-    from actors.names import NoSuchActor
+    from actors.runtime.names import NoSuchActor
 
     try:
         return ray.get(call(), timeout=ANSWER_S)
@@ -184,6 +184,6 @@ def answer(call: Any) -> Any:
 def away(problem: Exception) -> Away:
     """Say why an actor has not answered, without Ray's own words."""
     LOG.debug("an actor has not answered: %r", problem)
-    reason = problem.title if isinstance(problem, problems.Away) else REASONS.get(type(problem).__name__, "")
+    reason = problem.title if isinstance(problem, errors.Away) else REASONS.get(type(problem).__name__, "")
     hint = "ask again in a few seconds"
     return Away("the running system does not answer", hint=f"{hint}; {reason}" if reason else hint)

@@ -27,10 +27,10 @@ from configs.numbers import duration
 
 if TYPE_CHECKING:
     # Tables of the command line name states, and need not wait for what measures them.
-    from actors.units import Figures
-    from configs.live import LiveClass
+    from actors.messages.unit_messages import Figures
+    from configs.classes.live_class import LiveClass
 
-# Time over which recent figures are measured, as in `actors.recent`.
+# Time over which recent figures are measured, as in `actors.host.recent_latency`.
 RECENT_S = 5.0
 # Parts of the input below this are not worth a word.
 LEAST = 0.005

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
-from actors.control import SystemStatus
-from actors.dirs import shared_memory
-from actors.looks import Look
-from configs.problems import sentence
-from services.cli.class_views import ClassView, class_views
+from actors.coordinator.control_plane import SystemStatus
+from actors.coordinator.coordinator_status import Look
+from actors.runtime.run_dirs import shared_memory
+from configs.errors import sentence
 from services.results.places import Place, SystemPlaces, shard_of
+from services.watch.class_views import ClassView, class_views
 from services.watch.doors import Doors
 from services.watch.history import History
 from services.watch.source import Away, Source

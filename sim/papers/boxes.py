@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from configs.policies import PolicySettings
-from configs.utility import UtilityGraph
+from configs.classes.policies import PolicySettings
+from configs.classes.utility import UtilityGraph
 from loadshed.utility import UtilityStatistics
-from scheduler.network import Estimate, Network, Operator
-from scheduler.operators import OperatorScheduler
-from scheduler.policies import NONE
+from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.policies import NONE
+from scheduler.operators.scheduler import OperatorScheduler
 
 WHOLE_QUEUE = 10**9
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from itertools import islice, pairwise
 
-from configs.policies import policy_of
-from configs.utility import UtilityGraph
+from configs.classes.policies import policy_of
+from configs.classes.utility import UtilityGraph
 from loadshed.utility import UtilityStatistics
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.plans import traversal
-from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
-from scheduler.policies.bucket import BucketPolicy
-from scheduler.policies.outlook import outlooks
+from scheduler.operators.decision_plans import traversal
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
+from scheduler.operators.policies.bucket import BucketPolicy
+from scheduler.operators.policies.outlook import outlooks
 from sim.papers.boxes import WHOLE_QUEUE, BoxHost, forest
-from sim.papers.finding import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, Finding, Found
 
 # Figure 3.5: b1 is the root; b2 and b6 feed it; b4 and b3 feed b2; b5 feeds b3.
 TREE = Network(

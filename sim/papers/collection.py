@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from configs.problems import UnknownName, nearest
+from configs.errors import UnknownName, nearest
 from sim.papers import carney, dilos, freshening, golab, mavstream, sharaf
-from sim.papers.finding import Experiment, Found
+from sim.papers.claim import Experiment, Found
 
 Results = Sequence[tuple[Experiment, Found]]
 """What was run, in the collection's order, and what it came to."""

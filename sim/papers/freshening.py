@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from scheduler.freshening import Floats, marginals, perceived_freshness, refreshes
-from scheduler.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
-from sim.papers.finding import Chart, Experiment, Finding, Found
+from scheduler.mirrors.freshening import Floats, marginals, perceived_freshness, refreshes
+from scheduler.mirrors.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
+from sim.papers.claim import Chart, Experiment, Finding, Found
 
 SMALL, LARGE, LARGE_QUICK = 500, 500_000, 20_000
 CLUSTERED, CLUSTERED_QUICK = 100_000, 10_000  # each round compares each of them with each partition

@@ -16,13 +16,20 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import geometric_mean
 
-from configs.periodic import Conservative, Hybrid, Order, PeriodicSettings, periodic_of, schedule_of
-from configs.periodic_scenario import PeriodicScenario
-from configs.scenarios import load_periodic
-from scheduler.periodic import PeriodicQuery, build_periodic
-from sim.papers.finding import Chart, Experiment, Finding, Found
-from sim.periodic import PeriodicWorkload, mean, run_periodic
-from sim.periodic_scenario import workload_of
+from configs.classes.periodic_schedules import (
+    Conservative,
+    Hybrid,
+    Order,
+    PeriodicSettings,
+    periodic_of,
+    schedule_of,
+)
+from configs.scenario.periodic_scenario import PeriodicScenario
+from configs.scenario.scenarios import load_periodic
+from scheduler.windows import PeriodicQuery, build_periodic
+from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.windows.periodic_run import PeriodicWorkload, mean, run_periodic
+from sim.windows.periodic_scenario import workload_of
 
 # -- the worked example ----------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sim.papers.claim import Finding
 from sim.papers.collection import PAPERS, Results
-from sim.papers.finding import Finding
 
 
 def markdown(results: Results) -> str:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from configs.policies import policy_of
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
+from configs.classes.policies import policy_of
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
 from sim.papers.boxes import BoxHost
-from sim.papers.finding import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, Finding, Found
 
 POLICIES = ("path", "simplified-segment", "segment", "rr")
 QUERY = Network(

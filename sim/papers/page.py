@@ -13,9 +13,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sim.drawing import COLOURS, PLOT_STYLE, draw_bars, logarithmic, svg
+from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, draw_bars, logarithmic, svg
+from sim.papers.claim import Chart, Experiment, Finding, Found
 from sim.papers.collection import PAPERS, Results
-from sim.papers.finding import Chart, Experiment, Finding, Found
 
 FILE = "papers.html"
 # Set-ups are written in Markdown, of which they use no more than this.

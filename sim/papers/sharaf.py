@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from configs.policies import policy_of
-from configs.scenario import Claim, Scenario, load_scenario
-from sim.host import scaled_plan
-from sim.papers.finding import Chart, Experiment, Finding, Found
-from sim.results import results
+from configs.classes.policies import policy_of
+from configs.scenario.scenario import Claim, Scenario, load_scenario
+from sim.outcome.results import results
+from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.run.simulated_host import scaled_plan
 from sim.simulation import Simulation
 
 # A claim whose order holds, but of which less than this part is saved, does not hold.

@@ -12,16 +12,16 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from actors.dirs import RunDirs
-from configs.declarations import QueryDeclaration, Ref, documents_of
-from configs.service import ServiceSettings
-from configs.utility import told as utility_told
-from services.api.console import WRONG
-from services.api.results import results_of
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.utility import told as utility_told
+from configs.documents.declarations import QueryDeclaration, Ref, documents_of
+from configs.service.service_settings import ServiceSettings
+from services.api.routes.console import WRONG
+from services.api.routes.results import results_of
+from services.api.server import Serving
 from services.api.service import Service, service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.results.places import LocalPlaces
 from tests.answer_logs import ClassLog
 from tests.browser.pages import Console

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from configs.declarations import documents_of
+from configs.documents.declarations import documents_of
 from loadshed.ledger import TupleLedger
 from services.ingest.progress import FeedProgress
 from tests.browser.pages import Console

@@ -13,20 +13,20 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import expect
 
-from actors.dirs import RunDirs
-from configs.declarations import documents_of
-from configs.service import ServiceSettings
-from engine.explain import Line
-from engine.plan import Query
+from actors.runtime.run_dirs import RunDirs
+from configs.documents.declarations import documents_of
+from configs.service.service_settings import ServiceSettings
+from engine.class_.explain import Line
+from engine.class_.steps import Answer, Commit
+from engine.data.train import train_from_arrow
+from engine.plan.plan import Query
 from engine.sql import Catalog as SqlCatalog
 from engine.sql import parse_create_stream, plan_query
-from engine.steps import Answer, Commit
-from engine.train import train_from_arrow
-from services.api.results import results_of
+from services.api.routes.results import results_of
+from services.api.server import Serving
 from services.api.service import Service, service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.results.places import LocalPlaces
 from services.watch.watch import Watch
 from tests.answer_logs import ClassLog

@@ -11,18 +11,24 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from actors.feeder import Feeder
+from actors.gateway.replay_feeder import Feeder
 from actors.system import System, start
-from configs import w11
-from configs.arrivals import Step, StepArrivals
-from configs.declarations import Declaration, Document, QueryDeclaration, StreamDeclaration, TenantDeclaration
-from configs.live import LiveSettings
-from configs.service import ServiceSettings
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import (
+    Declaration,
+    Document,
+    QueryDeclaration,
+    StreamDeclaration,
+    TenantDeclaration,
+)
+from configs.scenario import w11
+from configs.scenario.arrivals import Step, StepArrivals
+from configs.service.service_settings import ServiceSettings
+from services.api.server import Serving
 from services.api.service import service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
-from services.cli.demo_feed import PERIOD_S, inputs
+from services.cli.demonstration.demo_feed import PERIOD_S, inputs
+from services.common.weir_home import Home
 from services.results.results import Results
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from configs.declarations import MirrorDeclaration, documents_of
-from configs.service import ServiceSettings
+from configs.documents.declarations import MirrorDeclaration, documents_of
+from configs.service.service_settings import ServiceSettings
+from services.api.server import Serving
 from services.api.service import service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
-from services.mirror.declared import read_mirror
-from services.mirror.running import Mirrors
+from services.common.weir_home import Home
+from services.mirror.mirror_definition import read_mirror
+from services.mirror.mirror_threads import Mirrors
 from tests.browser.pages import Console
 from tests.object_server import Store, object_store
 from tests.unit.test_mirror_documents import Told, mirror, seen

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from tests.browser.pages import Console
 from tests.live.waiting import eventually
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from actors.units import Counted, Qualities
-from configs.declarations import documents_of
-from configs.service import ServiceSettings
+from actors.messages.unit_messages import Counted, Qualities
+from configs.documents.declarations import documents_of
+from configs.service.service_settings import ServiceSettings
+from services.api.server import Serving
 from services.api.service import service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.watch.watch import Watch
 from tests.browser.pages import Console
 from tests.watched import InProcess, declared

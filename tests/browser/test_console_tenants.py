@@ -12,13 +12,13 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, expect
 
-from configs.declarations import Ref, as_document, documents_of
-from configs.live import LiveSettings
-from configs.service import ServiceSettings
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import Ref, as_document, documents_of
+from configs.service.service_settings import ServiceSettings
+from services.api.server import Serving
 from services.api.service import Service, service_of
-from services.api.serving import Serving
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.plan.measurement import Rate
 from services.plan.planner import Planner
 from tests.browser.pages import Console

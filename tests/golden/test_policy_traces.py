@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from configs.policies import POLICY_KINDS, PolicySettings, policy_of
-from configs.utility import UtilityGraph
-from scheduler.network import Estimate, Network, Operator
-from scheduler.operators import OperatorScheduler
-from scheduler.policies import NONE
+from configs.classes.policies import POLICY_KINDS, PolicySettings, policy_of
+from configs.classes.utility import UtilityGraph
+from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.policies import NONE
+from scheduler.operators.scheduler import OperatorScheduler
 
 TRACES = Path(__file__).parent / "traces"
 REGENERATE = os.environ.get("WEIR_REGENERATE") == "1"

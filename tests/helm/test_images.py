@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.chart import RAY_VERSION
+from configs.service.chart_values import RAY_VERSION
 
 pytestmark = pytest.mark.helm
 ROOT = Path(__file__).parents[2]

@@ -10,15 +10,21 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.declarations import Declaration, MirrorDeclaration, SessionDeclaration, documents_of, ref_of
-from configs.reading import parse_model
-from configs.up import UpSettings
+from configs.documents.declarations import (
+    Declaration,
+    MirrorDeclaration,
+    SessionDeclaration,
+    documents_of,
+    ref_of,
+)
+from configs.service.up_settings import UpSettings
+from configs.yaml_loading import parse_model
 from services.api.app import make_app
 from services.api.service import service_of
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
-from services.cli.config import chart_values
-from services.cli.up_service import GIVEN_KEYS
+from services.cli.commands.config import chart_values
+from services.cli.upkeep.up_service import GIVEN_KEYS
+from services.common.weir_home import Home
 from services.dashboards.all import FOLDER as DASHBOARDS
 from tests.helm.chart import (
     CHART,

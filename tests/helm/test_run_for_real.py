@@ -27,8 +27,8 @@ from typing import IO, Any
 import httpx
 import pytest
 
-from configs.declarations import documents_of
-from configs.problems import WeirError
+from configs.documents.declarations import documents_of
+from configs.errors import WeirError
 from services.client import Client
 from tests.helm.chart import CHART, RELEASE, Object, containers, named, of_kind, pods, rendered
 from tests.live.waiting import eventually

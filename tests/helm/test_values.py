@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.chart import ChartValues, merged
-from configs.reading import parse_model
+from configs.service.chart_values import ChartValues, merged
+from configs.yaml_loading import parse_model
 from services.chart.written import FOLDER, all_rows, written
 from tests.helm.chart import CHART, CI, NAMESPACE, RELEASE, helm, template
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from actors.names import NAMESPACE
+from actors.runtime.names import NAMESPACE
 from actors.system import System, start
-from configs.live import LiveSettings
+from configs.classes.live_class import LiveSettings
 
 
 @pytest.fixture(scope="module")

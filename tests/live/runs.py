@@ -15,23 +15,23 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from actors import control
-from actors.dirs import RunDirs, shared_memory
-from actors.gateway_messages import Accepted, Refused
-from actors.hosting import HostStatus
-from actors.names import find, host_name
-from actors.producer import Producer
-from actors.results import AnswerReader
-from actors.segments import Reader
+from actors.coordinator import control_plane
+from actors.gateway.producer import Producer
+from actors.host.answer_reader import AnswerReader
+from actors.host.host import HostStatus
+from actors.host.unit import UnitStatus
+from actors.log.segment_log import Reader
+from actors.messages.gateway_messages import Accepted, Refused
+from actors.messages.unit_messages import Figures
+from actors.runtime.names import find, host_name
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, call, start
-from actors.unit import UnitStatus
-from actors.units import Figures
-from bench import w11 as workload
-from configs import w11
-from configs.live import LiveClass, LiveSettings
-from engine.explain import Line
-from engine.train import values_to_arrow
-from services.cli.class_views import together
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.scenario import w11
+from engine.class_.explain import Line
+from engine.data.train import values_to_arrow
+from services.race import w11_workload as workload
+from services.watch.class_views import together
 from tests.live.waiting import eventually
 
 Batch = tuple[str, pa.RecordBatch]
@@ -50,7 +50,7 @@ def node_of(system: System) -> str:
     return node
 
 
-def units(system: System) -> Mapping[str, control.UnitStatus]:
+def units(system: System) -> Mapping[str, control_plane.UnitStatus]:
     return system.status().system.units
 
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from configs.declarations import Ref, documents_of
+from configs.documents.declarations import Ref, documents_of
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from tests.live.waiting import eventually
 
 pytestmark = pytest.mark.live

@@ -17,17 +17,17 @@ import httpx
 import pytest
 import ray
 
-from actors.dirs import RunDirs, shared_memory
-from actors.names import find, gateway_name, host_name
+from actors.runtime.names import find, gateway_name, host_name
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
-from configs.declarations import Declaration, QueryDeclaration, Ref, as_document
-from configs.live import LiveSettings
-from configs.problems import InvalidInput
-from services.api.results import results_of
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import Declaration, QueryDeclaration, Ref, as_document
+from configs.errors import InvalidInput
+from services.api.routes.results import results_of
 from services.catalog.reconcile import Reconciling, steps
-from services.cli.machine import SystemMachine
+from services.cli.upkeep.machine import SystemMachine
 from services.ingest.flight import FlightSettings
-from services.mirror.running import Mirrors
+from services.mirror.mirror_threads import Mirrors
 from services.results.places import LocalPlaces, endpoint_in
 from services.results.rows import Rows
 from tests.changes import Course, Key, Row

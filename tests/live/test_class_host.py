@@ -17,17 +17,18 @@ import pytest
 import ray
 from ray.exceptions import RayActorError
 
-from actors import class_host, state
-from actors.dirs import RunDirs
-from actors.gateway_messages import Accepted
-from actors.ingress import Gateway
-from actors.names import COORDINATOR, host_key
-from actors.producer import Producer
-from actors.results import AnswerReader
-from actors.turns import TurnLoop
-from actors.units import Unit, UnitReport, units_to_json
-from configs.live import LiveClass, LiveSettings
-from engine.explain import Line
+from actors.dispatcher.turn_loop import TurnLoop
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.producer import Producer
+from actors.host import host_actor
+from actors.host.answer_reader import AnswerReader
+from actors.messages.gateway_messages import Accepted
+from actors.messages.unit_messages import Unit, UnitReport, units_to_json
+from actors.runtime import kv_store
+from actors.runtime.names import COORDINATOR, host_key
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass, LiveSettings
+from engine.class_.explain import Line
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
@@ -88,11 +89,11 @@ def hearer() -> Iterator[Any]:
 
 @pytest.fixture
 def host(dirs: RunDirs) -> Iterator[Any]:
-    state.put(host_key("h1"), units_to_json(UNITS))
-    actor = class_host.start("h1", ray.get_runtime_context().get_node_id(), dirs, SETTINGS)
+    kv_store.put(host_key("h1"), units_to_json(UNITS))
+    actor = host_actor.start("h1", ray.get_runtime_context().get_node_id(), dirs, SETTINGS)
     yield actor
     ray.kill(actor)
-    state.delete(host_key("h1"))
+    kv_store.delete(host_key("h1"))
 
 
 def call(method: Any, *given: Any) -> Any:
@@ -156,7 +157,7 @@ def test_a_host_that_is_not_to_be_any_more_leaves_nothing(dirs: RunDirs, host: A
     publish(dirs, 0, 10)
     answered(dirs, 10)
     call(host.set_units, UNITS)
-    state.delete(host_key("h1"))
+    kv_store.delete(host_key("h1"))
     call(host.stop)
     assert not dirs.class_log("gold").exists()
 

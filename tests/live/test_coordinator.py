@@ -13,15 +13,23 @@ from pathlib import Path
 import pytest
 import ray
 
-from actors import state
-from actors.control import UnitStatus
-from actors.dirs import prefix, shared_memory
-from actors.looks import Decisions
-from actors.names import COORDINATOR, dispatcher_key, dispatcher_name, find, gateway_name, host_key, host_name
+from actors.coordinator.control_plane import UnitStatus
+from actors.coordinator.coordinator_status import Decisions
+from actors.messages.unit_messages import Figures, Unit, UnitReport, units_from_json
+from actors.runtime import kv_store
+from actors.runtime.names import (
+    COORDINATOR,
+    dispatcher_key,
+    dispatcher_name,
+    find,
+    gateway_name,
+    host_key,
+    host_name,
+)
+from actors.runtime.run_dirs import prefix, shared_memory
 from actors.system import System
-from actors.units import Figures, Unit, UnitReport, units_from_json
-from configs.live import LiveClass
-from configs.problems import InvalidInput
+from configs.classes.live_class import LiveClass
+from configs.errors import InvalidInput
 from tests.live.waiting import eventually
 
 pytestmark = pytest.mark.live
@@ -72,7 +80,7 @@ def told(system: System, unit: str) -> Unit:
     """The unit as its host was told last, once the host has it."""
     host = units(system)[unit].host
     eventually(lambda: unit in ray.get(system.host(host).status.remote()).units, f"a host with {unit}")
-    return {one.name: one for one in units_from_json(state.get(host_key(host)))}[unit]
+    return {one.name: one for one in units_from_json(kv_store.get(host_key(host)))}[unit]
 
 
 def streams(system: System, node: str) -> list[str]:
@@ -175,14 +183,14 @@ def test_a_killed_coordinator_finds_everything_again_while_the_system_goes_on(cl
         lender: set(to) for lender, to in lending.items()
     }
     assert all(after[lender][to] >= seconds for lender, row in lending.items() for to, seconds in row.items())
-    assert state.get(dispatcher_key(node))[0] == before
+    assert kv_store.get(dispatcher_key(node))[0] == before
     assert pids(classes) == before_pids
     assert lend(classes)
 
 
 def test_a_host_that_is_killed_or_gone_for_good_is_told_again(classes: System) -> None:
     host = units(classes)["bronze"].host
-    state.delete(host_key(host))  # so that it knows of nothing by itself
+    kv_store.delete(host_key(host))  # so that it knows of nothing by itself
     pid = kill_process(host_name(host))
     assert eventually(partial(is_another, host_name(host), pid), "another process")
     assert told(classes, "bronze").declared == declared("bronze", 1.0)
@@ -217,7 +225,7 @@ system.stop()
 """
 STARTED = """
 from actors.system import start
-from configs.live import LiveSettings
+from configs.classes.live_class import LiveSettings
 from tests.live.test_coordinator import declared
 system = start(LiveSettings(), [declared("alone", 1.0)], pinned=False)
 print(system.name, sorted(system.status().system.units), flush=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from actors.dirs import prefix, shared_memory
+from actors.runtime.run_dirs import prefix, shared_memory
 from actors.system import System
-from configs.live import LiveClass
+from configs.classes.live_class import LiveClass
 from services.dashboards.all import BOARDS
 from services.dashboards.overview import ALERTING
 from services.dashboards.streams import WITH_MIRRORS

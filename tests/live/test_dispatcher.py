@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import ray
 
-from actors import state
-from actors.dispatcher import DispatcherSettings, DispatcherStatus, NodeShares, start
-from actors.slices import SliceClient
-from actors.turns import Record
-from scheduler.wrr import Grant, TurnEvent
+from actors.dispatcher.dispatcher_actor import DispatcherSettings, DispatcherStatus, NodeShares, start
+from actors.dispatcher.turn_loop import Record
+from actors.host.turn_client import SliceClient
+from actors.runtime import kv_store
+from scheduler.turns.round_robin import Grant, TurnEvent
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
@@ -62,17 +62,17 @@ def gold(path: Path) -> Iterator[Host]:
 
 
 def recall() -> NodeShares | None:
-    found: NodeShares | None = state.get("test/shares")
+    found: NodeShares | None = kv_store.get("test/shares")
     return found
 
 
 def fails_once() -> Record:
     """A record that the first process of the dispatcher cannot write."""
-    first = state.get("test/failed") in (None, os.getpid())
+    first = kv_store.get("test/failed") in (None, os.getpid())
 
     def record(core: str, event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:
         if first:
-            state.put("test/failed", os.getpid())
+            kv_store.put("test/failed", os.getpid())
             raise OSError("no room on this disk")
 
     return record
@@ -91,7 +91,7 @@ def dispatcher(path: Path) -> Iterator[Any]:
     yield actor
     ray.get(actor.stop.remote(), timeout=HUNG_S)
     ray.kill(actor)
-    state.delete("test/shares")
+    kv_store.delete("test/shares")
 
 
 def status(dispatcher: Any) -> DispatcherStatus:
@@ -109,7 +109,7 @@ def test_classes_get_turns_once_their_shares_are_set(dispatcher: Any, gold: Host
 
 
 def test_a_killed_dispatcher_comes_back_with_its_shares_and_hosts(path: Path, gold: Host) -> None:
-    state.put("test/shares", [SHARES, HOSTS])
+    kv_store.put("test/shares", [SHARES, HOSTS])
     dispatcher = started(path)
     assert gold.slice() == 0.0075
     killed = status(dispatcher).pid
@@ -120,17 +120,17 @@ def test_a_killed_dispatcher_comes_back_with_its_shares_and_hosts(path: Path, go
     assert again.recalled == "found"
     assert again.turns.hosts == {"host-gold": ("gold",)}
     ray.kill(dispatcher)
-    state.delete("test/shares")
+    kv_store.delete("test/shares")
 
 
 def test_a_dispatcher_whose_loop_fails_is_started_anew(path: Path, gold: Host) -> None:
-    state.put("test/shares", [SHARES, HOSTS])
+    kv_store.put("test/shares", [SHARES, HOSTS])
     dispatcher = started(path, fails_once)
     assert gold.slice() == 0.0075
-    assert status(dispatcher).pid != state.get("test/failed")
+    assert status(dispatcher).pid != kv_store.get("test/failed")
     ray.kill(dispatcher)
     for name in ("shares", "failed"):
-        state.delete(f"test/{name}")
+        kv_store.delete(f"test/{name}")
 
 
 def test_a_dispatcher_that_is_there_is_not_made_twice(dispatcher: Any, path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_dispatcher_that_is_there_is_not_made_twice(dispatcher: Any, path: Pat
 
 class Keeper:
     def put(self, name: str, value: object) -> int:
-        state.put(name, value)
+        kv_store.put(name, value)
         return os.getpid()
 
 
@@ -152,14 +152,14 @@ def test_what_a_killed_process_has_put_is_there_for_others() -> None:
     keeper: Any = ray.remote(num_cpus=0)(Keeper)
     pid = ray.get(keeper.remote().put.remote("test/kept", {"a": [1, 2.5, None, "ü"]}), timeout=HUNG_S)
     os.kill(pid, signal.SIGKILL)
-    assert state.get("test/kept") == {"a": [1, 2.5, None, "ü"]}
-    state.delete("test/kept")
-    state.delete("test/kept")
-    assert state.get("test/kept") is None
+    assert kv_store.get("test/kept") == {"a": [1, 2.5, None, "ü"]}
+    kv_store.delete("test/kept")
+    kv_store.delete("test/kept")
+    assert kv_store.get("test/kept") is None
 
 
 def test_the_last_value_put_is_the_one_that_is_kept() -> None:
     for value in ([1], [2]):
-        state.put("test/last", value)
-    assert state.get("test/last") == [2]
-    state.delete("test/last")
+        kv_store.put("test/last", value)
+    assert kv_store.get("test/last") == [2]
+    kv_store.delete("test/last")

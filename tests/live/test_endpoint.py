@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from actors.dirs import RunDirs, shared_memory
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import start
-from configs.live import LiveClass, LiveSettings
+from configs.classes.live_class import LiveClass, LiveSettings
 from services.ingest.flight import FlightSettings
 from tests.live.runs import host, node_of
 from tests.live.waiting import eventually

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from actors import state
-from actors.names import COORDINATOR, dispatcher_key, dispatcher_name, gateway_name, host_name
+from actors.runtime import kv_store
+from actors.runtime.names import COORDINATOR, dispatcher_key, dispatcher_name, gateway_name, host_name
 from actors.system import System
 from bench.idle import descendants
-from configs.live import LiveClass, LiveSettings
-from services.cli.replay import remarks
+from configs.classes.live_class import LiveClass, LiveSettings
+from services.cli.simulation.replay import remarks
 from sim.replay import replay
 from tests.live import runs
 from tests.live.runs import Answers, Publisher
@@ -299,7 +299,7 @@ def shares_agree(system: System) -> bool:
     """Coordinator, its store, and dispatcher."""
     shares = {name: one.share for name, one in runs.units(system).items()}
     assert sum(shares.values()) == pytest.approx(1.0)
-    return bool(state.get(dispatcher_key(runs.node_of(system)))[0] == shares)
+    return bool(kv_store.get(dispatcher_key(runs.node_of(system)))[0] == shares)
 
 
 def is_at_least(after: Lending, before: Lending) -> bool:

@@ -16,17 +16,17 @@ import ray
 from pyarrow import flight
 from ray.exceptions import RayActorError
 
-from actors.channel import connect
-from actors.commits import Snapshot, snapshot_parts
-from actors.dirs import RunDirs
-from actors.frames import BatchId, batch_of, mark_of
-from actors.gateway import GatewaySettings, start
-from actors.gateway_messages import Accepted, Grew, Refused, encode
-from actors.producer import Producer
-from actors.segments import Reader, Writer
-from actors.subscriber import Subscriber
-from actors.unit_log import SNAPSHOTS, describe_as
-from actors.units import Copy
+from actors.gateway.gateway_actor import GatewaySettings, start
+from actors.gateway.producer import Producer
+from actors.gateway.subscriber import Subscriber
+from actors.log.commit_format import Snapshot, snapshot_parts
+from actors.log.segment_log import Reader, Writer
+from actors.log.train_format import BatchId, batch_of, mark_of
+from actors.log.unit_log import SNAPSHOTS, describe_as
+from actors.messages.gateway_messages import Accepted, Grew, Refused, encode
+from actors.messages.unit_messages import Copy
+from actors.runtime.run_dirs import RunDirs
+from actors.runtime.unix_channel import connect
 from services.ingest.flight import FlightSettings
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]

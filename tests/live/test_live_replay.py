@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.feeder import Feeder
-from actors.names import COORDINATOR, dispatcher_name
+from actors.gateway.replay_feeder import Feeder
+from actors.runtime.names import COORDINATOR, dispatcher_name
 from actors.system import System
-from configs import w11
-from configs.arrivals import StepArrivals
-from configs.live import LiveSettings
-from services.cli.replay import remarks
+from configs.classes.live_class import LiveSettings
+from configs.scenario import w11
+from configs.scenario.arrivals import StepArrivals
+from services.cli.simulation.replay import remarks
 from sim.replay import replay
 from tests.live import runs
 from tests.live.runs import Publisher

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from configs.declarations import MirrorDeclaration
+from configs.documents.declarations import MirrorDeclaration
 from services.client import Client
 from tests.live.test_catalog import HUNG_S, up
 from tests.live.waiting import eventually

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.gateway_messages import Accepted
-from actors.producer import Producer
+from actors.gateway.producer import Producer
+from actors.messages.gateway_messages import Accepted
+from actors.messages.unit_messages import UnitReport
 from actors.system import System, start
-from actors.units import UnitReport
-from configs.live import LiveClass, LiveSettings
-from configs.objectives import candidates
-from configs.policies import policy_text
-from services.plan.aside import Aside
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.objectives import candidates
+from configs.classes.policies import policy_text
+from services.plan.worker_process import Aside
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch

@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from actors.dirs import clusters, shared_memory
-from services.catalog.home import Home
+from actors.runtime.run_dirs import clusters, shared_memory
+from services.common.weir_home import Home
 from tests.live.listening import descendants, listening, name_of
 from tests.live.waiting import eventually
 

@@ -9,23 +9,23 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from actors.feeder import Feeder
+from actors.gateway.replay_feeder import Feeder
+from actors.messages.unit_messages import Figures
 from actors.system import System
-from actors.units import Figures
-from configs import w11
-from configs.arrivals import Step, StepArrivals
-from configs.declarations import Document, documents_of
-from configs.live import LiveSettings
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import Document, documents_of
+from configs.scenario import w11
+from configs.scenario.arrivals import Step, StepArrivals
 from services.catalog.catalog import Catalog, opened
-from services.catalog.home import Home
-from services.cli.demo_feed import inputs
-from services.cli.live_run import Watched, calibrated
+from services.cli.demonstration.demo_feed import inputs
+from services.cli.demonstration.live_run import Watched, calibrated
+from services.common.weir_home import Home
+from services.plan.live_measurement import RunningMeasured
 from services.plan.planner import Planner
-from services.plan.running import RunningMeasured
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch
-from sim.planner import DROP_TOLERANCE
-from sim.situation import ClassPlan, Plan
+from sim.admission.planner import DROP_TOLERANCE
+from sim.admission.situation import ClassPlan, Plan
 from tests.live.waiting import eventually
 
 pytestmark = pytest.mark.live

@@ -14,13 +14,13 @@ import pytest
 import ray
 
 from actors.system import System
-from configs import w11
-from configs.choices import PLANS, choice_of
-from configs.live import LiveClass, LiveSettings
-from configs.plans import PlanSettings
-from engine.explain import Line
-from engine.hosted import HostedClass
-from services.plan.aside import Aside
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.plans import PlanSettings
+from configs.classes.policy_and_plan import PLANS, choice_of
+from configs.scenario import w11
+from engine.class_.explain import Line
+from engine.class_.hosted_class import HostedClass
+from services.plan.worker_process import Aside
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from actors.dirs import RunDirs, shared_memory
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, call, start
-from configs.declarations import Ref, documents_of
-from configs.live import LiveClass, LiveSettings
-from services.api.results import ARROW, results_of
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.documents.declarations import Ref, documents_of
+from services.api.routes.results import ARROW, results_of
 from services.ingest.flight import FlightSettings
 from services.results.places import LocalPlaces, endpoint_in
 from services.results.rows import Rows

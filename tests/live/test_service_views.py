@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 import ray
 
-from actors.gateway_messages import Accepted
-from actors.names import COORDINATOR
-from actors.producer import Producer
+from actors.gateway.producer import Producer
+from actors.messages.gateway_messages import Accepted
+from actors.runtime.names import COORDINATOR
 from actors.system import System
-from configs.declarations import documents_of
-from configs.live import LiveClass
+from configs.classes.live_class import LiveClass
+from configs.documents.declarations import documents_of
 from services.api.app import make_app
 from services.api.service import service_of
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.watch.source import Away, RunningSystem
 from services.watch.watch import Watch
 from tests.live.runs import host, kill, node_of, remove

@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.dirs import RunDirs
-from actors.frames import batch_head
-from actors.names import gateway_name, host_name
-from actors.segments import Reader
+from actors.log.segment_log import Reader
+from actors.log.train_format import batch_head
+from actors.runtime.names import gateway_name, host_name
+from actors.runtime.run_dirs import RunDirs
 from actors.system import System, call, start
 from bench.idle import descendants
-from configs.live import LiveClass, LiveSettings
-from configs.reading import parse_model
-from configs.streams import StreamsFile
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.documents.spark_streams import StreamsFile
+from configs.yaml_loading import parse_model
 from services.ingest.flight import FlightSettings
 from services.ingest.java import find_java
 from services.ingest.job import CHECKPOINTS, Door, Job

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.gateway_messages import Accepted
-from actors.producer import Producer
+from actors.gateway.producer import Producer
+from actors.messages.gateway_messages import Accepted
 from actors.system import start
-from configs.choices import Choice, choice_of
-from configs.live import LiveClass, LiveSettings
-from configs.load import LoadSettings
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.load_manager import LoadSettings
+from configs.classes.objectives import candidates
+from configs.classes.plans import PlanSettings
+from configs.classes.policy_and_plan import Choice, choice_of
 from configs.numbers import figure
-from configs.objectives import candidates
-from configs.plans import PlanSettings
 from scheduler.tuning import Explanation
-from services.plan.aside import Aside
+from services.plan.worker_process import Aside
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.dirs import RunDirs, shared_memory
-from actors.results import AnswerReader
+from actors.host.answer_reader import AnswerReader
+from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System
-from configs.live import LiveClass, LiveSettings
-from configs.periodic import PeriodicKind
-from configs.windows import WindowSettings
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.periodic_schedules import PeriodicKind
+from configs.classes.window_settings import WindowSettings
 from tests.live import runs
 from tests.live.waiting import eventually
 

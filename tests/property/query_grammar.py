@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
-from engine.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
 
 HALF_SECOND_US = 500_000
 STREAMS = (

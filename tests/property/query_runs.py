@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from configs.limits import ClassLimits
-from configs.plans import PlanSettings
-from engine.plan import Query
-from engine.runner import ClassRunner
-from engine.schema import INT64, Kind
+from configs.classes.limits import ClassLimits
+from configs.classes.plans import PlanSettings
+from engine.class_.runner import ClassRunner
+from engine.data.schema import INT64, Kind
+from engine.data.train import Train, Values, train_from_arrow, values_to_arrow
+from engine.plan.plan import Query
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, Values, train_from_arrow, values_to_arrow
 from tests.property.query_grammar import HALF_SECOND_US, MACROS, STREAMS, TABLE, Statement
 
 SCHEMAS = {one.name: one for one in map(parse_create_stream, STREAMS)}

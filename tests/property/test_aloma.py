@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.load import LoadSettings
+from configs.classes.load_manager import LoadSettings
 from loadshed.aloma import Control, Limits, decide
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager, ReportUsage, SetKeep
 from loadshed.monitors import Verdict
-from scheduler.capacity import HeadroomScaled
+from scheduler.capacity.core import HeadroomScaled
 
 CYCLE_S = 0.15
 STEPS = 10

@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from actors.commits import answers_of
-from actors.dirs import RunDirs
-from actors.results import AnswerReader
-from actors.segments import Reader
+from actors.host.answer_reader import AnswerReader
+from actors.log.commit_format import answers_of
+from actors.log.segment_log import Reader
+from actors.runtime.run_dirs import RunDirs
 from services.results.cursors import Spot, cursor_of
-from services.results.desk import Asked
 from services.results.events import round_of
+from services.results.log_reader import Asked
 from services.results.places import LocalPlaces
 from services.results.results import Forgotten, Results
 from tests.answer_logs import ClassLog

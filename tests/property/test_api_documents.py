@@ -21,7 +21,7 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from tests.api import Api, api_over
 
 Data = dict[str, Any]

@@ -16,12 +16,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.periodic import PeriodicKind
-from configs.windows import WindowSettings
-from engine.runner import ClassRunner
-from engine.schema import FLOAT64, INT64
+from configs.classes.periodic_schedules import PeriodicKind
+from configs.classes.window_settings import WindowSettings
+from engine.class_.runner import ClassRunner
+from engine.data.schema import FLOAT64, INT64
+from engine.data.train import Train, Values, same_arrival, values_to_arrow
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, Values, same_arrival, values_to_arrow
 from tests.property.query_grammar import BASE, HALF_SECOND_US, Grouped, Statement, Window, aggregates, wheres
 from tests.property.query_runs import (
     Cuts,

@@ -10,13 +10,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.dirs import RunDirs
-from actors.frames import BatchId, batch_of, mark_of
-from actors.gateway_messages import Accepted
-from actors.segments import Reader
-from actors.streams import Streams
+from actors.gateway.streams import Streams
+from actors.log.segment_log import Reader
+from actors.log.train_format import BatchId, batch_of, mark_of
+from actors.messages.gateway_messages import Accepted
+from actors.runtime.run_dirs import RunDirs
+from engine.data.train import Train, train_from_arrow
 from engine.operators.source import SourceOperator
-from engine.train import Train, train_from_arrow
 
 LATENESS = 5
 SQL = f"CREATE STREAM r (at int64, id int32, WATERMARK FOR at AS at - INTERVAL '{LATENESS} milliseconds')"

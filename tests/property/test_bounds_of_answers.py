@@ -17,20 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.units import Counted, Figures, UnitReport
-from actors.worth import Worth
-from configs.utility import UtilityGraph, UtilityPoint
-from engine.alone import Alone
-from engine.quality import QueryQuality
+from actors.host.unit_quality import Worth
+from actors.messages.unit_messages import Counted, Figures, UnitReport
+from configs.classes.utility import UtilityGraph, UtilityPoint
+from engine.measure.answer_quality import QueryQuality
+from engine.measure.ideal_cost import Alone
 from loadshed.ledger import TupleLedger
-from scheduler.change_rates import Interests
-from scheduler.mirroring import MirrorCore, MirrorStatistics, Outcome
-from services.api import live
+from scheduler.mirrors.change_rates import Interests
+from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, Outcome
 from services.api.app import make_app
 from services.api.openapi import describe
-from services.catalog.home import Home
+from services.api.routes import live
+from services.common.weir_home import Home
 from services.ingest.progress import FeedProgress, State
-from services.mirror.polling import MirrorProgress, rate_of
+from services.mirror.poll_loop import MirrorProgress, rate_of
 from services.watch.quality import worth_of
 from services.watch.watch import Watch
 from tests.api import Api, api_over

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.policies.calendar import Calendar
+from scheduler.operators.policies.calendar import Calendar
 
 times = st.one_of(st.integers(-20, 60).map(float), st.floats(-50, 1e4, allow_nan=False))
 puts = st.tuples(st.just("put"), times)

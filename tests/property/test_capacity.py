@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.capacity import (
+from scheduler.capacity.core import (
     CapacityCore,
     CapacityEvent,
     ClassAsleep,
@@ -17,7 +17,7 @@ from scheduler.capacity import (
     RedistributionDue,
     UsageReported,
 )
-from scheduler.redistribution import ClassAccount, entitled
+from scheduler.capacity.redistribution import ClassAccount, entitled
 
 NEAR = 1e-9
 

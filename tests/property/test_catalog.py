@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.declarations import Document, Ref, as_document, declared_in
-from configs.problems import InvalidInput
+from configs.documents.declarations import Document, Ref, as_document, declared_in
+from configs.errors import InvalidInput
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 
 CLASSES, TENANTS, STREAMS, QUERIES = ("gold", "top"), ("a", "B"), ("s", "t"), ("q", "r", "S")
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.causes import STEPS_MAX
-from engine.runner import ClassRunner
+from engine.class_.runner import ClassRunner
+from engine.data.train import Arrivals, Train, same_arrival, train_from_arrow
+from engine.data.watermark_causes import STEPS_MAX
 from engine.sql import plan_query
-from engine.train import Arrivals, Train, same_arrival, train_from_arrow
 from tests.property.query_grammar import HALF_SECOND_US
 from tests.property.query_runs import CATALOG, SCHEMAS, TABLES, Row, batch_of, lateness, train_rows
 

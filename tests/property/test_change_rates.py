@@ -1,6 +1,6 @@
 """Rates of change against chance and a slow oracle, interests, and the poller's core in virtual time.
 
-The numbered properties are those of `scheduler.change_rates` and `scheduler.mirroring`.
+The numbered properties are those of `scheduler.mirrors.change_rates` and `scheduler.mirrors.poller`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.change_rates import REMEMBERED, ChangeRates, Interests, fresh_part
-from scheduler.freshening import perceived_freshness, refreshes
-from scheduler.mirroring import BURST_S, RETRY_S, MirrorCore, Outcome
+from scheduler.mirrors.change_rates import REMEMBERED, ChangeRates, Interests, fresh_part
+from scheduler.mirrors.freshening import perceived_freshness, refreshes
+from scheduler.mirrors.poller import BURST_S, RETRY_S, MirrorCore, Outcome
 
 # -- rates ------------------------------------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.choices import PLANS, Choice, choice_of
-from configs.plans import PlanSettings
-from configs.policies import POLICY_KINDS, PolicySettings, policy_of, policy_text
-from configs.problems import InvalidInput
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import POLICY_KINDS, PolicySettings, policy_of, policy_text
+from configs.classes.policy_and_plan import PLANS, Choice, choice_of
+from configs.errors import InvalidInput
 
 PARTS = ("fas:beta=0.25", "bucket:gradients=3,slacks=7,push_through=True", "superbox:order=hr")
 policies = st.one_of(

@@ -25,20 +25,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.commits import answers_of, is_snapshot, steps_of
-from actors.control import ControlPlane
-from actors.dirs import RunDirs, shared_memory
-from actors.effects import Part, Stream
-from actors.gateway_messages import Accepted, Message, decode
-from actors.hosting import Host
-from actors.segments import LOCK, LogTaken, Reader, locked
-from actors.streams import Streams
-from actors.units import Copy, Unit, class_of, units_from_json, units_to_json
-from configs.declarations import PRESETS, Declaration, QueryDeclaration, Ref, StreamDeclaration, ref_of
-from configs.live import LiveSettings
-from configs.problems import InUse, UnknownName
-from engine.steps import QueryRemoved
-from engine.train import Train, Values
+from actors.coordinator.control_plane import ControlPlane
+from actors.coordinator.effects import Part, Stream
+from actors.gateway.streams import Streams
+from actors.host.host import Host
+from actors.log.commit_format import answers_of, is_snapshot, steps_of
+from actors.log.segment_log import LOCK, LogTaken, Reader, locked
+from actors.messages.gateway_messages import Accepted, Message, decode
+from actors.messages.unit_messages import Copy, Unit, class_of, units_from_json, units_to_json
+from actors.runtime.run_dirs import RunDirs, shared_memory
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import (
+    PRESETS,
+    Declaration,
+    QueryDeclaration,
+    Ref,
+    StreamDeclaration,
+    ref_of,
+)
+from configs.errors import InUse, UnknownName
+from engine.class_.steps import QueryRemoved
+from engine.data.train import Train, Values
 from services.catalog.catalog import Desired
 from services.catalog.checks import applied, users
 from services.catalog.reconcile import (

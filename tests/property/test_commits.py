@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.commits import (
+from actors.log.commit_format import (
     Snapshot,
     answers_of,
     commit_parts,
@@ -17,13 +17,11 @@ from actors.commits import (
     snapshot_parts,
     steps_of,
 )
-from actors.frames import NotAFrame
-from configs.limits import ClassLimits
-from configs.plans import PlanSettings
-from configs.windows import WindowSettings
-from engine.causes import Moment
-from engine.schema import INT64
-from engine.steps import (
+from actors.log.train_format import NotAFrame
+from configs.classes.limits import ClassLimits
+from configs.classes.plans import PlanSettings
+from configs.classes.window_settings import WindowSettings
+from engine.class_.steps import (
     Advanced,
     Answer,
     Commit,
@@ -43,7 +41,9 @@ from engine.steps import (
     Took,
     WindowsSet,
 )
-from engine.train import Train, Values, same_arrival
+from engine.data.schema import INT64
+from engine.data.train import Train, Values, same_arrival
+from engine.data.watermark_causes import Moment
 
 NAMES = st.text(min_size=1, max_size=12)
 NUMBERS = st.integers(0, 2**62)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.units import class_of
-from configs.live import LiveSettings
-from configs.problems import InvalidInput
+from actors.messages.unit_messages import class_of
+from configs.classes.live_class import LiveSettings
+from configs.errors import InvalidInput
 from tests.unit.test_control import ALERTS, READINGS, World, declared, report_of
 
 NAMES = ["a", "b", "c", "d"]

@@ -10,14 +10,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.keys import KeyIndex
+from engine.data.keys import KeyIndex
+from engine.data.schema import FLOAT64, INT64, STRING, TIMESTAMP, DataType, Field, Schema
+from engine.data.train import Train, Values, values_to_arrow
 from engine.operators.join import JoinSideOperator, JoinState
 from engine.operators.source import SourceOperator
 from engine.operators.windows import PaneOperator, WindowOperator
-from engine.panes import PaneStore
-from engine.plan import Aggregate, Aggregation
-from engine.schema import FLOAT64, INT64, STRING, TIMESTAMP, DataType, Field, Schema
-from engine.train import Train, Values, values_to_arrow
+from engine.plan.plan import Aggregate, Aggregation
+from engine.windows.panes import PaneStore
 
 ROW = Schema((Field("ts", TIMESTAMP), Field("key", INT64), Field("x", FLOAT64)))
 AGGREGATES = (

@@ -2,7 +2,7 @@
 
 A tree is built from the functions' own signatures, rendered to SQL with every type pinned by a cast, and evaluated by
 both. Where DuckDB raises for a row, ours must fail that row, and no other. The deliberate differences listed in
-engine/functions.py are rendered as what we mean by them; what is left of DuckDB's optimiser, which may evaluate what
+engine/expressions/functions.py are rendered as what we mean by them; what is left of DuckDB's optimiser, which may evaluate what
 a row does not need, is switched off.
 """
 
@@ -20,10 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.expressions import Failures, compile_condition, compile_projection
-from engine.functions import castable, resolve
-from engine.plan import Call, Case, Cast, Column, Expression, Literal
-from engine.schema import (
+from engine.data.schema import (
     BOOLEAN,
     FLOAT32,
     FLOAT64,
@@ -37,7 +34,10 @@ from engine.schema import (
     Schema,
     decimal,
 )
-from engine.train import Train, Values, train_to_arrow
+from engine.data.train import Train, Values, train_to_arrow
+from engine.expressions.compiler import Failures, compile_condition, compile_projection
+from engine.expressions.functions import castable, resolve
+from engine.plan.plan import Call, Case, Cast, Column, Expression, Literal
 
 ROWS = 24
 MONEY, FINE, WHOLE = decimal(9, 2), decimal(18, 4), decimal(18, 0)

@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frames import (
+from actors.log.segment_log import Reader, Writer
+from actors.log.train_format import (
     BatchId,
     append_train,
     batch_head,
@@ -21,9 +22,7 @@ from actors.frames import (
     train_of,
     train_parts,
 )
-from actors.segments import Reader, Writer
-from engine.causes import NO_PROGRESS, Causes, Moment, Step, Together, Tuples
-from engine.schema import (
+from engine.data.schema import (
     BOOLEAN,
     FLOAT32,
     FLOAT64,
@@ -36,7 +35,8 @@ from engine.schema import (
     Schema,
     decimal,
 )
-from engine.train import Train, Values, is_same, same_arrival, train_from_arrow, train_to_arrow
+from engine.data.train import Train, Values, is_same, same_arrival, train_from_arrow, train_to_arrow
+from engine.data.watermark_causes import NO_PROGRESS, Causes, Moment, Step, Together, Tuples
 
 TYPES = st.sampled_from(
     [BOOLEAN, INT32, INT64, FLOAT32, FLOAT64, STRING, TIMESTAMP, decimal(18, 3), decimal(5, 0)]

@@ -1,6 +1,6 @@
 """Refresh frequencies against the condition they must meet, a slow oracle, and all other allocations.
 
-The numbered properties are those of `scheduler.freshening`.
+The numbered properties are those of `scheduler.mirrors.freshening`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.freshening import freshness, marginals, perceived_freshness, refreshes
+from scheduler.mirrors.freshening import freshness, marginals, perceived_freshness, refreshes
 
 positive = st.floats(1e-6, 1e6)
 Object = tuple[float, float, float]  # interest, rate of change, size

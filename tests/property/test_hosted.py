@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from configs.live import LiveClass
-from configs.plans import PlanSettings
-from configs.policies import POLICY_KINDS, policy_of
-from configs.windows import WindowSettings
-from engine.door import Door, Piece, both, packed, turned_away, unpacked
-from engine.entrances import FROM_NOW
-from engine.hosted import HostedClass
-from engine.shards import shard_places
-from engine.steps import Commit, Interrupted, Opened
-from engine.train import Train, Values, same_arrival, values_to_arrow
+from configs.classes.live_class import LiveClass
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import POLICY_KINDS, policy_of
+from configs.classes.window_settings import WindowSettings
+from engine.class_.door import Door, Piece, both, packed, turned_away, unpacked
+from engine.class_.hosted_class import HostedClass
+from engine.class_.input_account import FROM_NOW
+from engine.class_.steps import Commit, Interrupted, Opened
+from engine.data.shards import shard_places
+from engine.data.train import Train, Values, same_arrival, values_to_arrow
 from loadshed.shedder import Shedder, Victim
 
 STREAMS = (

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.schema import (
+from engine.data.schema import (
     BOOLEAN,
     FLOAT32,
     FLOAT64,
@@ -26,7 +26,7 @@ from engine.schema import (
     decimal,
 )
 from engine.sql import parse_create_stream
-from services.cli.inferred import create_stream, infer
+from services.cli.input.schema_inference import create_stream, infer
 
 TYPES = st.sampled_from(
     [BOOLEAN, INT32, INT64, FLOAT32, FLOAT64, STRING, TIMESTAMP, decimal(18, 3), decimal(5, 0)]

@@ -16,13 +16,13 @@ from statistics import mean
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from configs.load import LoadSettings
+from configs.classes.load_manager import LoadSettings
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager, SetKeep, TrimQueue
-from scheduler.capacity import CapacityCore
-from scheduler.redistribution import ClassAccount, entitled
-from scheduler.wrr import RoundRobin
-from sim.ring import ControlRing
+from scheduler.capacity.core import CapacityCore
+from scheduler.capacity.redistribution import ClassAccount, entitled
+from scheduler.turns.round_robin import RoundRobin
+from sim.control_ring import ControlRing
 
 CYCLE_S = 0.15
 STEPS = 5

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.limits import ClassLimits
+from configs.classes.limits import ClassLimits
 from tests.unit.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
 
 RANGE_S = 10  # of COUNT

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.problems import InvalidInput
-from engine.partition import Places, key_places
-from engine.plan import Query
+from configs.errors import InvalidInput
+from engine.plan.partition_check import Places, key_places
+from engine.plan.plan import Query
 from engine.sql import plan_query
 from tests.property import query_grammar as grammar
 from tests.property.query_grammar import Statement

@@ -1,4 +1,4 @@
-"""The thesis's partitions: what holds of them whatever the objects. Numbers as in `scheduler.partitions`."""
+"""The thesis's partitions: what holds of them whatever the objects. Numbers as in `scheduler.mirrors.partitions`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.freshening import perceived_freshness, refreshes
-from scheduler.partitions import (
+from scheduler.mirrors.freshening import perceived_freshness, refreshes
+from scheduler.mirrors.partitions import (
     SORTED_BY,
     Mirrored,
     clustered,

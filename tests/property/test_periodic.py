@@ -14,10 +14,9 @@ from math import isclose, lcm
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.periodic import Late, Order, periodic_of
-from scheduler.periodic import PeriodicQuery, PeriodicScheduler, ScanCosts, Task, build_periodic
-from scheduler.periodic.model import SubGroup
-from scheduler.periodic.periods import (
+from configs.classes.periodic_schedules import Late, Order, periodic_of
+from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts, Task, build_periodic
+from scheduler.windows.periods import (
     Periods,
     Search,
     cheapest_periods,
@@ -26,6 +25,7 @@ from scheduler.periodic.periods import (
     shortest_periods,
     unshared_rate,
 )
+from scheduler.windows.scan_model import SubGroup
 
 costs = st.builds(
     ScanCosts,

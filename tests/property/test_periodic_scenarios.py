@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.periodic_scenario import PeriodicScenario, checked_periodic
-from configs.scenario_files import ScenarioData
-from sim.periodic_results import compare
+from configs.scenario.periodic_scenario import PeriodicScenario, checked_periodic
+from configs.scenario.scenario_files import ScenarioData
+from sim.windows.periodic_results import compare
 
 INTERVALS = st.sampled_from([0.1, 0.5, 1.0, 3.0])
 

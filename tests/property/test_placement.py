@@ -1,4 +1,4 @@
-"""The numbered properties of `scheduler.placement`, computed here from nodes, shards and seats alone."""
+"""The numbered properties of `scheduler.capacity.placement`, computed here from nodes, shards and seats alone."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.placement import Move, Node, Seat, Shard, ShardName, place, relief
+from scheduler.capacity.placement import Move, Node, Seat, Shard, ShardName, place, relief
 
 NAMES = ("a", "b", "c", "d")
 NEAR = 1e-9

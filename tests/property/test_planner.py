@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from configs.classes import PriorityClass
-from configs.live import LiveSettings
-from sim.planner import is_kept, plan
-from sim.situation import ClassLoad, InputLoad, Situation
+from configs.classes.live_class import LiveSettings
+from configs.classes.priority_class import PriorityClass
+from sim.admission.planner import is_kept, plan
+from sim.admission.situation import ClassLoad, InputLoad, Situation
 
 # A plan is made from runs with chance in them: differences that are smaller than these may be chance.
 MORE, LESS = 1.3, 0.1

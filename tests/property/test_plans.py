@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.policies import policy_of
-from scheduler.network import NetworkEstimates
-from scheduler.operators import OperatorScheduler
-from scheduler.policies import NONE
+from configs.classes.policies import policy_of
+from scheduler.operators.network import NetworkEstimates
+from scheduler.operators.policies import NONE
+from scheduler.operators.scheduler import OperatorScheduler
 from tests.property.test_policies import estimates, networks
 
 PLANS = [

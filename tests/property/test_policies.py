@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.policies import POLICY_KINDS, Bucketed, FreshnessAware, policy_of
-from configs.utility import UtilityGraph
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators import OperatorScheduler
-from scheduler.policies import NONE, CountingPolicy, Policy, build_policy
-from scheduler.policies.waiting import ClusteredPolicy
+from configs.classes.policies import POLICY_KINDS, Bucketed, FreshnessAware, policy_of
+from configs.classes.utility import UtilityGraph
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
+from scheduler.operators.policies.wait_time import ClusteredPolicy
+from scheduler.operators.scheduler import OperatorScheduler
 
 WAITING_KINDS = ("lsf", "brt", "bsd")
 DYNAMIC_KINDS = (*WAITING_KINDS, "slope-slack", "bucket", "edf-hr")

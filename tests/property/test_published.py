@@ -1,6 +1,6 @@
 """Batches with an id against a list of what should have been published, through repeats, full logs and kills.
 
-Property 5 of `actors.streams`, and 2 as far as it is about batches of several frames.
+Property 5 of `actors.gateway.streams`, and 2 as far as it is about batches of several frames.
 """
 
 import os
@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actors.dirs import RunDirs
-from actors.frames import BatchId, batch_id, batch_of, mark_of
-from actors.gateway_messages import Accepted, Refused
-from actors.published import LastBatches
-from actors.segments import Reader
-from actors.streams import Streams
+from actors.gateway.producer_dedup import LastBatches
+from actors.gateway.streams import Streams
+from actors.log.segment_log import Reader
+from actors.log.train_format import BatchId, batch_id, batch_of, mark_of
+from actors.messages.gateway_messages import Accepted, Refused
+from actors.runtime.run_dirs import RunDirs
 
 SQL = "CREATE STREAM s (v int64)"
 BYTES_MAX = 64 << 10

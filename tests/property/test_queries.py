@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.plans import PlanSettings
+from configs.classes.plans import PlanSettings
 from tests.property import query_grammar as grammar
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import (

@@ -1,4 +1,4 @@
-"""The numbered properties of `scheduler.redistribution`, computed here from its inputs and outputs alone."""
+"""The numbered properties of `scheduler.capacity.redistribution`, computed here from its inputs and outputs alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.redistribution import ClassAccount, lent_shares, reclaim, redistribute
+from scheduler.capacity.redistribution import ClassAccount, lent_shares, reclaim, redistribute
 
 NEAR = 1e-9
 

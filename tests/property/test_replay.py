@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from loadshed.manager import LoadCommand, LoadEvent
 from loadshed.records import KINDS, CoreName
-from scheduler.capacity import CapacityCommand, CapacityEvent
-from scheduler.wrr import Grant, TurnEvent
+from scheduler.capacity.core import CapacityCommand, CapacityEvent
+from scheduler.turns.round_robin import Grant, TurnEvent
 from sim.replay import replay
 from tests.sim.recordings import lines_of, recorded_run, write_lines
 from tests.sim.test_faults import random_scenario

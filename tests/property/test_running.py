@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.choices import PLANS, Choice
-from configs.plans import PlanSettings
-from configs.policies import HighestRate
-from engine.explain import explain
-from engine.plan import Filter, Project
-from engine.running import Running
-from sim.lookahead import ClassNow
-from sim.replanned import Measured, plan_of
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import HighestRate
+from configs.classes.policy_and_plan import PLANS, Choice
+from engine.class_.explain import explain
+from engine.network.plan_alignment import Running
+from engine.plan.plan import Filter, Project
+from sim.forecast.plan_forecast import Measured, plan_of
+from sim.forecast.policy_forecast import ClassNow
 from tests.property import query_grammar as grammar
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import Cuts, Rows, Run, cuts, every_stream, ran

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.periodic import (
+from configs.classes.periodic_schedules import (
     ORDERS,
     Aggressive,
     Conservative,

@@ -1,6 +1,6 @@
 """A log against a dictionary of what should be in it, through everything that can be done to it.
 
-Properties 1 to 4 of `actors.segments`; also that a reader which was there before sees what a new one sees. Readers and
+Properties 1 to 4 of `actors.log.segment_log`; also that a reader which was there before sees what a new one sees. Readers and
 the writer come between any two lines of each other, and writers are killed between any two lines.
 """
 
@@ -22,9 +22,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from actors import kept, segment, segments
-from actors.dirs import shared_memory
-from actors.segments import KEEP_NONE, FrameForgotten, LogFull, Reader, Writer
+from actors.log import segment, segment_cache, segment_log
+from actors.log.segment_log import KEEP_NONE, FrameForgotten, LogFull, Reader, Writer
+from actors.runtime.run_dirs import shared_memory
 
 BYTES_MAX = 128 << 10
 SEGMENT_BYTES = 16 << 10
@@ -33,7 +33,7 @@ LINES = 90
 MANY = 1_000_000
 # Two of them are in each segment.
 FRAME = 4_000
-LOG_CODE = {one.__file__ for one in (kept, segment, segments)}
+LOG_CODE = {one.__file__ for one in (segment_cache, segment, segment_log)}
 
 lines = st.integers(0, LINES)
 sizes = st.one_of(st.integers(0, 9_000), st.integers(0, 14_000))

@@ -1,4 +1,4 @@
-"""Properties 1 and 2 of `scheduler.sharing`: against trying out all parts of small networks; and the thesis's own order."""
+"""Properties 1 and 2 of `scheduler.operators.segment_trees`: against trying out all parts of small networks; and the thesis's own order."""
 
 from collections.abc import Iterator
 from itertools import chain, combinations, product
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.sharing import whole_tree
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.segment_trees import whole_tree
 
 numbers = st.one_of(st.sampled_from([0.25, 0.5, 1.0, 2.0]), st.floats(0.01, 10))
 

@@ -1,4 +1,4 @@
-"""The numbered properties of `engine.sketches`, against exact answers over all values."""
+"""The numbered properties of `engine.data.sketches`, against exact answers over all values."""
 
 import copy
 import itertools
@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.keys import from_python
-from engine.schema import BOOLEAN, FLOAT64, INT64, STRING, DataType
-from engine.sketches import (
+from engine.data.keys import from_python
+from engine.data.schema import BOOLEAN, FLOAT64, INT64, STRING, DataType
+from engine.data.sketches import (
     COUNTERS,
     QUANTILE_ERROR,
     SKETCHES,

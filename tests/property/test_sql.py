@@ -16,11 +16,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.expressions import Failures, compile_condition
-from engine.plan import Filter, Plan, Project, Scan
-from engine.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.data.train import train_from_arrow
+from engine.expressions.compiler import Failures, compile_condition
+from engine.plan.plan import Filter, Plan, Project, Scan
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query, split_statements
-from engine.train import train_from_arrow
 
 READINGS = (
     "CREATE STREAM readings (ts int64, sensor int32, region int32, temp float64, wind float64, "

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.network import Estimate
-from scheduler.statistics import OperatorStatistics
+from scheduler.operators.network import Estimate
+from scheduler.operators.statistics import OperatorStatistics
 
 FOLDS = 400
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.control import SystemStatus, UnitStatus
-from actors.units import BOUNDS, Answered, Counted, Figures, UnitReport
-from configs.live import LiveClass
+from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.messages.unit_messages import BOUNDS, Answered, Counted, Figures, UnitReport
+from configs.classes.live_class import LiveClass
 from loadshed.aloma import Branch
 from loadshed.ledger import TupleLedger
-from services.metrics.steady import OFFERED, RESULTS, ClassCounters, Counters
+from services.metrics.monotonic_counters import OFFERED, RESULTS, ClassCounters, Counters
 
 TARGET_MS = 100.0
 SLICES = ("weir_class_slices_total",)

@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.operators.stored import Stored
-from engine.schema import FLOAT64, INT64, STRING, Field, Schema
-from engine.train import Train, Values, same_arrival, values_to_arrow
+from engine.data.schema import FLOAT64, INT64, STRING, Field, Schema
+from engine.data.train import Train, Values, same_arrival, values_to_arrow
+from engine.operators.join_state import Stored
 
 SCHEMA = Schema((Field("ts", INT64), Field("x", FLOAT64), Field("g", STRING)))
 CODES = 3

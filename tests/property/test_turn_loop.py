@@ -13,9 +13,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.channel import Channel, connect
-from actors.turn_messages import Ended, Granted, Hello, Left, Message, Ready, decode, encode
-from actors.turns import TurnLoop
+from actors.dispatcher.turn_loop import TurnLoop
+from actors.messages.turn_messages import Ended, Granted, Hello, Left, Message, Ready, decode, encode
+from actors.runtime.unix_channel import Channel, connect
 
 HOSTS = {"a1": "a", "a2": "a", "b1": "b", "c1": "c"}
 ROUND_S = 10.0

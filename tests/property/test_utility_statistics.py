@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.utility import UtilityGraph, UtilityPoint
+from configs.classes.utility import UtilityGraph, UtilityPoint
 from loadshed.utility import UtilityStatistics
 
 

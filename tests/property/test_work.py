@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.work import JUMP, SteadyWork
+from engine.class_.work_calibration import JUMP, SteadyWork
 
 works = st.floats(1e-9, 1e-3)
 

@@ -1,4 +1,4 @@
-"""The numbered properties of `scheduler.wrr`, and its fast-forward over debts against a walk round by round.
+"""The numbered properties of `scheduler.turns.round_robin`, and its fast-forward over debts against a walk round by round.
 
 All times are multiples of 1/64 and all shares of 1/16, so that sums are exact and no tolerance is needed.
 """
@@ -11,7 +11,7 @@ from itertools import count
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scheduler.wrr import (
+from scheduler.turns.round_robin import (
     HELD_ROUNDS,
     ClassLeft,
     ClassReady,

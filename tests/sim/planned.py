@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from configs.live import LiveSettings
-from configs.scenario import Scenario
-from engine.explain import Line
-from scheduler.network import Estimate
-from scheduler.statistics import OperatorStatistics
-from sim.host import SimulatedHost
-from sim.networks import Box
-from sim.operator_costs import Cost, like, likes, measured, meet, stream_costs
-from sim.planned_scenario import one_queue
+from configs.classes.live_class import LiveSettings
+from configs.scenario.scenario import Scenario
+from engine.class_.explain import Line
+from scheduler.operators.network import Estimate
+from scheduler.operators.statistics import OperatorStatistics
+from sim.admission.planned_scenario import one_queue
+from sim.admission.situation import ClassLoad, InputLoad, Situation
+from sim.forecast.operator_costs import Cost, like, likes, measured, meet, stream_costs
+from sim.run.networks import Box
+from sim.run.simulated_host import SimulatedHost
 from sim.simulation import Simulation
-from sim.situation import ClassLoad, InputLoad, Situation
 
 # What the simulator's operators are called where SQL makes them.
 KINDS = {"aggregate": "panes", "join": "join.left", "lookup": "table"}

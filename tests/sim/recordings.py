@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from configs.scenario import Scenario
-from services.cli.replay import Recording
+from configs.scenario.scenario import Scenario
+from services.cli.simulation.replay import Recording
 from sim.simulation import Simulation
 from tests.sim.scenarios import poisson, project, queries, scenario, tenant
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from actors.noticed import Noticed, UnitNow
-from configs.live import LiveClass
-from configs.plans import PlanSettings
-from engine.door import Piece
-from engine.hosted import HostedClass
-from engine.train import Train, Values, same_arrival
+from actors.host.tuning_sample import Noticed, UnitNow
+from configs.classes.live_class import LiveClass
+from configs.classes.plans import PlanSettings
+from engine.class_.door import Piece
+from engine.class_.hosted_class import HostedClass
+from engine.data.train import Train, Values, same_arrival
 
 READINGS = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 ALERTS = "CREATE STREAM alerts (ts int64, sensor int32, level float64, WATERMARK FOR ts AS ts)"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from configs.scenario import Scenario, contradictions, load_scenario
+from configs.scenario.scenario import Scenario, contradictions, load_scenario
 from sim.simulation import Simulation
 
 Data = dict[str, Any]

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from configs.arrivals import Arrivals, BurstArrivals, ConstantArrivals, PoissonArrivals
-from configs.managers import MANAGERS
-from configs.policies import POLICY_KINDS
-from configs.scenario import Costs, NetworkModel, Scenario
-from sim.arrivals import arrival_chunks
-from sim.host import rate_scale
-from sim.networks import build_plan
+from configs.classes.managers import MANAGERS
+from configs.classes.policies import POLICY_KINDS
+from configs.scenario.arrivals import Arrivals, BurstArrivals, ConstantArrivals, PoissonArrivals
+from configs.scenario.scenario import Costs, NetworkModel, Scenario
+from sim.run.arrivals import arrival_chunks
+from sim.run.networks import build_plan
+from sim.run.simulated_host import rate_scale
 from sim.simulation import Simulation
 from tests.sim.scenarios import Data, aggregate, at, join, lookup, project, ran, scenario, select, tenant
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from configs.scenario import Scenario
+from configs.scenario.scenario import Scenario
 from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.shedder import Admission, Shedder
-from sim.host import SimulatedHost
+from sim.run.simulated_host import SimulatedHost
 from tests.sim.scenarios import Data, at, join, lookup, poisson, project, queries, scenario, select, tenant
 
 ONE = {"n": queries(only=[project(10)])}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from sim.outcome.promises import check_promises
+from sim.outcome.results import outcome_of, results
 from sim.papers import sharaf
 from sim.papers.dilos.redistribution import accounts, criteria_of
 from sim.papers.dilos.runs import NAMES
 from sim.papers.freshening import polling, solved
 from sim.papers.mavstream import compared
-from sim.promises import check_promises
-from sim.results import outcome_of, results
 from sim.simulation import Simulation
 from tests.sim.scenarios import preset, ran
 

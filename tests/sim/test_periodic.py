@@ -4,9 +4,9 @@ from math import exp
 
 import pytest
 
-from configs.periodic import PERIODIC_KINDS, PeriodicSettings, periodic_of, schedule_of
-from configs.scenarios import load_periodic
-from scheduler.periodic import PeriodicQuery, ScanCosts
+from configs.classes.periodic_schedules import PERIODIC_KINDS, PeriodicSettings, periodic_of, schedule_of
+from configs.scenario.scenarios import load_periodic
+from scheduler.windows import PeriodicQuery, ScanCosts
 from sim.papers.golab import (
     PRESETS,
     QUICK_RUNS,
@@ -16,9 +16,9 @@ from sim.papers.golab import (
     over_runs,
     packet_queries,
 )
-from sim.periodic import PeriodicWorkload, QueryRuns, SynopsisLoad, mean, run_periodic
-from sim.periodic_results import run_scenario
-from sim.periodic_scenario import workload_of
+from sim.windows.periodic_results import run_scenario
+from sim.windows.periodic_run import PeriodicWorkload, QueryRuns, SynopsisLoad, mean, run_periodic
+from sim.windows.periodic_scenario import workload_of
 
 ONES = (("a", 10, 2), ("b", 15, 3), ("c", 30, 5))
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from configs.classes import PriorityClass
-from configs.live import LiveSettings
-from configs.scenario import Scenario
-from sim.planner import DROP_TOLERANCE, plan, seen_by
-from sim.results import results
+from configs.classes.live_class import LiveSettings
+from configs.classes.priority_class import PriorityClass
+from configs.scenario.scenario import Scenario
+from sim.admission.planner import DROP_TOLERANCE, plan, seen_by
+from sim.admission.situation import ClassLoad, ClassPlan, InputLoad, Plan, Situation
+from sim.outcome.results import results
 from sim.simulation import Simulation
-from sim.situation import ClassLoad, ClassPlan, InputLoad, Plan, Situation
 from tests.sim.planned import situation_without
 from tests.sim.scenarios import poisson, preset
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from configs.choices import PLANS, Choice, choice_of
-from configs.plans import PlanSettings
-from configs.policies import policy_of
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import policy_of
+from configs.classes.policy_and_plan import PLANS, Choice, choice_of
 from scheduler.tuning import Compared, tuning_core
 from services.tuning.tuner import class_now
-from sim.lookahead import ClassNow, Seen, objective_value
-from sim.replanned import SAMPLE_LEAST, Measured, forecasts, other_plans, plan_of
+from sim.forecast.plan_forecast import SAMPLE_LEAST, Measured, forecasts, other_plans, plan_of
+from sim.forecast.policy_forecast import ClassNow, Seen, objective_value
 from sim.simulation import alone
 from tests.sim.replanning import RunningClass
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from configs.reading import parse_model
-from configs.scenario import Scenario
-from sim.results import results
+from configs.scenario.scenario import Scenario
+from configs.yaml_loading import parse_model
+from sim.outcome.results import results
 from sim.simulation import Simulation
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from configs.load import LoadSettings
-from configs.policies import POLICY_KINDS
-from configs.problems import UnknownName
-from configs.scenario import Costs, Join, Scenario, SharafNetwork
+from configs.classes.load_manager import LoadSettings
+from configs.classes.policies import POLICY_KINDS
+from configs.errors import UnknownName
+from configs.scenario.scenario import Costs, Join, Scenario, SharafNetwork
 from loadshed.shedder import Shedder
-from scheduler.network import NetworkEstimates
-from sim.networks import build_plan
-from sim.results import results
+from scheduler.operators.network import NetworkEstimates
+from sim.outcome.results import results
+from sim.run.networks import build_plan
 from sim.series import POINTS_MAX, ClassSeries, Series
 from sim.simulation import Simulation
 from tests.sim.scenarios import (

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from configs.objectives import Objective, candidates
-from configs.policies import Automatic, ClassPolicy, policy_text
-from configs.reading import parse_model
-from configs.scenario import Aggregate, QueryModel, QueryNetwork, Scenario
+from configs.classes.objectives import Objective, candidates
+from configs.classes.policies import Automatic, ClassPolicy, policy_text
+from configs.scenario.scenario import Aggregate, QueryModel, QueryNetwork, Scenario
+from configs.yaml_loading import parse_model
 from loadshed.responses import ResponseStatistics
-from sim.lookahead import Queues, Seen, objective_value
+from sim.forecast.policy_forecast import Queues, Seen, objective_value
+from sim.policy_tuning import operators_of
 from sim.simulation import Simulation
-from sim.tuning import operators_of
 from tests.sim.scenarios import constant, queries, ran, scenario, tenant
 
 # What comes before is not held against a class that is still finding out.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sim.results import results
+from sim.outcome.results import results
 from sim.simulation import Simulation
 from tests.sim.scenarios import Data, aggregate, at, project, queries, ran, scenario, tenant
 

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.commits import commit_parts
-from actors.dirs import RunDirs
-from actors.frames import batch_of
-from actors.segments import KEEP_NONE, Reader, Writer
-from actors.streams import Streams
-from actors.unit_log import QUERIES, QUERIES_VERSION
-from engine.schema import FLOAT64, INT64
-from engine.steps import Answer, Commit
-from engine.train import Train, Values, values_to_arrow
+from actors.gateway.streams import Streams
+from actors.log.commit_format import commit_parts
+from actors.log.segment_log import KEEP_NONE, Reader, Writer
+from actors.log.train_format import batch_of
+from actors.log.unit_log import QUERIES, QUERIES_VERSION
+from actors.runtime.run_dirs import RunDirs
+from engine.class_.steps import Answer, Commit
+from engine.data.schema import FLOAT64, INT64
+from engine.data.train import Train, Values, values_to_arrow
 from services.ingest import answers
 from services.ingest.deadletters import DEAD_BYTES, DeadLetters
 from services.ingest.flight import FlightSettings, Keys, Server, later

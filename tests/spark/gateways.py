@@ -10,13 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from actors.dirs import RunDirs
-from actors.frames import batch_of
-from actors.ingress import Gateway
-from actors.segments import Reader
-from actors.subscriber import Subscriber
-from engine.schema import StreamSchema
-from engine.train import train_to_arrow
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.subscriber import Subscriber
+from actors.log.segment_log import Reader
+from actors.log.train_format import batch_of
+from actors.runtime.run_dirs import RunDirs
+from engine.data.schema import StreamSchema
+from engine.data.train import train_to_arrow
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from configs.reading import parse_model, parse_yaml
-from configs.streams import StreamsFile
+from configs.documents.spark_streams import StreamsFile
+from configs.yaml_loading import parse_model, parse_yaml
 from tests.spark.door import Answers, opened
 
 pytestmark = pytest.mark.spark

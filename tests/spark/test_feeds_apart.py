@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from configs.reading import parse_model
-from configs.streams import StreamsFile
-from services.ingest.bringing import Brings
+from configs.documents.spark_streams import StreamsFile
+from configs.yaml_loading import parse_model
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
+from services.ingest.spark_supervisor import Brings
 from tests.live.waiting import eventually
 from tests.spark.gateways import RealGateway, opened
 

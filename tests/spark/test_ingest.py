@@ -20,9 +20,9 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from configs.problems import InvalidInput
-from configs.reading import parse_model
-from configs.streams import StreamsFile
+from configs.documents.spark_streams import StreamsFile
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess, SparkFailed

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from configs.reading import parse_model
-from configs.streams import StreamsFile
+from configs.documents.spark_streams import StreamsFile
+from configs.yaml_loading import parse_model
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess

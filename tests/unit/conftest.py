@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from actors.dirs import RunDirs
+from actors.runtime.run_dirs import RunDirs
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.dirs import RunDirs
-from actors.results import AnswerReader
-from actors.unit_log import Described, described
-from configs.problems import UnknownName
+from actors.host.answer_reader import AnswerReader
+from actors.log.unit_log import Described, described
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import UnknownName
 from tests.answer_logs import ClassLog
 
 KIB = 1024

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from configs.service import ServiceSettings
-from services.api.limits import Limits
+from configs.service.service_settings import ServiceSettings
 from services.api.problems import TooManyRequests
+from services.api.rate_limits import Limits
 from services.api.sessions import COOKIE
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from tests.api import Api, api_over
 
 # Names in paths; what is another's, and what the keys are for.

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from configs.problems import InvalidInput
-from configs.reading import MERGED_MAX, NUMBER_MAX, parse_yaml
-from services.api.bodies import NODES_MAX, check_data, without_repetition
+from configs.errors import InvalidInput
+from configs.yaml_loading import MERGED_MAX, NUMBER_MAX, parse_yaml
 from services.api.problems import Malformed
-from services.catalog.home import Home
+from services.api.request_bodies import NODES_MAX, check_data, without_repetition
+from services.common.weir_home import Home
 from tests.api import Api, api_over
 
 YAML = {"Content-Type": "application/yaml"}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from services.api.console import FOLDER, MEDIA_TYPES, PUBLIC, WRITES_ONLY, WRONG, read_assets
+from services.api.routes.console import FOLDER, MEDIA_TYPES, PUBLIC, WRITES_ONLY, WRONG, read_assets
 from services.api.sessions import SESSIONS_OF_KEY_MAX, Sessions
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from tests.api import Api, api_over
 
 ROOT = Path(__file__).resolve().parents[2]

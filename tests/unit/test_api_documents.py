@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.declarations import documents_of
-from services.catalog.home import Home
+from configs.documents.declarations import documents_of
+from services.common.weir_home import Home
 from tests.api import Api, api_over
 from tests.postgresql import postgresql
 

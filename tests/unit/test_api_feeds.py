@@ -12,11 +12,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from configs.declarations import documents_of
-from configs.problems import NotAllowed, UnknownName
+from configs.documents.declarations import documents_of
+from configs.errors import NotAllowed, UnknownName
 from loadshed.ledger import TupleLedger
 from services.api.service import NO_PROCESS
-from services.cli.apply import description
+from services.cli.commands.apply import description
 from services.cli.main import app
 from services.client import Client
 from services.ingest.progress import FeedProgress, problems_of

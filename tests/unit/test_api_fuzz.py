@@ -16,8 +16,8 @@ from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
 from services.api.openapi import FILE
-from services.api.serving import Serving
-from services.catalog.home import Home
+from services.api.server import Serving
+from services.common.weir_home import Home
 from tests.api import Api, api_over
 
 EXAMPLES = 8

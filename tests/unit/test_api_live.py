@@ -12,16 +12,16 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.units import Counted, Figures, Qualities, UnitReport
-from configs.declarations import documents_of
-from engine.explain import Line
+from actors.messages.unit_messages import Counted, Figures, Qualities, UnitReport
+from configs.documents.declarations import documents_of
+from engine.class_.explain import Line
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from services.api.app import make_app
-from services.api.live import operator
+from services.api.routes.live import operator
 from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.watch.history import FIGURES
 from services.watch.watch import Watch
 from tests.unit.test_control import report_of

@@ -12,12 +12,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from configs.declarations import MirrorDeclaration, documents_of
-from configs.problems import NotAllowed, UnknownName
+from configs.documents.declarations import MirrorDeclaration, documents_of
+from configs.errors import NotAllowed, UnknownName
 from services.cli.main import app
 from services.client import Client
-from services.mirror.declared import read_mirror
-from services.mirror.running import Mirrors
+from services.mirror.mirror_definition import read_mirror
+from services.mirror.mirror_threads import Mirrors
 from tests.object_server import Store, object_store
 from tests.served import Served, served
 from tests.unit.test_mirror_documents import Told, mirror, seen

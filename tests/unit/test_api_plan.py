@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from configs.live import LiveSettings
+from configs.classes.live_class import LiveSettings
 from services.api.problems import TooManyRequests
-from services.catalog.home import Home
-from services.plan.aside import Aside
+from services.common.weir_home import Home
 from services.plan.measurement import ClassMeasured, Measured, Rate
 from services.plan.planner import AT_A_TIME, Planner
+from services.plan.worker_process import Aside
 from services.watch.source import Away
 from tests.api import Api, api_over
 

@@ -17,14 +17,15 @@ import httpx
 import pytest
 from starlette.responses import StreamingResponse
 
-from configs.declarations import documents_of
-from configs.problems import InvalidInput
-from configs.service import ServiceSettings
-from services.api import console, openapi
-from services.api.limits import FORM_BYTES
+from configs.documents.declarations import documents_of
+from configs.errors import InvalidInput
+from configs.service.service_settings import ServiceSettings
+from services.api import openapi
+from services.api.rate_limits import FORM_BYTES
+from services.api.routes import console
+from services.api.server import Serving
 from services.api.service import Service
-from services.api.serving import Serving
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from tests.api import Api, api_over
 from tests.served import certificate_in
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.arrivals import (
+from configs.scenario.arrivals import (
     Arrivals,
     BurstArrivals,
     ConstantArrivals,
@@ -18,7 +18,7 @@ from configs.arrivals import (
     StepArrivals,
     TraceArrivals,
 )
-from sim.arrivals import CHUNK, arrival_chunks, pareto
+from sim.run.arrivals import CHUNK, arrival_chunks, pareto
 
 CONSTANT = ConstantArrivals(kind="constant", rate=200)
 POISSON = PoissonArrivals(kind="poisson", rate=200)

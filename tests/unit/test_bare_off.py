@@ -3,12 +3,12 @@
 import pytest
 
 from configs.base import Settings
-from configs.declarations import documents_of
-from configs.periodic import Conservative
-from configs.problems import InvalidInput
-from configs.reading import parse_model, parse_yaml
-from configs.service import ServiceSettings
-from configs.windows import WindowSettings
+from configs.classes.periodic_schedules import Conservative
+from configs.classes.window_settings import WindowSettings
+from configs.documents.declarations import documents_of
+from configs.errors import InvalidInput
+from configs.service.service_settings import ServiceSettings
+from configs.yaml_loading import parse_model, parse_yaml
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from bench import w11
-from bench.measure import peak_rss_mb
-from bench.race import CONTESTANTS, SPAWN, Contestant, contestants
-from configs.problems import InvalidInput, UnknownName
+from configs.errors import InvalidInput, UnknownName
 from services.cli.main import app
+from services.race import w11_workload
+from services.race.measure import peak_rss_mb
+from services.race.race import CONTESTANTS, SPAWN, Contestant, contestants
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def test_every_contestant_answers_as_the_engine_does(folder: Path) -> None:
 
 @pytest.mark.parametrize("train", [7, 100, 1000])
 def test_polars_micro_batches_of_any_length_answer_as_the_engine_does(folder: Path, train: int) -> None:
-    data = w11.read(folder)
-    polars = w11.report(CONTESTANTS["polars"].run(data, train), data)
-    assert polars["queries"] == w11.report(w11.run_engine(data, 100), data)["queries"]
+    data = w11_workload.read(folder)
+    polars = w11_workload.report(CONTESTANTS["polars"].run(data, train), data)
+    assert polars["queries"] == w11_workload.report(w11_workload.run_engine(data, 100), data)["queries"]
 
 
 def test_answers_are_held_against_the_oracle_if_there_is_one(folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_two_tables_fit_a_terminal_of_eighty_columns(folder: Path) -> None:
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     begin = [line.split()[0] for line in lines if line.strip()]
-    assert all(begin.count(name) == 1 for name in (*w11.QUERIES, "engine", "hand"))
+    assert all(begin.count(name) == 1 for name in (*w11_workload.QUERIES, "engine", "hand"))
     assert "…" not in result.stdout
 
 
@@ -107,7 +107,7 @@ def test_an_unknown_contestant_is_told_before_anything_runs(folder: Path, names:
 
 
 def test_a_contestant_without_its_package_says_what_to_install() -> None:
-    known = {"other": Contestant("", w11.run_by_hand, "no_such_package")}
+    known = {"other": Contestant("", w11_workload.run_by_hand, "no_such_package")}
     with pytest.raises(InvalidInput, match=r"needs the package no_such_package(.|\n)*pip install"):
         contestants("other", known)
 

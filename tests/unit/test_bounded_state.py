@@ -3,12 +3,12 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench import w11
+from engine.class_.runner import ClassRunner
+from engine.data.train import Train, train_from_arrow
 from engine.operators.join import JoinSideOperator
 from engine.operators.windows import PaneOperator
-from engine.runner import ClassRunner
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, train_from_arrow
+from services.race import w11_workload
 
 LAP_S = 10
 
@@ -31,7 +31,7 @@ def shifted(table: pa.Table, by_ms: int) -> pa.Table:
 
 
 def test_a_class_keeps_no_more_after_many_windows_than_after_a_few() -> None:
-    schemas = [parse_create_stream(sql) for sql in w11.STREAMS]
+    schemas = [parse_create_stream(sql) for sql in w11_workload.STREAMS]
     catalog = Catalog.of(streams=schemas)
     answered: dict[str, int] = {}
 
@@ -39,14 +39,14 @@ def test_a_class_keeps_no_more_after_many_windows_than_after_a_few() -> None:
         answered[query] = answered.get(query, 0) + len(out)
 
     runner = ClassRunner(sink)
-    runner.add(*(plan_query(name, sql, catalog) for name, sql in w11.QUERIES.items()))
-    data, sizes = w11.generated(LAP_S), []
+    runner.add(*(plan_query(name, sql, catalog) for name, sql in w11_workload.QUERIES.items()))
+    data, sizes = w11_workload.generated(LAP_S), []
     for lap in range(8):
-        for stream, batch in w11.turns(data, 10_000):
+        for stream, batch in w11_workload.turns(data, 10_000):
             schema = next(one.schema for one in schemas if one.name == stream)
             runner.offer(stream, train_from_arrow(shifted(batch, 1000 * LAP_S * lap), schema, 0.0))
             runner.run(1e9, lambda: 0.0, lambda: 0.0)
         sizes.append(kept(runner))
     assert sizes[4:] == sizes[3:-1]
     assert min(answered.values()) > 0
-    assert len(answered) == len(w11.QUERIES)
+    assert len(answered) == len(w11_workload.QUERIES)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.scenario import Aggregate, Join, Lookup, OperatorModel, Project, Select
-from sim.boxes import EXPIRE_AT, Effect, build_effect, join_sides, since
-from sim.networks import Box, Drift
+from configs.scenario.scenario import Aggregate, Join, Lookup, OperatorModel, Project, Select
+from sim.run.networks import Box, Drift
+from sim.run.operator_models import EXPIRE_AT, Effect, build_effect, join_sides, since
 
 
 def effect(model: OperatorModel | None, evenly: bool = False, seed: int = 1) -> Effect:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-import scheduler.capacity
-from scheduler.capacity import (
+import scheduler.capacity.core
+from scheduler.capacity.core import (
     CapacityCommand,
     CapacityCore,
     ClassAsleep,
@@ -18,7 +18,7 @@ from scheduler.capacity import (
     SharesChanged,
     UsageReported,
 )
-from scheduler.redistribution import ClassAccount
+from scheduler.capacity.redistribution import ClassAccount
 
 ORIGINALS = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
@@ -358,7 +358,7 @@ def test_what_classes_have_lent_that_are_gone_stays_in_the_ledger() -> None:
 
 
 def test_a_long_ledger_accounts_for_all_that_are_gone_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler.capacity, "LEDGER_PAIRS_MAX", 1)
+    monkeypatch.setattr(scheduler.capacity.core, "LEDGER_PAIRS_MAX", 1)
     capacity = core()
     redistribute(capacity, BRONZE_IN_NEED, at=10.0)
     capacity.handle(terms(bronze=1, copper=1), 14.0)

@@ -18,12 +18,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from configs.declarations import Document, Ref, documents_of
-from configs.problems import InUse, InvalidInput, UnknownName, VersionDiffers
+from configs.documents.declarations import Document, Ref, documents_of
+from configs.errors import InUse, InvalidInput, UnknownName, VersionDiffers
 from services.catalog.catalog import Catalog
 from services.catalog.database import MIGRATIONS, CatalogAway, Database, revision_of, told_as_ours
-from services.catalog.home import Home, home_of
 from services.catalog.tables import REVISION, metadata
+from services.common.weir_home import Home, home_of
 from services.ingest.keys import KeyRecord
 from tests.postgresql import postgresql
 
@@ -374,9 +374,9 @@ def test_files_are_their_owners_alone(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from configs.declarations import documents_of
+from configs.documents.declarations import documents_of
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 
 folder, dsn, mine = sys.argv[1:]
 catalog = Catalog(Home(Path(folder), dsn or None))

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.declarations import documents_of
-from configs.live import LiveSettings
-from configs.service import ServiceSettings
-from services.catalog.home import Home, held
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import documents_of
+from configs.service.service_settings import ServiceSettings
 from services.cli.main import main
+from services.common.weir_home import Home, held
 from services.plan.planner import Planner
 from tests.served import served
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.declarations import PRESETS, Ref, documents_of
-from configs.problems import InvalidInput
+from configs.documents.declarations import PRESETS, Ref, documents_of
+from configs.errors import InvalidInput
 from services.catalog.catalog import Catalog
 from services.catalog.checks import applied
-from services.catalog.home import Home
 from services.catalog.state import State, Stored
+from services.common.weir_home import Home
 
 STREAM = "{{kind: Stream, name: {0}, columns: {{ts: timestamp, value: int64}}, time: ts}}"
 TENANT = "{{kind: Tenant, name: {0}, priority_class: {1}}}"

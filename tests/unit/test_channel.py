@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.channel import MESSAGE_MAX, PATH_BYTES_MAX, Channel, Listener, connect
-from actors.turn_messages import (
+from actors.messages.turn_messages import (
     CLASSES_A_HELLO,
     NAME_MAX,
     VERSION,
@@ -29,7 +28,8 @@ from actors.turn_messages import (
     decode,
     encode,
 )
-from configs.problems import InvalidInput
+from actors.runtime.unix_channel import MESSAGE_MAX, PATH_BYTES_MAX, Channel, Listener, connect
+from configs.errors import InvalidInput
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_folder_that_others_may_enter_is_refused(path: Path) -> None:
 
 
 def test_what_a_dead_listener_left_is_replaced(path: Path) -> None:
-    code = "import os, sys; from pathlib import Path; from actors.channel import Listener; Listener(Path(sys.argv[1])); os._exit(9)"
+    code = "import os, sys; from pathlib import Path; from actors.runtime.unix_channel import Listener; Listener(Path(sys.argv[1])); os._exit(9)"
     root = Path(__file__).parents[2]
     died = subprocess.run([sys.executable, "-c", code, path], cwd=root, check=False)
     assert died.returncode == 9

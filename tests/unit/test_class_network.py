@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from configs.limits import ClassLimits
-from configs.policies import policy_of
-from configs.problems import InvalidInput
-from engine.plan import Query
-from engine.runner import ClassRunner
-from engine.schema import INT64, STRING, Field, Schema, TableSchema
+from configs.classes.limits import ClassLimits
+from configs.classes.policies import policy_of
+from configs.errors import InvalidInput
+from engine.class_.runner import ClassRunner
+from engine.data.schema import INT64, STRING, Field, Schema, TableSchema
+from engine.data.train import train_from_arrow
+from engine.plan.plan import Query
 from engine.sql import plan_query
-from engine.train import train_from_arrow
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import CATALOG, Row, Run, planned, train_rows
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from actors.control import SystemStatus, UnitStatus
-from actors.units import Figures, UnitReport
-from configs.live import LiveClass
+from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.messages.unit_messages import Figures, UnitReport
+from configs.classes.live_class import LiveClass
+from configs.classes.utility import UtilityGraph
 from configs.numbers import compact
-from configs.utility import UtilityGraph
-from services.cli.class_views import ClassView, Lending, as_json, class_views, together
-from services.cli.live_run import mean_between, query_results, tardiness_of
-from services.cli.sheet import Sheet
-from services.cli.tables import class_quality_table, class_view_table, quality_table
+from services.cli.demonstration.live_run import mean_between, query_results, tardiness_of
+from services.cli.tables.sheet import Sheet
+from services.cli.tables.tables import class_quality_table, class_view_table, quality_table
+from services.watch.class_views import ClassView, Lending, as_json, class_views, together
 from services.watch.quality import QueryWorth
 
 BUSY = Figures(

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from configs.managers import MANAGERS
-from configs.policies import POLICY_KINDS
-from configs.problems import UnknownName
+from configs.classes.managers import MANAGERS
+from configs.classes.policies import POLICY_KINDS
+from configs.errors import UnknownName
+from services.cli.commands.sim import comparison, sim
 from services.cli.main import main
-from services.cli.sim import comparison, sim
-from services.cli.tables import milliseconds, plain_table
+from services.cli.tables.tables import milliseconds, plain_table
 from tests.sim.recordings import lending, lines_of, recorded_run, write_lines
 from tests.sim.scenarios import preset
 

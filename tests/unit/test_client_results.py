@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 import yaml
 
-from actors.dirs import RunDirs
-from configs.declarations import documents_of
-from configs.live import LiveSettings
-from configs.problems import InvalidInput, UnknownName
-from configs.service import ServiceSettings
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import documents_of
+from configs.errors import InvalidInput, UnknownName
+from configs.service.service_settings import ServiceSettings
+from services.cli.commands.results import Csv, Table
 from services.cli.main import main
-from services.cli.results import Csv, Table
 from services.client import Client
 from services.remote.results import has_reached
 from services.remote.wire import RowsForgotten

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.declarations import (
+from configs.documents.declarations import (
     PRESETS,
     Declaration,
     Document,
@@ -18,7 +18,7 @@ from configs.declarations import (
     TenantDeclaration,
     documents_of,
 )
-from configs.problems import (
+from configs.errors import (
     Away,
     InUse,
     InvalidInput,
@@ -28,7 +28,7 @@ from configs.problems import (
     WeirError,
     WrongType,
 )
-from configs.service import ServiceSettings
+from configs.service.service_settings import ServiceSettings
 from services.client import Client
 from services.remote.models import Change
 from tests.served import Served, certificate_in, served

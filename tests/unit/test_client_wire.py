@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from configs.declarations import PriorityClassDeclaration, QueryDeclaration
-from configs.problems import (
+from configs.documents.declarations import PriorityClassDeclaration, QueryDeclaration
+from configs.errors import (
     Away,
     InUse,
     InvalidInput,
@@ -25,8 +25,8 @@ from configs.problems import (
     WeirError,
     WrongType,
 )
-from services.catalog.home import Home, held
 from services.client import Client
+from services.common.weir_home import Home, held
 from services.remote.wire import RowsForgotten, WouldMissTarget, address_of
 from tests.unit.breaking import Heard, Reply, replying
 

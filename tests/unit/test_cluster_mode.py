@@ -10,20 +10,20 @@ import pytest
 from typer.testing import CliRunner
 
 from actors.system import wait_answers
-from configs.problems import Away, InvalidInput
-from configs.reading import parse_model, parse_yaml
-from configs.streams import StreamsFile
-from configs.up import UpSettings
-from services.api.feeds import placed_feeds
+from configs.documents.spark_streams import StreamsFile
+from configs.errors import Away, InvalidInput
+from configs.service.up_settings import UpSettings
+from configs.yaml_loading import parse_model, parse_yaml
+from services.api.routes.feeds import placed_feeds
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
 from services.cli.main import app
-from services.cli.up_service import given_keys
-from services.cli.up_settings import settings_of
-from services.ingest.bringing import LOOK_S, FollowedFeeds
+from services.cli.upkeep.up_service import given_keys
+from services.cli.upkeep.up_settings import settings_of
+from services.common.weir_home import Home
 from services.ingest.job import Door
 from services.ingest.keys import new_key
 from services.ingest.progress import SILENT_S, FeedProgress, ToldFeeds
+from services.ingest.spark_supervisor import LOOK_S, FollowedFeeds
 
 FILE = StreamsFile.model_validate(
     {

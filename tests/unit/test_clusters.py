@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.dirs import Cluster, RunDirs, clusters
-from configs.problems import Away, InvalidInput
-from services.catalog.home import Home, OwnSystem, held
-from services.cli import top
+from actors.runtime.run_dirs import Cluster, RunDirs, clusters
+from configs.errors import Away, InvalidInput
+from services.cli.commands import top
+from services.common.weir_home import Home, OwnSystem, held
 
 FIRST, SECOND = Cluster("10.0.0.1:6379", "token"), Cluster("10.0.0.2:6379", None)
 

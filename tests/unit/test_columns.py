@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.batches import NotAccepted
+from actors.gateway.batch_validation import NotAccepted
 from engine.sql import parse_create_stream
 from services.ingest.columns import DOES_NOT_FIT, NO_EVENT_TIME, mapped
 from services.ingest.messages import SchemaPolicy

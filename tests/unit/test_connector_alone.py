@@ -25,4 +25,4 @@ def test_it_imports_nothing_else() -> None:
 
 
 def test_what_else_is_imported_is_found() -> None:
-    assert imported("import numpy as np\nfrom configs.problems import WeirError") == {"numpy", "configs"}
+    assert imported("import numpy as np\nfrom configs.errors import WeirError") == {"numpy", "configs"}

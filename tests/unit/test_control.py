@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from actors.control import ControlPlane
-from actors.effects import Part, Stream
-from actors.units import Copy, Figures, Unit, UnitReport
-from configs.live import LiveClass, LiveSettings
-from configs.managers import MANAGERS
-from configs.problems import InvalidInput, UnknownName
+from actors.coordinator.control_plane import ControlPlane
+from actors.coordinator.effects import Part, Stream
+from actors.messages.unit_messages import Copy, Figures, Unit, UnitReport
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.managers import MANAGERS
+from configs.errors import InvalidInput, UnknownName
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 
 READINGS = "CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 from services.dashboards.all import documents
 from services.dashboards.grafana import Grafana
 from services.dashboards.push import DATASOURCE_UID, Wish, push

@@ -11,7 +11,11 @@ import yaml
 from pydantic import BaseModel
 
 from configs.base import Settings
-from configs.declarations import (
+from configs.classes.limits import ClassLimits
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.plans import PlanSettings
+from configs.classes.window_settings import WindowSettings
+from configs.documents.declarations import (
     AS_IT_LIKES,
     AT_LEAST,
     KINDS,
@@ -31,11 +35,7 @@ from configs.declarations import (
     ref_named,
     streams_file,
 )
-from configs.limits import ClassLimits
-from configs.live import LiveClass, LiveSettings
-from configs.plans import PlanSettings
-from configs.problems import InvalidInput
-from configs.windows import WindowSettings
+from configs.errors import InvalidInput
 from services.catalog.checks import applied
 from services.catalog.state import State
 

@@ -9,12 +9,12 @@ import pytest
 from pyspark_weir_feeder.arrivals import schedule_of
 from pyspark_weir_feeder.options import read_options
 
-from configs import w11
-from configs.problems import InvalidInput, UnknownName
+from configs.errors import InvalidInput, UnknownName
+from configs.scenario import w11
 from engine.sql import Catalog, parse_create_stream, plan_query
-from services.cli.demo_feed import LEAD_PART, LEAD_S, fed, planned, streams_file, write_rows
-from services.cli.demo_plan import SCENARIOS, demo_scenario, live_classes, loads, rates
-from services.ingest.declared import declared
+from services.cli.demonstration.demo_feed import LEAD_PART, LEAD_S, fed, planned, streams_file, write_rows
+from services.cli.demonstration.demo_plan import SCENARIOS, demo_scenario, live_classes, loads, rates
+from services.ingest.declared_streams import declared
 
 
 def constant(asked: dict[str, list[tuple[float, float]]]) -> list[float]:

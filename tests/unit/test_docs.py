@@ -10,9 +10,10 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from configs.arrivals import Arrivals
-from configs.periodic import Hybrid, PeriodicSettings, compared_schedules
-from configs.periodic_scenario import (
+from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, compared_schedules
+from configs.classes.policies import POLICY_KINDS
+from configs.scenario.arrivals import Arrivals
+from configs.scenario.periodic_scenario import (
     Aggregates,
     CostModel,
     Drawn,
@@ -24,9 +25,7 @@ from configs.periodic_scenario import (
     WindowModel,
     checked_periodic,
 )
-from configs.policies import POLICY_KINDS
-from configs.reading import parse_yaml
-from configs.scenario import (
+from configs.scenario.scenario import (
     Fault,
     NetworkModel,
     OperatorModel,
@@ -35,10 +34,11 @@ from configs.scenario import (
     SimulatedClass,
     checked_scenario,
 )
-from configs.scenario_files import ScenarioData
+from configs.scenario.scenario_files import ScenarioData
+from configs.yaml_loading import parse_yaml
 from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
 from services.cli.main import app
-from sim.periodic_results import compare
+from sim.windows.periodic_results import compare
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

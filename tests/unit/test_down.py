@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from services.catalog.home import Home, OwnSystem, held
 from services.cli.main import main
+from services.common.weir_home import Home, OwnSystem, held
 
 # Takes the place of `weir up`: holds the home until it is ended in order.
 HOLDER = """
 import signal, sys
 from pathlib import Path
-from services.catalog.home import Home, held
+from services.common.weir_home import Home, held
 signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 with held(Home(Path(sys.argv[1]))):
     print("held", flush=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from configs.plans import PlanSettings
-from engine.equivalent import arranged
-from engine.network import ClassNetwork, walk
-from engine.plan import TRUE, Filter, IntervalJoin, LastJoin, TableJoin, WindowJoin
-from engine.schema import INT32, STRING, Field, Schema, TableSchema
+from configs.classes.plans import PlanSettings
+from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.network.network import ClassNetwork, walk
+from engine.plan.plan import TRUE, Filter, IntervalJoin, LastJoin, TableJoin, WindowJoin
+from engine.plan.plan_rewrites import arranged
 from engine.sql import Catalog, parse_create_stream, plan_query
 
 STREAMS = (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.eventlog import PENDING_MAX, EventLog, LogWriter
+from actors.runtime.event_log import PENDING_MAX, EventLog, LogWriter
 from loadshed.records import Header, header_of
-from scheduler.wrr import ClassReady, RoundRobin
+from scheduler.turns.round_robin import ClassReady, RoundRobin
 from sim.replay import replay
 from tests.sim.recordings import lines_of
 

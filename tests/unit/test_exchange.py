@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from configs.live import LiveClass
-from configs.plans import PlanSettings
-from engine.door import Piece
-from engine.exchange import Unbounded, wait_us
-from engine.hosted import HostedClass
-from engine.plan import Plan
+from configs.classes.live_class import LiveClass
+from configs.classes.plans import PlanSettings
+from engine.class_.door import Piece
+from engine.class_.hosted_class import HostedClass
+from engine.class_.steps import Commit, Exchanged, ExchangeGivenUp, PlanSet
+from engine.data.train import Train, Values, same_arrival
+from engine.plan.plan import Plan
+from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.steps import Commit, Exchanged, ExchangeGivenUp, PlanSet
-from engine.train import Train, Values, same_arrival
 
 READINGS = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 ALERTS = "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)"

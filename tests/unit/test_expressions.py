@@ -1,4 +1,4 @@
-"""Expressions over small trains: values, NULLs, rows that fail and rows that do not (engine/expressions.py)."""
+"""Expressions over small trains: values, NULLs, rows that fail and rows that do not (engine/expressions/compiler.py)."""
 
 import math
 from typing import Any
@@ -7,10 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.expressions import Failures, compile_condition, compile_projection
-from engine.functions import resolve
-from engine.plan import Call, Case, Cast, Column, Expression, Literal
-from engine.schema import (
+from engine.data.schema import (
     BOOLEAN,
     FLOAT32,
     FLOAT64,
@@ -21,7 +18,10 @@ from engine.schema import (
     DataType,
     decimal,
 )
-from engine.train import Train, Values
+from engine.data.train import Train, Values
+from engine.expressions.compiler import Failures, compile_condition, compile_projection
+from engine.expressions.functions import resolve
+from engine.plan.plan import Call, Case, Cast, Column, Expression, Literal
 
 SECOND = 1_000_000
 

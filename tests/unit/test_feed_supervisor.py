@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.ingest.supervising import (
+from services.ingest.feed_supervisor import (
     BatchDone,
     Command,
     Declared,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.feeder import CATCH_UP_S, ROWS_MAX, TICK_S, Message, Pace, Replay, Source
-from actors.gateway_messages import Accepted, Refused
-from actors.producer import Producer
-from configs.arrivals import StepArrivals
+from actors.gateway.producer import Producer
+from actors.gateway.replay_feeder import CATCH_UP_S, ROWS_MAX, TICK_S, Message, Pace, Replay, Source
+from actors.messages.gateway_messages import Accepted, Refused
+from configs.scenario.arrivals import StepArrivals
 
 BEGIN = 1_700_000_000_000
 PERIOD_MS = 1000

@@ -31,9 +31,9 @@ from pyspark_weir_feeder.problems import ChangedReplay, FeederError, InvalidOpti
 from pyspark_weir_feeder.replay import TILE_ROWS, Replay
 from pyspark_weir_feeder.source import PARTITION_ROWS, FeederReader
 
-from configs.arrivals import Arrivals as SimulatedArrivals
-from configs.arrivals import BurstArrivals, ConstantArrivals, PoissonArrivals, Step, StepArrivals
-from sim.arrivals import arrival_chunks
+from configs.scenario.arrivals import Arrivals as SimulatedArrivals
+from configs.scenario.arrivals import BurstArrivals, ConstantArrivals, PoissonArrivals, Step, StepArrivals
+from sim.run.arrivals import arrival_chunks
 
 BEGAN_US = 1_800_000_000_000_000
 FILE_US = 1_700_000_000_000_000

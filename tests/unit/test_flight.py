@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from actors.dirs import RunDirs
-from actors.frames import batch_of
-from actors.segments import SEGMENT_BYTES, Reader
-from actors.streams import Streams
-from actors.unit_log import UnitLog, described
-from engine.schema import Schema
+from actors.gateway.streams import Streams
+from actors.log.segment_log import SEGMENT_BYTES, Reader
+from actors.log.train_format import batch_of
+from actors.log.unit_log import UnitLog, described
+from actors.runtime.run_dirs import RunDirs
+from engine.class_.steps import Answer, Commit
+from engine.data.schema import Schema
+from engine.data.train import train_from_arrow
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.steps import Answer, Commit
-from engine.train import train_from_arrow
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import KeyRecord, KeyRing, new_key

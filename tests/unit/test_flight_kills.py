@@ -21,12 +21,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.dirs import RunDirs
-from actors.frames import batch_of
-from actors.ingress import Gateway
-from actors.segments import Reader
-from actors.subscriber import Subscriber
-from configs.problems import WeirError
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.subscriber import Subscriber
+from actors.log.segment_log import Reader
+from actors.log.train_format import batch_of
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import WeirError
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
@@ -39,7 +39,7 @@ PARTS = 3
 ROWS_MAX = 2000
 AWAY = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError, OSError)
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["actors.ingress", "services.ingest.flight"])
+PROCESSES.set_forkserver_preload(["actors.gateway.gateway_loop", "services.ingest.flight"])
 
 
 def gateway_process(dirs: RunDirs, key: str, parent: Connection) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.commits import Snapshot, snapshot_parts
-from actors.dirs import RunDirs
-from actors.following import ClassCopy, UnitFrames, UnitPlace
-from actors.segments import LOG_BYTES, LogTaken, Part, Reader
-from actors.streams import Streams
-from actors.unit_log import SNAPSHOTS, Described, UnitLog, described
+from actors.gateway.log_replication import ClassCopy, UnitFrames, UnitPlace
+from actors.gateway.streams import Streams
+from actors.log.commit_format import Snapshot, snapshot_parts
+from actors.log.segment_log import LOG_BYTES, LogTaken, Part, Reader
+from actors.log.unit_log import SNAPSHOTS, Described, UnitLog, described
+from actors.runtime.run_dirs import RunDirs
 
 DESCRIPTION = b'{"version": 2, "queries": {"hot": [[["temp", "float64"]], "5eed", 1]}}'
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.frames import NotAFrame, batch_of, batch_parts, train_of, train_parts
-from actors.segments import ALIGNED
-from engine.schema import BOOLEAN, FLOAT64, INT64, STRING, Field, Schema
-from engine.train import Train, Values, is_same, same_arrival, train_from_arrow
+from actors.log.segment_log import ALIGNED
+from actors.log.train_format import NotAFrame, batch_of, batch_parts, train_of, train_parts
+from engine.data.schema import BOOLEAN, FLOAT64, INT64, STRING, Field, Schema
+from engine.data.train import Train, Values, is_same, same_arrival, train_from_arrow
 
 ROWS = 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.freshening import freshness, marginals, perceived_freshness, refreshes
+from scheduler.mirrors.freshening import freshness, marginals, perceived_freshness, refreshes
 
 CHANGES = [1, 2, 3, 4, 5]
 

@@ -1,18 +1,8 @@
-"""Which function a name and argument types mean, and what is said when they mean none (engine/functions.py)."""
+"""Which function a name and argument types mean, and what is said when they mean none (engine/expressions/functions.py)."""
 
 import pytest
 
-from engine.expressions import BUILDERS
-from engine.functions import (
-    ALIASES,
-    RULES,
-    NoSuchFunction,
-    WrongArguments,
-    castable,
-    common_type,
-    resolve,
-)
-from engine.schema import (
+from engine.data.schema import (
     BOOLEAN,
     FLOAT32,
     FLOAT64,
@@ -22,6 +12,16 @@ from engine.schema import (
     TIMESTAMP,
     DataType,
     decimal,
+)
+from engine.expressions.compiler import BUILDERS
+from engine.expressions.functions import (
+    ALIASES,
+    RULES,
+    NoSuchFunction,
+    WrongArguments,
+    castable,
+    common_type,
+    resolve,
 )
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.network import ClassNetwork, Node
-from engine.runner import ClassRunner
+from engine.class_.runner import ClassRunner
+from engine.data.train import Train, progress, same_arrival, train_from_arrow
+from engine.network.network import ClassNetwork, Node
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, progress, same_arrival, train_from_arrow
 
 SCHEMA = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from configs.problems import Away, InvalidInput, NotAllowed
+from configs.errors import Away, InvalidInput, NotAllowed
 from services.dashboards.all import documents
 from services.dashboards.grafana import Grafana
 from services.dashboards.push import Wish, push

@@ -23,18 +23,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.dirs import RunDirs
-from actors.gateway_messages import Accepted
-from actors.hosting import Host
-from actors.ingress import Gateway
-from actors.producer import Producer
-from actors.results import AnswerReader
-from actors.turns import TurnLoop
-from actors.units import Unit, UnitReport
-from configs.live import LiveClass, LiveSettings
-from engine.door import Door
-from engine.hosted import HostedClass
-from engine.train import train_from_arrow, values_to_arrow
+from actors.dispatcher.turn_loop import TurnLoop
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.producer import Producer
+from actors.host.answer_reader import AnswerReader
+from actors.host.host import Host
+from actors.messages.gateway_messages import Accepted
+from actors.messages.unit_messages import Unit, UnitReport
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass, LiveSettings
+from engine.class_.door import Door
+from engine.class_.hosted_class import HostedClass
+from engine.data.train import train_from_arrow, values_to_arrow
 from loadshed.shedder import Shedder
 
 STREAMS = (
@@ -55,7 +55,7 @@ BATCHES = 600
 HUNG_S = 60.0
 # Processes are forked from one that has loaded everything and has no threads.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["actors.hosting"])
+PROCESSES.set_forkserver_preload(["actors.host.host"])
 
 
 def live(manager: str, queue_max: int) -> LiveSettings:

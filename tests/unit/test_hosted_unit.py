@@ -12,23 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.commits import answers_of, is_snapshot
-from actors.dirs import RunDirs
-from actors.frames import batch_parts
-from actors.inbox import Arrived
-from actors.segments import Reader, Writer
-from actors.unit import HostedUnit, Record, not_recorded
-from actors.unit_log import QUERIES, UnitLog
-from actors.units import Unit, units_from_json, units_to_json
-from configs.choices import Choice
-from configs.live import LiveClass, LiveSettings
-from configs.managers import Manager
-from configs.plans import PlanSettings
-from configs.policies import Automatic, Chain, HighestRate, PolicySettings
-from configs.windows import WindowSettings
-from engine.schema import StreamSchema
-from engine.steps import QueryAdded
-from engine.train import train_from_arrow
+from actors.host.inbox import Arrived
+from actors.host.unit import HostedUnit, Record, not_recorded
+from actors.log.commit_format import answers_of, is_snapshot
+from actors.log.segment_log import Reader, Writer
+from actors.log.train_format import batch_parts
+from actors.log.unit_log import QUERIES, UnitLog
+from actors.messages.unit_messages import Unit, units_from_json, units_to_json
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.managers import Manager
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import Automatic, Chain, HighestRate, PolicySettings
+from configs.classes.policy_and_plan import Choice
+from configs.classes.window_settings import WindowSettings
+from engine.class_.steps import QueryAdded
+from engine.data.schema import StreamSchema
+from engine.data.train import train_from_arrow
 from loadshed.aloma import Control
 from loadshed.manager import LoadManager
 

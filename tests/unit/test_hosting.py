@@ -12,24 +12,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.commits import Snapshot, snapshot_parts
-from actors.dirs import RunDirs
-from actors.gateway_messages import Accepted, Refused
-from actors.hosting import Host
-from actors.ingress import Gateway
-from actors.producer import Producer
-from actors.results import AnswerReader, units_of
-from actors.segments import Writer
-from actors.turns import TurnLoop
-from actors.unit import UnitStatus
-from actors.units import Unit, UnitReport
-from configs.live import LiveClass, LiveSettings
-from engine.door import Door, Piece
+from actors.dispatcher.turn_loop import TurnLoop
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.producer import Producer
+from actors.host.answer_reader import AnswerReader, units_of
+from actors.host.host import Host
+from actors.host.unit import UnitStatus
+from actors.log.commit_format import Snapshot, snapshot_parts
+from actors.log.segment_log import Writer
+from actors.messages.gateway_messages import Accepted, Refused
+from actors.messages.unit_messages import Unit, UnitReport
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass, LiveSettings
+from engine.class_.door import Door, Piece
+from engine.data.train import Train
 from engine.operators.protocol import Stateless
-from engine.train import Train
 from loadshed.ledger import TupleLedger
 from loadshed.manager import LEAST_ROOM
-from scheduler.capacity import HeadroomScaled
+from scheduler.capacity.core import HeadroomScaled
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",

@@ -18,11 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.channel import Channel, connect
-from actors.dirs import RunDirs, remove_dead
-from actors.door import DoorBounds
-from actors.frames import BatchId, batch_of, batch_parts, mark_of
-from actors.gateway_messages import (
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.producer import Producer
+from actors.gateway.producer_door import DoorBounds
+from actors.gateway.reader_connection import Peer
+from actors.gateway.streams import Streams
+from actors.gateway.subscriber import Subscriber
+from actors.log.segment_log import FrameForgotten, LogFull, Reader
+from actors.log.train_format import BatchId, batch_of, batch_parts, mark_of
+from actors.messages.gateway_messages import (
     FROM_NOW,
     PUBLISH,
     Accepted,
@@ -41,15 +45,11 @@ from actors.gateway_messages import (
     encode,
     head_bytes,
 )
-from actors.ingress import Gateway
-from actors.peers import Peer
-from actors.producer import Producer
-from actors.segments import FrameForgotten, LogFull, Reader
-from actors.streams import Streams
-from actors.subscriber import Subscriber
-from configs.problems import InvalidInput
+from actors.runtime.run_dirs import RunDirs, remove_dead
+from actors.runtime.unix_channel import Channel, connect
+from configs.errors import InvalidInput
+from engine.data.train import train_from_arrow
 from engine.sql import parse_create_stream
-from engine.train import train_from_arrow
 
 READINGS = "CREATE STREAM readings (sensor INT, temp DOUBLE, place VARCHAR)"
 SCHEMA = parse_create_stream(READINGS).schema
@@ -57,8 +57,8 @@ KIB = 1024
 SERVE = """
 import sys, threading
 from pathlib import Path
-from actors.dirs import RunDirs
-from actors.ingress import Gateway
+from actors.runtime.run_dirs import RunDirs
+from actors.gateway.gateway_loop import Gateway
 dirs = RunDirs(Path(sys.argv[1]), "s", "n")
 held = dirs.hold()
 gateway = Gateway(dirs)

@@ -16,13 +16,13 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.dirs import RunDirs
-from actors.streams import Streams
-from configs.declarations import StreamDeclaration, documents_of
-from configs.live import LiveSettings
-from services.api.results import results_of
+from actors.gateway.streams import Streams
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import StreamDeclaration, documents_of
+from services.api.routes.results import results_of
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home
+from services.common.weir_home import Home
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
 from services.plan.planner import Planner

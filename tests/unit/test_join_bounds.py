@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.operators import stored
-from engine.runner import ClassRunner
+from engine.class_.runner import ClassRunner
+from engine.data.train import Train, train_from_arrow
+from engine.operators import join_state
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, train_from_arrow
 
 STREAMS = [
     parse_create_stream(f"CREATE STREAM {name} (ts int64, k int32, WATERMARK FOR ts AS ts)")
@@ -20,7 +20,7 @@ SQL = "SELECT a.ts, b.ts AS other FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.
 
 @pytest.fixture
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(stored, "PAIRS_MAX", 1000)
+    monkeypatch.setattr(join_state, "PAIRS_MAX", 1000)
     return 1000
 
 

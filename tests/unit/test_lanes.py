@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.lanes import Cores, cores_of_process, keep_process_off, lane_cores, pin_this_thread
+from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores, pin_this_thread
 
 needs_two_cores = pytest.mark.skipif(len(cores_of_process()) < 2, reason="one core leaves nothing to choose")
 
@@ -62,7 +62,7 @@ def test_a_thread_is_pinned_to_its_lane_alone() -> None:
 def test_a_process_keeps_all_its_threads_off_the_lanes() -> None:
     code = (
         "import os, threading\n"
-        "from actors.lanes import cores_of_process, keep_process_off, lane_cores\n"
+        "from actors.runtime.cpu_pinning import cores_of_process, keep_process_off, lane_cores\n"
         "end = threading.Event()\n"
         "threading.Thread(target=end.wait).start()\n"
         "cores = lane_cores(1, cores_of_process())\n"

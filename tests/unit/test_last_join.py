@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.limits import ClassLimits
-from configs.live import LiveClass
-from configs.problems import InvalidInput
-from engine.admission import checked
+from configs.classes.limits import ClassLimits
+from configs.classes.live_class import LiveClass
+from configs.errors import InvalidInput
+from engine.class_.admission import checked
 from engine.operators.last import HISTORY_FULL
 from engine.sql import PlanningError
 from tests.property.query_grammar import Statement

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.recent import LATE_S, LateShares
-from actors.units import Figures
-from configs.live import LiveClass
+from actors.host.recent_latency import LATE_S, LateShares
+from actors.messages.unit_messages import Figures
+from configs.classes.live_class import LiveClass
 from loadshed.ledger import TupleLedger
-from services.cli.class_views import ClassView, together
-from services.cli.tables import class_view_table, quality_table
+from services.cli.tables.tables import class_view_table, quality_table
+from services.watch.class_views import ClassView, together
+from services.watch.sentences import late
 from services.watch.states import Condition, State
-from services.watch.words import late
 
 STREAM = "CREATE STREAM Clicks (ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '2 seconds')"
 

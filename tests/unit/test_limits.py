@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from configs.limits import ClassLimits
-from configs.problems import InvalidInput
-from engine.limits import Account
-from engine.runner import ClassRunner
-from engine.schema import INT64, STRING, Field, Schema, TableSchema
+from configs.classes.limits import ClassLimits
+from configs.errors import InvalidInput
+from engine.class_.runner import ClassRunner
+from engine.data.held_state import Account
+from engine.data.schema import INT64, STRING, Field, Schema, TableSchema
+from engine.data.train import Train, train_from_arrow
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, train_from_arrow
 from services.cli.main import app
 from tests.property.query_runs import train_rows
 

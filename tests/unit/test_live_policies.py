@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs.policies import POLICY_KINDS, policy_of
+from configs.classes.policies import POLICY_KINDS, policy_of
 from engine.sql import plan_query
 from tests.property.query_runs import CATALOG, Run, random_rows
 

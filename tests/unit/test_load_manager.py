@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from configs.classes import PriorityClass
-from configs.load import LoadSettings
+from configs.classes.load_manager import LoadSettings
+from configs.classes.priority_class import PriorityClass
 from loadshed.aloma import LEAST_HEADROOM, Branch, Control
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
@@ -24,7 +24,7 @@ from loadshed.manager import (
     SetKeep,
     TrimQueue,
 )
-from scheduler.capacity import HeadroomScaled
+from scheduler.capacity.core import HeadroomScaled
 
 CYCLE_S = 0.15
 TARGET_S = 0.3

@@ -13,9 +13,9 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from actors.units import BOUNDS, Answered, Counted, Qualities
-from configs.declarations import documents_of
-from engine.explain import Line
+from actors.messages.unit_messages import BOUNDS, Answered, Counted, Qualities
+from configs.documents.declarations import documents_of
+from engine.class_.explain import Line
 from loadshed.aloma import Branch
 from loadshed.ledger import TupleLedger
 from services.metrics.families import BY_NAME, FAMILIES, FATES, LABELS

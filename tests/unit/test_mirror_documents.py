@@ -13,23 +13,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from actors.dirs import RunDirs
-from actors.frames import batch_of
-from actors.segments import Reader
-from actors.streams import Streams
-from configs.declarations import Document, MirrorDeclaration, Ref, documents_of
-from configs.problems import InUse, InvalidInput
+from actors.gateway.streams import Streams
+from actors.log.segment_log import Reader
+from actors.log.train_format import batch_of
+from actors.runtime.run_dirs import RunDirs
+from configs.documents.declarations import Document, MirrorDeclaration, Ref, documents_of
+from configs.errors import InUse, InvalidInput
+from engine.data.train import values_to_arrow
 from engine.sql import Mirror, parse_create_mirror
-from engine.train import values_to_arrow
 from services.catalog.catalog import Catalog
-from services.catalog.hidden import HIDDEN, restored, shown_document
-from services.catalog.home import Home
+from services.catalog.redaction import HIDDEN, restored, shown_document
+from services.common.weir_home import Home
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
-from services.mirror.declared import read_mirror
 from services.mirror.doors import SystemDoor
-from services.mirror.polling import MirrorProgress
-from services.mirror.running import Mirrors
+from services.mirror.mirror_definition import read_mirror
+from services.mirror.mirror_threads import Mirrors
+from services.mirror.poll_loop import MirrorProgress
 from services.results.places import LocalPlaces, endpoint_in
 from tests.answer_logs import ClassLog
 from tests.object_server import object_store

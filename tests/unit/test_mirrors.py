@@ -19,13 +19,13 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from configs.problems import Away, InvalidInput
+from configs.errors import Away, InvalidInput
 from engine.sql import Mirror, parse_create_mirror
-from engine.sql.mirror import DatabaseOrigin
+from engine.sql.create_mirror import DatabaseOrigin
 from services.cli.main import app
-from services.mirror.declared import profile_of
+from services.mirror.mirror_definition import profile_of
 from services.mirror.objects import DatabaseObjects, HttpObjects, ObjectProblem, Objects, objects_of
-from services.mirror.polling import Polling
+from services.mirror.poll_loop import Polling
 from tests.object_server import Store, object_store
 from tests.postgresql import postgresql
 

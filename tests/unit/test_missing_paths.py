@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from configs.declarations import documents_of
-from services.catalog.home import Home
+from configs.documents.declarations import documents_of
 from services.cli.main import app
+from services.common.weir_home import Home
 from services.ingest.paths import missing_paths
 from tests.api import api_over
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator, Segment
-from scheduler.policies.chain import chain_slopes
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator, Segment
+from scheduler.operators.policies.chain import chain_slopes
 
 
 def estimates(*cost_and_selectivity: tuple[float, float]) -> tuple[Estimate, ...]:

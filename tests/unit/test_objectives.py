@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from configs.classes import PriorityClass
-from configs.declarations import PriorityClassDeclaration, TenantDeclaration, live_class
-from configs.objectives import OBJECTIVE_NAMES, WAYS, Objective, policy_for
-from configs.policies import BalanceSlowdown, Chain, HighestRate
-from configs.problems import InvalidInput
-from configs.reading import parse_model
+from configs.classes.objectives import OBJECTIVE_NAMES, WAYS, Objective, policy_for
+from configs.classes.policies import BalanceSlowdown, Chain, HighestRate
+from configs.classes.priority_class import PriorityClass
+from configs.documents.declarations import PriorityClassDeclaration, TenantDeclaration, live_class
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/catalog.md").read_text(encoding="utf-8")

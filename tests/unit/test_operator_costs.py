@@ -6,8 +6,8 @@ from dataclasses import astuple
 
 import pytest
 
-from engine.explain import Line
-from sim.operator_costs import COSTS, OTHER, Cost, like, likes, measured, meet, stream_costs
+from engine.class_.explain import Line
+from sim.forecast.operator_costs import COSTS, OTHER, Cost, like, likes, measured, meet, stream_costs
 
 
 def line(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from configs.problems import UnknownName
-from services.cli.papers import answer, show, summary, unexplained
+from configs.errors import UnknownName
+from services.cli.commands.papers import answer, show, summary, unexplained
+from sim.papers.claim import Chart, Experiment, Finding, Found
 from sim.papers.collection import EXPERIMENTS, PAPERS, chosen
-from sim.papers.finding import Chart, Experiment, Finding, Found
 from sim.papers.markdown import markdown
 from sim.papers.page import FILE, page, write_page
 from tests.unit.test_report import NAMESPACES, Page

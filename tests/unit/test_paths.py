@@ -2,10 +2,10 @@
 
 import pytest
 
-from configs.policies import policy_of
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.policies import NONE, build_policy
-from scheduler.policies.paths import (
+from configs.classes.policies import policy_of
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.policies import NONE, build_policy
+from scheduler.operators.policies.paths import (
     cut,
     cut_once,
     highest_path_capacity,

@@ -5,11 +5,11 @@ from math import isclose, lcm
 
 import pytest
 
-from configs.periodic import PeriodicSettings, periodic_of
-from configs.problems import InvalidInput, UnknownName
-from scheduler.periodic import Lateness, PeriodicQuery, PeriodicScheduler, ScanCosts, Task, build_periodic
-from scheduler.periodic.model import COMPARISONS, SubGroup, sub_groups_of
-from scheduler.periodic.periods import cheapest_periods, cost_rate, own_periods, shortest_periods
+from configs.classes.periodic_schedules import PeriodicSettings, periodic_of
+from configs.errors import InvalidInput, UnknownName
+from scheduler.windows import Lateness, PeriodicQuery, PeriodicScheduler, ScanCosts, Task, build_periodic
+from scheduler.windows.periods import cheapest_periods, cost_rate, own_periods, shortest_periods
+from scheduler.windows.scan_model import COMPARISONS, SubGroup, sub_groups_of
 
 # (window, slide) in minutes; the synopsis is updated every minute.
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.problems import InvalidInput
-from configs.scenario import load_scenario
-from configs.scenarios import load_any_scenario, load_periodic
+from configs.errors import InvalidInput
+from configs.scenario.scenario import load_scenario
+from configs.scenario.scenarios import load_any_scenario, load_periodic
 
 VALID = """
 kind: periodic

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler.placement import Move, Node, Seat, Shard, ShardName, place, relief
+from scheduler.capacity.placement import Move, Node, Seat, Shard, ShardName, place, relief
 
 TWO = [Node("a", 2), Node("b", 2)]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from configs.classes import PriorityClass
-from configs.live import LiveSettings
-from services.plan.aside import Aside
+from configs.classes.live_class import LiveSettings
+from configs.classes.priority_class import PriorityClass
+from services.plan.worker_process import Aside
 from services.watch.source import Away
-from sim.planner import plan
-from sim.situation import ClassLoad, InputLoad, Situation
+from sim.admission.planner import plan
+from sim.admission.situation import ClassLoad, InputLoad, Situation
 
 NEW = ClassLoad(
     PriorityClass(name="new", priority=1, delay_target_ms=300), (InputLoad(1e6, 2e-7, 1e-4, batch_s=0.1),)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from configs.declarations import documents_of
-from configs.live import LiveSettings
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import documents_of
 from services.catalog.catalog import opened
-from services.catalog.home import Home
 from services.cli.main import main
+from services.common.weir_home import Home
 from services.plan.planner import Planner
 from tests.served import served
 

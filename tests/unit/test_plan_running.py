@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from configs.live import LiveSettings
+from configs.classes.live_class import LiveSettings
+from services.plan.live_measurement import LEAST_S, OVER_S, RunningMeasured
 from services.plan.measurement import ClassMeasured, Measured, Rate
-from services.plan.running import LEAST_S, OVER_S, RunningMeasured
 from services.watch.source import Away, Counted
 from services.watch.watch import Watch
 from tests.watched import InProcess, declared

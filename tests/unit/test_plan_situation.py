@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from configs.declarations import documents_of
-from configs.live import LiveSettings
-from engine.explain import Line
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import documents_of
+from engine.class_.explain import Line
 from services.catalog.checks import applied
 from services.catalog.state import State
 from services.plan.measurement import ClassMeasured, Measured, Rate, Sample, rates_over
 from services.plan.situation import ROWS_PER_S, operators, situation_of
 from services.watch.source import Counted
-from sim.operator_costs import COSTS
-from sim.situation import ClassLoad, Situation
+from sim.admission.situation import ClassLoad, Situation
+from sim.forecast.operator_costs import COSTS
 
 STREAMS = """
 {kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 300}

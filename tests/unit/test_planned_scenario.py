@@ -7,12 +7,11 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from configs.arrivals import ConstantArrivals, PoissonArrivals, TraceArrivals
-from configs.classes import PriorityClass
-from configs.live import LiveSettings
-from configs.scenario import contradictions
-from sim.host import SimulatedHost
-from sim.planned_scenario import (
+from configs.classes.live_class import LiveSettings
+from configs.classes.priority_class import PriorityClass
+from configs.scenario.arrivals import ConstantArrivals, PoissonArrivals, TraceArrivals
+from configs.scenario.scenario import contradictions
+from sim.admission.planned_scenario import (
     SINGLE_MAX,
     Builder,
     arrivals_of,
@@ -22,7 +21,8 @@ from sim.planned_scenario import (
     together,
     water_level,
 )
-from sim.situation import ClassLoad, InputLoad, Situation
+from sim.admission.situation import ClassLoad, InputLoad, Situation
+from sim.run.simulated_host import SimulatedHost
 
 
 def load(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from configs.policies import PolicySettings, Superbox, policy_of
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators import OperatorScheduler
-from scheduler.plans import traversal
-from scheduler.policies import NONE
+from configs.classes.policies import PolicySettings, Superbox, policy_of
+from scheduler.operators.decision_plans import traversal
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.policies import NONE
+from scheduler.operators.scheduler import OperatorScheduler
 
 # b1 is the root; b2 and b6 feed b1; b4 and b3 feed b2; b5 feeds b3.
 NAMES = ("b5", "b4", "b3", "b2", "b6", "b1")

@@ -4,12 +4,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from configs.policies import POLICY_KINDS, BalanceSlowdown, Chain, FreshnessAware, PolicyKind, policy_of
-from configs.problems import InvalidInput, UnknownName
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators import OperatorScheduler, QueryScheduler
-from scheduler.policies import NONE, Policy, build_policy
-from scheduler.policies.freshness import FreshnessPolicy
+from configs.classes.policies import (
+    POLICY_KINDS,
+    BalanceSlowdown,
+    Chain,
+    FreshnessAware,
+    PolicyKind,
+    policy_of,
+)
+from configs.errors import InvalidInput, UnknownName
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.policies import NONE, Policy, build_policy
+from scheduler.operators.policies.freshness import FreshnessPolicy
+from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
 
 WAITING_KINDS: tuple[PolicyKind, ...] = ("lsf", "brt", "bsd")
 

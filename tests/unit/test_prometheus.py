@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from configs.problems import InvalidInput
+from configs.errors import InvalidInput
 from services.metrics.exporter import Exporter
 from services.metrics.prometheus import PROGRAM, Prometheus, Rule, find_program
 from tests.live.waiting import eventually

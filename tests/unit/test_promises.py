@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.capacity import ShareMove
-from sim.outcome import Outcome
-from sim.promises import Promise, check_overload, check_promises
+from scheduler.capacity.core import ShareMove
+from sim.outcome.outcome import Outcome
+from sim.outcome.promises import Promise, check_overload, check_promises
 from sim.series import ClassSeries
 
 SHARES = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}

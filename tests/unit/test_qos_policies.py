@@ -2,13 +2,13 @@
 
 import pytest
 
-from configs.policies import policy_of
-from configs.utility import UtilityGraph
-from scheduler.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.policies import NONE, Policy, build_policy
-from scheduler.policies.bucket import BucketPolicy, Grid
-from scheduler.policies.outlook import least_slack, outlooks
-from scheduler.policies.slope import SlopeSlackPolicy
+from configs.classes.policies import policy_of
+from configs.classes.utility import UtilityGraph
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.policies import NONE, Policy, build_policy
+from scheduler.operators.policies.bucket import BucketPolicy, Grid
+from scheduler.operators.policies.outlook import least_slack, outlooks
+from scheduler.operators.policies.slope import SlopeSlackPolicy
 
 
 def graph(*points: tuple[float, float]) -> UtilityGraph:

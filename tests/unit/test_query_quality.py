@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.live import LiveClass
-from configs.problems import InvalidInput
-from configs.reading import parse_model
-from configs.utility import UtilityGraph, points_in
-from configs.windows import WindowSettings
-from engine.door import Piece
-from engine.hosted import HostedClass
-from engine.network import Node
-from engine.quality import TOGETHER, QueryQuality
-from engine.runner import FIRST_ESTIMATE, ClassRunner
-from engine.schema import INT64
+from configs.classes.live_class import LiveClass
+from configs.classes.utility import UtilityGraph, points_in
+from configs.classes.window_settings import WindowSettings
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model
+from engine.class_.door import Piece
+from engine.class_.hosted_class import HostedClass
+from engine.class_.runner import FIRST_ESTIMATE, ClassRunner
+from engine.data.schema import INT64
+from engine.data.train import Train, Values, same_arrival, train_from_arrow
+from engine.measure.answer_quality import TOGETHER, QueryQuality
+from engine.network.network import Node
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, Values, same_arrival, train_from_arrow
 from loadshed.responses import ResponseStatistics
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import SCHEMAS, Cuts, Rows, batch_of, cuts, every_stream, planned, ran

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.dirs import RunDirs
-from actors.units import Unit
-from actors.worth import Worth
-from configs.declarations import declared_in
-from configs.live import LiveClass
-from configs.policies import Automatic, FreshnessAware
-from configs.problems import InvalidInput
-from configs.reading import parse_model
-from engine.quality import QueryQuality
+from actors.host.unit_quality import Worth
+from actors.messages.unit_messages import Unit
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass
+from configs.classes.policies import Automatic, FreshnessAware
+from configs.documents.declarations import declared_in
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model
+from engine.measure.answer_quality import QueryQuality
 from services.tuning.tuner import class_now
-from sim.lookahead import forecasts
+from sim.forecast.policy_forecast import forecasts
 from sim.simulation import alone
 from tests.unit.test_hosted_unit import DECLARED, arrive, cycle, made
 from tests.unit.test_query_quality import World, declared

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from actors.recent import PIECE_S, RECENT_S, Recent, RecentFigures
+from actors.host.recent_latency import PIECE_S, RECENT_S, Recent, RecentFigures
 from loadshed.responses import ResponseStatistics
 
 CYCLE_S = 0.25

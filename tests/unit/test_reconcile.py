@@ -11,14 +11,13 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.declarations import MirrorDeclaration, documents_of
-from configs.live import LiveClass
-from configs.problems import Away, InvalidInput
-from configs.streams import StreamsFile
-from engine.admission import checked
+from configs.classes.live_class import LiveClass
+from configs.documents.declarations import MirrorDeclaration, documents_of
+from configs.documents.spark_streams import StreamsFile
+from configs.errors import Away, InvalidInput
+from engine.class_.admission import checked
 from engine.sql import parse_create_stream
 from services.catalog.catalog import Catalog, Desired
-from services.catalog.home import Home
 from services.catalog.reconcile import (
     ApplyClasses,
     BeginMirror,
@@ -33,6 +32,7 @@ from services.catalog.reconcile import (
     Step,
     steps,
 )
+from services.common.weir_home import Home
 from services.ingest.keys import KeyRing
 
 WAIT_S = 60.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from configs.load import LoadSettings
+from configs.classes.load_manager import LoadSettings
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager, ReportUsage, RequestReclaim, SetKeep
 from loadshed.records import (
@@ -25,9 +25,9 @@ from loadshed.records import (
     header_line,
     header_of,
 )
-from scheduler.capacity import CapacityCore, UsageReported
-from scheduler.redistribution import ClassAccount
-from scheduler.wrr import ClassReady, Grant, RoundRobin, SharesSet, SliceEnded
+from scheduler.capacity.core import CapacityCore, UsageReported
+from scheduler.capacity.redistribution import ClassAccount
+from scheduler.turns.round_robin import ClassReady, Grant, RoundRobin, SharesSet, SliceEnded
 
 TURNS, LOAD = KINDS["turns"], KINDS["load"]
 

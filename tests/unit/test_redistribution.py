@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from scheduler.redistribution import ClassAccount, lent_shares, reclaim, redistribute
+from scheduler.capacity.redistribution import ClassAccount, lent_shares, reclaim, redistribute
 
 PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
 ORIGINALS = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}

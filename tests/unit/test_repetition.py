@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from engine.repetition import MISMATCHES_KEPT, Mismatches
+from engine.class_.commit_replay import MISMATCHES_KEPT, Mismatches
 from tests.property.test_hosted import Host, drawn
 
 

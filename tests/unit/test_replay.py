@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from actors.eventlog import EventLog
-from configs.load import LoadSettings
-from configs.managers import MANAGERS
-from configs.problems import InvalidInput
-from configs.scenario import Scenario
-from configs.scenario_files import preset_names
-from configs.scenarios import load_any_scenario
+from actors.runtime.event_log import EventLog
+from configs.classes.load_manager import LoadSettings
+from configs.classes.managers import MANAGERS
+from configs.errors import InvalidInput
+from configs.scenario.scenario import Scenario
+from configs.scenario.scenario_files import preset_names
+from configs.scenario.scenarios import load_any_scenario
 from loadshed.aloma import Branch, Control
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager
 from loadshed.records import header_of
-from scheduler.capacity import CapacityCore, CapacityEvent, RedistributionDue, UsageReported
-from scheduler.redistribution import ClassAccount
+from scheduler.capacity.core import CapacityCore, CapacityEvent, RedistributionDue, UsageReported
+from scheduler.capacity.redistribution import ClassAccount
 from sim.replay import Life, ReplayReport, replay
 from tests.sim.recordings import change_line, lending, lines_of, recorded_run, write_lines
 from tests.sim.scenarios import preset

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from configs.scenario import Scenario
-from scheduler.capacity import ShareMove
-from sim.drawing import logarithmic
-from sim.promises import check_promises
-from sim.report import CLASSES_PLOTTED, MOVES_SHOWN, page, write_report
-from sim.results import outcome_of
+from configs.scenario.scenario import Scenario
+from scheduler.capacity.core import ShareMove
+from sim.outcome.promises import check_promises
+from sim.outcome.report import CLASSES_PLOTTED, MOVES_SHOWN, page, write_report
+from sim.outcome.results import outcome_of
+from sim.outcome.svg_plots import logarithmic
+from sim.outcome.verdict import verdict
 from sim.simulation import Simulation
-from sim.verdict import verdict
 from tests.sim.scenarios import constant, poisson, project, queries, ran, scenario, tenant
 
 ONE_MS = {"n": queries(only=[project(1)])}

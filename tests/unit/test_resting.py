@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.resting import Rest
+from actors.runtime.idle_throttle import Rest
 
 FOR_EVER_S = 1e6
 MOMENT_S = 1e-3

@@ -1,7 +1,7 @@
 """In which order results of windows come that are due together, where computing them takes several slices.
 
 Time is virtual: calls of a window take what the test says, all others nothing, and a slice ends with each such call. The order and
-the tardiness that are expected are those of a queue in this file, and of the tasks of `scheduler.periodic`.
+the tardiness that are expected are those of a queue in this file, and of the tasks of `scheduler.windows`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.periodic import Order, periodic_of
-from configs.policies import policy_of
-from engine.runner import ClassRunner
-from engine.schema import INT64
+from configs.classes.periodic_schedules import Order, periodic_of
+from configs.classes.policies import policy_of
+from engine.class_.runner import ClassRunner
+from engine.data.schema import INT64
+from engine.data.train import Train, Values, same_arrival
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, Values, same_arrival
-from scheduler.periodic import PeriodicQuery, ScanCosts, build_periodic
+from scheduler.windows import PeriodicQuery, ScanCosts, build_periodic
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 # So long costs are learned, in peace; what is measured begins long after.

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.dirs import RunDirs
-from actors.unit_log import described
-from configs.declarations import Ref, documents_of
-from services.api.results import ARROW, results_of
+from actors.log.unit_log import described
+from actors.runtime.run_dirs import RunDirs
+from configs.documents.declarations import Ref, documents_of
+from services.api.routes.results import ARROW, results_of
 from services.results.fanout import PIECE_ROWS
 from services.results.places import LocalPlaces
 from tests.answer_logs import ClassLog

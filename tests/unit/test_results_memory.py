@@ -6,12 +6,12 @@ import asyncio
 import tracemalloc
 from pathlib import Path
 
-from actors.dirs import RunDirs
+from actors.runtime.run_dirs import RunDirs
 from services.results.cursors import OLDEST
-from services.results.desk import Asked, Desk
 from services.results.encoding import as_json_rows
 from services.results.events import events
 from services.results.fanout import Piece, Pieces, Wanted
+from services.results.log_reader import Asked, Desk
 from services.results.places import LocalPlaces, Place
 from services.results.results import Results, shared
 from tests.answer_logs import ClassLog

@@ -15,23 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.dirs import RunDirs
-from actors.frames import batch_of
-from actors.segments import Reader
-from actors.streams import Streams
-from configs.declarations import StreamDeclaration, documents_of
-from engine.schema import DataType, Kind, decimal
+from actors.gateway.streams import Streams
+from actors.log.segment_log import Reader
+from actors.log.train_format import batch_of
+from actors.runtime.run_dirs import RunDirs
+from configs.documents.declarations import StreamDeclaration, documents_of
+from engine.data.schema import DataType, Kind, decimal
+from engine.data.train import values_to_arrow
 from engine.sql import parse_create_stream
-from engine.train import values_to_arrow
-from services.api.results import ARROW
+from services.api.routes.results import ARROW
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import new_key
-from services.results.bringing import REASONS_MAX, ROWS_MAX, NotReadable, column_of, from_json, from_lines
 from services.results.cursors import OLDEST
-from services.results.desk import Asked, Desk
 from services.results.encoding import values_of
+from services.results.log_reader import Asked, Desk
 from services.results.places import LocalPlaces, Place, SystemPlaces, endpoint_in
+from services.results.row_parsing import REASONS_MAX, ROWS_MAX, NotReadable, column_of, from_json, from_lines
 from services.results.rows import BRINGERS_MAX, Rows
 from services.results.units import LocalAnswers, RemoteAnswers
 from tests.answer_logs import ClassLog

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from configs.problems import WeirError
+from configs.errors import WeirError
 from services.cli.main import app
 
 SQL = """

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from configs.problems import WeirError
+from configs.errors import WeirError
 from services.cli.main import app
 
 Row = dict[str, object]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.samples import TUPLES, Samples
-from engine.schema import FLOAT64
-from engine.train import Train, Values, same_arrival
+from engine.data.samples import TUPLES, Samples
+from engine.data.schema import FLOAT64
+from engine.data.train import Train, Values, same_arrival
 
 
 def train(*values: float) -> Train:

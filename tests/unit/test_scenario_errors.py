@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-import configs.scenario_files
-from configs.problems import InvalidInput, UnknownName, WeirError, shown
-from configs.reading import FILE_BYTES_MAX, parse_yaml
-from configs.scenario import load_scenario
+import configs.scenario.scenario_files
+from configs.errors import InvalidInput, UnknownName, WeirError, shown
+from configs.scenario.scenario import load_scenario
+from configs.yaml_loading import FILE_BYTES_MAX, parse_yaml
 
 VALID = """
 name: small
@@ -533,7 +533,7 @@ def test_an_unknown_preset_is_told_with_the_nearest(
 ) -> None:
     for name in ("dilos", "overload"):
         (tmp_path / f"{name}.yaml").write_text(VALID)
-    monkeypatch.setattr(configs.scenario_files, "PRESETS", tmp_path)
+    monkeypatch.setattr(configs.scenario.scenario_files, "PRESETS", tmp_path)
     with pytest.raises(UnknownName) as caught:
         load_scenario(source)
     assert str(caught.value) == (
@@ -543,7 +543,7 @@ def test_an_unknown_preset_is_told_with_the_nearest(
 
 def test_a_preset_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dilos.yaml").write_text(VALID)
-    monkeypatch.setattr(configs.scenario_files, "PRESETS", tmp_path)
+    monkeypatch.setattr(configs.scenario.scenario_files, "PRESETS", tmp_path)
     assert load_scenario("dilos").name == "small"
 
 
@@ -596,5 +596,5 @@ def test_a_scenario_that_extends_what_it_cannot_is_told(
 ) -> None:
     (tmp_path / "presets").mkdir()
     (tmp_path / "presets" / "overload-2x.yaml").write_text(VALID)
-    monkeypatch.setattr(configs.scenario_files, "PRESETS", tmp_path / "presets")
+    monkeypatch.setattr(configs.scenario.scenario_files, "PRESETS", tmp_path / "presets")
     assert str(refusal(text)) == told

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from configs.periodic import Late, PeriodicKind
-from configs.windows import WindowSettings
-from engine.limits import FEW_KEYS
+from configs.classes.periodic_schedules import Late, PeriodicKind
+from configs.classes.window_settings import WindowSettings
+from engine.class_.runner import ClassRunner
+from engine.data.held_state import FEW_KEYS
+from engine.data.schema import INT64
+from engine.data.train import Train, Values, same_arrival
 from engine.operators.windows import WindowOperator
-from engine.runner import ClassRunner
-from engine.schema import INT64
 from engine.sql import Catalog, parse_create_stream, plan_query
-from engine.train import Train, Values, same_arrival
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 SECOND = 1000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from configs.periodic import Hybrid, compared_schedules, schedule_of
-from configs.problems import InvalidInput
+from configs.classes.periodic_schedules import Hybrid, compared_schedules, schedule_of
+from configs.errors import InvalidInput
 
 
 def test_what_is_compared_are_the_papers_schedules_and_orders_and_what_a_claim_names() -> None:

@@ -14,10 +14,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from actors.dirs import shared_memory
-from actors.kept import LOOK_TIMES
-from actors.segment import LogMissing
-from actors.segments import (
+from actors.log.segment import LogMissing
+from actors.log.segment_cache import LOOK_TIMES
+from actors.log.segment_log import (
     KEEP_NONE,
     ROLLS,
     SPARE,
@@ -28,6 +27,7 @@ from actors.segments import (
     Writer,
     frames_left,
 )
+from actors.runtime.run_dirs import shared_memory
 
 KIB = 1024
 # Room for so many whole segments of 16 KiB.
@@ -38,7 +38,7 @@ SEGMENTS_8 = 8 * 16 * KIB + ROLLS
 ENDLESS = """
 import os, sys
 from pathlib import Path
-from actors.segments import Writer
+from actors.log.segment_log import Writer
 log = Writer(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
 os.write(1, b"open\\n")
 while True:
@@ -55,7 +55,7 @@ ENDLESS_FORGETTING = ENDLESS.replace("bytes_max=1 << 30", "bytes_max=520 * 1024,
 ENDLESS_TOGETHER = """
 import os, sys
 from pathlib import Path
-from actors.segments import Writer
+from actors.log.segment_log import Writer
 log = Writer(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
 os.write(1, b"open\\n")
 while True:
@@ -527,7 +527,7 @@ def test_full_log_keeps_the_frames_it_was_told_to_keep(tmp_path: Path) -> None:
 WITHOUT_MEMORY = """
 import sys
 from pathlib import Path
-from actors.segments import LogFull, Reader, Writer
+from actors.log.segment_log import LogFull, Reader, Writer
 log = Writer(Path(sys.argv[1]) / "log")
 try:
     while True:

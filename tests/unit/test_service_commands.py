@@ -20,25 +20,25 @@ import pytest
 import yaml
 from rich.console import Console
 
-from actors.dirs import RunDirs
-from actors.frames import batch_of
-from actors.segments import Reader
-from actors.streams import Streams
-from actors.units import Figures, UnitReport
-from configs.declarations import documents_of
-from engine.schema import Kind
+from actors.gateway.streams import Streams
+from actors.log.segment_log import Reader
+from actors.log.train_format import batch_of
+from actors.messages.unit_messages import Figures, UnitReport
+from actors.runtime.run_dirs import RunDirs
+from configs.documents.declarations import documents_of
+from engine.data.schema import Kind
 from loadshed.ledger import TupleLedger
-from services.catalog.home import Home, held
 from services.cli import completion
-from services.cli.account import explanation, folded
-from services.cli.class_views import class_views, view_told
+from services.cli.commands.account import explanation, folded
+from services.cli.commands.rows import value_of
 from services.cli.main import main
-from services.cli.rows import value_of
+from services.common.weir_home import Home, held
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
 from services.results.rows import Rows
+from services.watch.class_views import class_views, view_told
+from services.watch.sentences import in_words
 from services.watch.watch import Watch
-from services.watch.words import in_words
 from tests.served import Served, served
 from tests.unit.breaking import Reply, replying
 from tests.watched import InProcess, declared

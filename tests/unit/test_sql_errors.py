@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from engine.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query
 
 STREAMS = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.schema import FLOAT64, INT64, STRING, Field, Schema
+from engine.data.schema import FLOAT64, INT64, STRING, Field, Schema
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
-from engine.sql.mirror import DatabaseOrigin, HttpOrigin
+from engine.sql.create_mirror import DatabaseOrigin, HttpOrigin
 
 PRICES = """CREATE MIRROR prices (item string, price float64)
   FROM HTTP 'http://127.0.0.1/items/{key}' KEYS ('a', 'b')

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.functions import ALIASES, RULES
-from engine.schema import INT32, INT64, STRING, Field, Schema, TableSchema
+from engine.data.schema import INT32, INT64, STRING, Field, Schema, TableSchema
+from engine.expressions.functions import ALIASES, RULES
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query, split_statements
-from engine.sql.aggregates import AGGREGATES, SCALINGS
-from engine.sql.expressions import CONSTANTS
-from engine.sql.unsupported import CONSTRUCTS, FUNCTIONS, PREFIXES, STATEMENTS, edits, near
+from engine.sql.terms.aggregates import AGGREGATES, SCALINGS
+from engine.sql.terms.expressions import CONSTANTS
+from engine.sql.terms.foreign_constructs import CONSTRUCTS, FUNCTIONS, PREFIXES, STATEMENTS, edits, near
 
 STREAMS = (
     "CREATE STREAM clicks (ts timestamp, user_id int64, page string, referrer string, amount float64, qty int32, "

@@ -2,7 +2,20 @@
 
 import pytest
 
-from engine.plan import (
+from engine.data.schema import (
+    BOOLEAN,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    Field,
+    Schema,
+    TableSchema,
+    decimal,
+)
+from engine.plan.plan import (
     TRUE,
     Aggregate,
     Aggregation,
@@ -27,19 +40,6 @@ from engine.plan import (
     WindowAggregate,
     WindowJoin,
     event_time,
-)
-from engine.schema import (
-    BOOLEAN,
-    FLOAT64,
-    INT32,
-    INT64,
-    STRING,
-    TIMESTAMP,
-    DataType,
-    Field,
-    Schema,
-    TableSchema,
-    decimal,
 )
 from engine.sql import Catalog, output_of, parse_create_stream, plan_query
 

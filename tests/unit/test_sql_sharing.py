@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.plan import Plan, Project, WindowAggregate
-from engine.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
+from engine.plan.plan import Plan, Project, WindowAggregate
 from engine.sql import Catalog, parse_create_stream, plan_query
 
 STREAMS = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.schema import (
+from engine.data.schema import (
     BOOLEAN,
     FLOAT32,
     FLOAT64,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.dirs import RunDirs
-from actors.streams import Stream, Streams
+from actors.gateway.streams import Stream, Streams
+from actors.runtime.run_dirs import RunDirs
 from services.ingest.staging import (
     PART_BYTES,
     BatchKey,

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from services.cli.state_log import States, changes, feed_problems, feed_states, log_states
+from services.cli.tables.state_log import States, changes, feed_problems, feed_states, log_states
 from services.ingest.progress import FeedProgress
 
 GIVEN_UP = "t: given up: there is no such stream"

@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
-from actors import recent
-from actors.units import Figures, Trouble
-from configs.live import LiveClass
+from actors.host import recent_latency
+from actors.messages.unit_messages import Figures, Trouble
+from configs.classes.live_class import LiveClass
 from services.watch.states import RECENT_S, TROUBLED, WARNED, Condition, State, condition_of
 from tests.watched import declared
 
@@ -138,7 +138,7 @@ def test_several_parts_with_the_same_trouble_are_counted() -> None:
 
 
 def test_recent_figures_are_measured_over_the_time_that_reasons_name() -> None:
-    assert (RECENT_S, *get_args(Trouble)) == (recent.RECENT_S, "", State.FAILING, State.GIVEN_UP)
+    assert (RECENT_S, *get_args(Trouble)) == (recent_latency.RECENT_S, "", State.FAILING, State.GIVEN_UP)
 
 
 def test_states_that_need_somebody_are_not_those_that_warn() -> None:

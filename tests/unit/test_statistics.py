@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.network import Estimate
-from scheduler.statistics import OperatorStatistics
+from scheduler.operators.network import Estimate
+from scheduler.operators.statistics import OperatorStatistics
 
 ALPHA, WINDOW = 0.175, 100
 

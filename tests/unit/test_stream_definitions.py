@@ -15,13 +15,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import services.cli.ingest
-from actors.dirs import Cluster, RunDirs
+import services.cli.commands.ingest
+from actors.runtime.run_dirs import Cluster, RunDirs
 from configs.base import Settings
-from configs.problems import InvalidInput
-from configs.reading import parse_model, parse_yaml
-from configs.sources import KAFKA_ARTIFACT, KAFKA_CONNECTOR, KAFKA_SQL
-from configs.streams import (
+from configs.documents.spark_sources import KAFKA_ARTIFACT, KAFKA_CONNECTOR, KAFKA_SQL
+from configs.documents.spark_streams import (
     FedStream,
     FeedDefinition,
     SessionSettings,
@@ -30,10 +28,12 @@ from configs.streams import (
     StreamsFile,
     load_streams,
 )
-from services.cli.ingest import door_of
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model, parse_yaml
+from services.cli.commands.ingest import door_of
+from services.cli.commands.up import from_here
 from services.cli.main import main
-from services.cli.up import from_here
-from services.ingest.declared import check_gateway, compare, declared
+from services.ingest.declared_streams import check_gateway, compare, declared
 from services.ingest.java import Java, Unfit, examined, find_java
 from services.ingest.job import Door, Job, job_of
 from services.ingest.keys import new_key
@@ -691,7 +691,7 @@ def test_check_prints_what_would_be_started(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(services.cli.ingest, "shared_memory", lambda: tmp_path)
+    monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
     code, out, err = weir(monkeypatch, capsys, "ingest", "-f", file, "--check")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
@@ -715,7 +715,7 @@ def test_check_prints_what_would_be_started(
 def test_system_on_this_machine_is_found_with_its_key_unless_there_are_two(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(services.cli.ingest, "shared_memory", lambda: tmp_path)
+    monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
     assert door_of(None, None) is None
     held = []
     for number, system in enumerate(("a", "b"), 1):
@@ -763,7 +763,7 @@ def test_ingest_says_what_is_missing_before_it_starts_anything(
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     # Another system on this machine would be found.
-    monkeypatch.setattr(services.cli.ingest, "shared_memory", lambda: tmp_path)
+    monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
     code, out, err = weir(monkeypatch, capsys, "ingest", "-f", file, *options)
     assert (code, out) == (2, "")
     assert said in err

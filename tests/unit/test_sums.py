@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from engine.aggregates import answered, measures_of
-from engine.panes import PaneStore, merged_panes
-from engine.plan import Aggregate, Aggregation
-from engine.schema import FLOAT64, INT64, TIMESTAMP
-from engine.train import Train, Values, values_to_arrow
+from engine.data.schema import FLOAT64, INT64, TIMESTAMP
+from engine.data.train import Train, Values, values_to_arrow
+from engine.plan.plan import Aggregate, Aggregation
+from engine.windows.pane_aggregates import answered, measures_of
+from engine.windows.panes import PaneStore, merged_panes
 
 LARGEST = 2**63 - 1
 

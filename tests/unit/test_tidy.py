@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "actors": {"configs", "scheduler", "loadshed", "engine"},
     "pyspark_weir": set(),
     "pyspark_weir_feeder": set(),
-    "services": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "bench", "pyspark_weir"},
+    "services": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "pyspark_weir"},
     "bench": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "services", "pyspark_weir"},
 }
 PACKAGES = set(MAY_IMPORT)
@@ -203,11 +203,11 @@ def test_imports_point_inward() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("configs/classes.py", "import engine"),
-        ("scheduler/wrr.py", "from loadshed.ledger import Ledger"),
-        ("scheduler/wrr.py", "def turn() -> None:\n    from engine import plan"),
+        ("configs/classes/priority_class.py", "import engine"),
+        ("scheduler/turns/round_robin.py", "from loadshed.ledger import Ledger"),
+        ("scheduler/turns/round_robin.py", "def turn() -> None:\n    from engine import plan"),
         ("loadshed/aloma.py", "import sim.clock as clock"),
-        ("engine/plan.py", "from actors import host"),
+        ("engine/plan/plan.py", "from actors import host"),
         ("sim/heap.py", "from services.cli import main"),
         ("actors/host.py", "import bench.latency"),
         ("actors/host.py", "from .. import services"),
@@ -219,8 +219,8 @@ def test_an_import_pointing_outward_is_found(path: str, source: str) -> None:
 
 
 def test_imports_pointing_inward_pass() -> None:
-    source = "import numpy\nfrom configs.classes import Priority\nfrom . import hr\nimport scheduler.wrr"
-    assert wrong_way_imports(module_from("scheduler/redistribution.py", source)) == []
+    source = "import numpy\nfrom configs.classes.priority_class import Priority\nfrom . import hr\nimport scheduler.turns.round_robin"
+    assert wrong_way_imports(module_from("scheduler/capacity/redistribution.py", source)) == []
 
 
 def test_the_picture_is_layered_and_names_every_package() -> None:
@@ -335,7 +335,7 @@ def test_the_pure_ring_decides_from_its_arguments_alone() -> None:
     ],
 )
 def test_an_impurity_is_found(source: str) -> None:
-    assert impurities(module_from("scheduler/wrr.py", source))
+    assert impurities(module_from("scheduler/turns/round_robin.py", source))
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def declared_entry_points(pyproject: str) -> set[str]:
 
 
 def imported_late(source: str) -> set[str]:
-    """Modules of commands, as `services.cli.lazy` is told them."""
+    """Modules of commands, as `services.cli.lazy_commands` is told them."""
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return {ast.literal_eval(one.args[0]) for one in calls if ast.unparse(one.func) == "Place"}
 
@@ -391,7 +391,7 @@ def imported_late(source: str) -> set[str]:
 def test_every_module_is_used() -> None:
     entry_points = declared_entry_points((ROOT / "pyproject.toml").read_text("utf-8"))
     commands = imported_late((ROOT / "services/cli/main.py").read_text("utf-8"))
-    assert "services.cli.up" in commands
+    assert "services.cli.commands.up" in commands
     report(unused(modules(), entry_points | commands))
 
 
@@ -399,9 +399,9 @@ def test_a_module_that_only_imports_itself_is_found() -> None:
     among = [
         module_from("bench/__main__.py", "from scheduler import wrr"),
         module_from("scheduler/__init__.py", ""),
-        module_from("scheduler/wrr.py", "import configs.classes"),
+        module_from("scheduler/turns/round_robin.py", "import configs.classes.priority_class"),
         module_from("scheduler/orphan.py", "from scheduler.orphan import x"),
-        module_from("configs/classes.py", ""),
+        module_from("configs/classes/priority_class.py", ""),
         module_from("services/cli/main.py", ""),
     ]
     entry_points = declared_entry_points('[project.scripts]\nweir = "services.cli.main:main"')

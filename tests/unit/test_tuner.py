@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.noticed import UnitNow
-from configs.choices import Choice
-from configs.objectives import Objective
-from configs.plans import PlanSettings
-from configs.policies import PolicySettings, policy_of, policy_text
-from configs.utility import UtilityGraph
-from engine.explain import Line
-from engine.running import Running
+from actors.host.tuning_sample import UnitNow
+from configs.classes.objectives import Objective
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import PolicySettings, policy_of, policy_text
+from configs.classes.policy_and_plan import Choice
+from configs.classes.utility import UtilityGraph
+from engine.class_.explain import Line
+from engine.network.plan_alignment import Running
 from loadshed.responses import ResponseStatistics
-from scheduler.network import Estimate
+from scheduler.operators.network import Estimate
 from services.tuning.tuner import Tuner, class_now
+from services.watch.sentences import in_words
 from services.watch.watch import Watch
-from services.watch.words import in_words
-from sim.lookahead import Arrived, ClassNow, busiest_stretch, forecasts, scenario_of
+from sim.forecast.policy_forecast import Arrived, ClassNow, busiest_stretch, forecasts, scenario_of
 from sim.simulation import alone
 from tests.unit.test_plan_running import Clock
 from tests.watched import NODE, InProcess, declared

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.tunings import Tunings
-from configs.live import LiveClass
-from configs.policies import Automatic
+from actors.coordinator.policy_tuners import Tunings
+from configs.classes.live_class import LiveClass
+from configs.classes.policies import Automatic
 from scheduler.tuning import Compared
 
 

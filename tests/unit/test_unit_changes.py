@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.commits import answers_of, is_snapshot
-from actors.dirs import RunDirs
-from actors.frames import batch_parts
-from actors.inbox import Arrived
-from actors.segments import Reader, Writer
-from actors.unit import HostedUnit
-from actors.units import Unit
-from configs.live import LiveClass, LiveSettings
-from engine.schema import StreamSchema
-from engine.train import train_from_arrow
+from actors.host.inbox import Arrived
+from actors.host.unit import HostedUnit
+from actors.log.commit_format import answers_of, is_snapshot
+from actors.log.segment_log import Reader, Writer
+from actors.log.train_format import batch_parts
+from actors.messages.unit_messages import Unit
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass, LiveSettings
+from engine.data.schema import StreamSchema
+from engine.data.train import train_from_arrow
 
 A = "CREATE STREAM a (ts int64, k int32, v float64, WATERMARK FOR ts AS ts)"
 B = "CREATE STREAM b (ts int64, k int32, w float64, WATERMARK FOR ts AS ts)"

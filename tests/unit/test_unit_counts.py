@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.counting import Counting
-from actors.dirs import RunDirs
-from actors.units import BOUNDS, Answered, Counted, Qualities
+from actors.host.slice_counts import Counting
+from actors.messages.unit_messages import BOUNDS, Answered, Counted, Qualities
+from actors.runtime.run_dirs import RunDirs
 from loadshed.aloma import Branch, Control
 from loadshed.manager import Explanation
 from loadshed.monitors import Verdict

@@ -11,14 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from configs.declarations import Ref, documents_of
-from configs.problems import InvalidInput
-from configs.service import ServiceSettings
+from configs.documents.declarations import Ref, documents_of
+from configs.errors import InvalidInput
+from configs.service.service_settings import ServiceSettings
 from services.catalog.catalog import Catalog
-from services.catalog.home import Home, held
+from services.cli.commands.up import up
 from services.cli.main import main
-from services.cli.up import up
-from services.cli.up_service import served
+from services.cli.upkeep.up_service import served
+from services.common.weir_home import Home, held
 from services.watch.watch import Watch
 from tests.watched import InProcess, declared
 
@@ -131,7 +131,7 @@ def test_home_is_of_one_at_a_time(
 
 
 def test_home_of_a_service_that_was_killed_is_free(home: Home) -> None:
-    program = "import sys; from pathlib import Path; from services.catalog.home import Home, held\n"
+    program = "import sys; from pathlib import Path; from services.common.weir_home import Home, held\n"
     program += "with held(Home(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     arguments = [sys.executable, "-c", program, str(home.folder)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

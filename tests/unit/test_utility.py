@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from configs.declarations import declared_in
-from configs.problems import InvalidInput
-from configs.utility import UtilityGraph, points_in, told
+from configs.classes.utility import UtilityGraph, points_in, told
+from configs.documents.declarations import declared_in
+from configs.errors import InvalidInput
 
 GRAPH = UtilityGraph.model_validate(
     {

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from scheduler.capacity import ShareMove
-from sim.outcome import Outcome
-from sim.promises import Promise
+from scheduler.capacity.core import ShareMove
+from sim.outcome.outcome import Outcome
+from sim.outcome.promises import Promise
+from sim.outcome.verdict import verdict
 from sim.series import ClassSeries
-from sim.verdict import verdict
 
 KEPT = Promise("gold meets its delay target", True, "")
 BROKEN = Promise("silver meets its delay target", False, "")

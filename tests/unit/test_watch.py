@@ -11,18 +11,18 @@ from dataclasses import replace
 import pytest
 from ray.exceptions import GetTimeoutError, RayActorError
 
-from actors.control import SystemStatus, UnitStatus
-from actors.looks import Look, Number
-from actors.names import NoSuchActor
-from configs import problems
+from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.coordinator.coordinator_status import Look, Number
+from actors.runtime.names import NoSuchActor
+from configs import errors
 from loadshed.ledger import TupleLedger
-from services.cli.up_service import absent, check_there
+from services.cli.upkeep.up_service import absent, check_there
 from services.watch.accounts import accounts
 from services.watch.history import FIGURES, History
-from services.watch.lending import Lent, lending
+from services.watch.loans import Lent, lending
+from services.watch.sentences import Lately, in_words
 from services.watch.source import Away, RunningSystem, away
 from services.watch.watch import View, Watch
-from services.watch.words import Lately, in_words
 from tests.unit.test_control import report_of
 from tests.watched import NODE, InProcess, declared
 
@@ -120,7 +120,7 @@ def test_a_system_that_is_away_for_long_or_has_ended_is_not_ready_and_ends_the_c
         assert (watch.away_s, watch.has_ended, absent(watch)) == (moment - 100, False, said)
         check_there(watch)
     clock.now = 146
-    with pytest.raises(problems.Away, match="has not answered for 46 s"):
+    with pytest.raises(errors.Away, match="has not answered for 46 s"):
         check_there(watch)
     system.is_away = False
     watch.look()
@@ -128,7 +128,7 @@ def test_a_system_that_is_away_for_long_or_has_ended_is_not_ready_and_ends_the_c
     assert (watch.away_s, absent(watch)) == (0, "")
     system.is_away = system.ended = True
     watch.look()
-    with pytest.raises(problems.Away, match="the system test has ended"):
+    with pytest.raises(errors.Away, match="the system test has ended"):
         check_there(watch)
 
 

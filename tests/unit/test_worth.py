@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.recent import PIECE_S, RECENT_S
-from actors.units import QUERIES_MAX, Quality
-from actors.worth import Worth
-from configs.utility import UtilityGraph
-from engine.alone import Alone
-from engine.quality import QueryQuality
+from actors.host.recent_latency import PIECE_S, RECENT_S
+from actors.host.unit_quality import Worth
+from actors.messages.unit_messages import QUERIES_MAX, Quality
+from configs.classes.utility import UtilityGraph
+from engine.measure.answer_quality import QueryQuality
+from engine.measure.ideal_cost import Alone
 
 GRAPH = UtilityGraph.step(100)
 CYCLE_S = 0.25

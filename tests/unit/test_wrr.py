@@ -1,5 +1,6 @@
 """Turns between classes, one situation each. One round lasts 10 s, so that a share of 0.6 is a quota of 6 s."""
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -7,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from scheduler import wrr
-from scheduler.wrr import ClassLeft, ClassReady, Grant, HostsSet, RoundRobin, SharesSet, SliceEnded
+from scheduler.turns.round_robin import (
+    ClassLeft,
+    ClassReady,
+    Grant,
+    HostsSet,
+    RoundRobin,
+    SharesSet,
+    SliceEnded,
+)
 
 SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
 
@@ -343,7 +351,7 @@ def instructions_of(act: Callable[[], object]) -> int:
     def count(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
         nonlocal instructions
         # Nothing but the round robin's own: a collection of garbage may run hooks of others at any moment.
-        frame.f_trace_opcodes = frame.f_code.co_filename == wrr.__file__
+        frame.f_trace_opcodes = frame.f_code.co_filename == inspect.getfile(RoundRobin)
         instructions += event == "opcode" and frame.f_trace_opcodes
         return count
 

@@ -7,8 +7,8 @@ import sys
 import time
 import uuid
 
-from configs.declarations import QueryDeclaration, StreamDeclaration, TenantDeclaration
-from configs.problems import WeirError
+from configs.documents.declarations import QueryDeclaration, StreamDeclaration, TenantDeclaration
+from configs.errors import WeirError
 from services.client import Client
 
 PAUSE_S = 0.5

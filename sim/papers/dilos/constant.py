@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from configs.scenario import Scenario, load_scenario
+from configs.scenario.scenario import Scenario, load_scenario
+from sim.papers.claim import Experiment, Finding, Found
 from sim.papers.dilos.figures import about, headrooms, millis, milliseconds, percents, responses
 from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, SETTLED_S, Fared, fared
-from sim.papers.finding import Experiment, Finding, Found
 
 SECONDS, QUICK_SECONDS = 120.0, 30.0
 # Two classes lose the same if they lose so many points more or less.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sim.papers.claim import Chart
 from sim.papers.dilos.runs import Fared
-from sim.papers.finding import Chart
 
 # Two figures are about equal within this factor.
 ABOUT = 2.0

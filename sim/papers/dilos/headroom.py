@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from configs.scenario import load_scenario
+from configs.scenario.scenario import load_scenario
 from loadshed.aloma import stepped
+from sim.papers.claim import Chart, Experiment, Finding, Found
 from sim.papers.dilos.figures import percents
 from sim.papers.dilos.runs import MACHINE, fared
-from sim.papers.finding import Chart, Experiment, Finding, Found
 
 STARTS = (0.5, 0.8, 1.0)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler.redistribution import ClassAccount, redistribute
-from sim.chance import generator
+from scheduler.capacity.redistribution import ClassAccount, redistribute
+from sim.papers.claim import Chart, Experiment, Finding, Found
 from sim.papers.dilos.runs import NAMES
-from sim.papers.finding import Chart, Experiment, Finding, Found
+from sim.run.rng import generator
 
 DRAWN = 20_000
 PRIORITIES = {"class1": 6.0, "class2": 3.0, "class3": 1.0}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from configs.scenario import Scenario
-from sim.results import results
+from configs.scenario.scenario import Scenario
+from sim.outcome.results import results
 from sim.series import ClassSeries
 from sim.simulation import Simulation
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from configs.arrivals import StepArrivals
-from configs.scenario import Scenario, load_scenario
+from configs.scenario.arrivals import StepArrivals
+from configs.scenario.scenario import Scenario, load_scenario
+from sim.papers.claim import Experiment, Finding, Found
 from sim.papers.dilos.figures import about, headrooms, millis, percents, plotted, responses
 from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, fared
-from sim.papers.finding import Experiment, Finding, Found
 from sim.simulation import Simulation
 
 STEP_S, QUICK_STEP_S = 50.0, 15.0

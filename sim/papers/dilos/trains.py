@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from configs.scenario import QueryNetwork, Scenario, load_scenario
+from configs.scenario.scenario import QueryNetwork, Scenario, load_scenario
+from sim.papers.claim import Chart, Experiment, Finding, Found
 from sim.papers.dilos.runs import RUNS, fared
-from sim.papers.finding import Chart, Experiment, Finding, Found
 
 # Class 1's on S_c when nothing is lent: what its tuples cost is what trains of this length cost.
 SHORT_TRAIN = 2.5

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.channel import Channel, Listener, connect
-from actors.turn_messages import Ended, Hello, Message, Ready, decode, encode
-from actors.turns import TurnLoop, TurnStatus
-from scheduler.wrr import Grant, TurnEvent
+from actors.dispatcher.turn_loop import TurnLoop, TurnStatus
+from actors.messages.turn_messages import Ended, Hello, Message, Ready, decode, encode
+from actors.runtime.unix_channel import Channel, Listener, connect
+from scheduler.turns.round_robin import Grant, TurnEvent
 
 SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
 # Long enough that a slice is never overdue here, unless the test is about that.

@@ -10,9 +10,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from actors.channel import Listener
-from actors.slices import RefusedByDispatcher, SliceClient
-from actors.turn_messages import CLASSES_A_HELLO, Ended, Granted, Hello, Ready, Refused
+from actors.host.turn_client import RefusedByDispatcher, SliceClient
+from actors.messages.turn_messages import CLASSES_A_HELLO, Ended, Granted, Hello, Ready, Refused
+from actors.runtime.unix_channel import Listener
 from tests.unit.turns.nodes import HUNG_S, SHARES, MakeNode, Peer, accepted
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.turn_messages import VERSION, Granted, Hello, Left, Ready, Refused, encode
+from actors.messages.turn_messages import VERSION, Granted, Hello, Left, Ready, Refused, encode
 from tests.unit.turns.nodes import SHARES, MakeNode, ended, peer
 
 
@@ -39,7 +39,7 @@ def test_a_host_that_comes_back_gets_turns_again(make_node: MakeNode) -> None:
 def test_a_killed_process_gives_its_lane_back(make_node: MakeNode) -> None:
     node = make_node()
     code = (
-        "import sys; from pathlib import Path; from actors.slices import SliceClient\n"
+        "import sys; from pathlib import Path; from actors.host.turn_client import SliceClient\n"
         "run = lambda name, quota_s: (print('runs', flush=True), sys.stdin.read())\n"
         "client = SliceClient(Path(sys.argv[1]), 'host', run, lambda: None, classes=['gold'])\n"
         "client.ready('gold'); client.serve()"

@@ -4,8 +4,8 @@ import select
 
 import pytest
 
-from actors.turn_messages import Ended, Granted, Left
-from scheduler.wrr import RoundRobin
+from actors.messages.turn_messages import Ended, Granted, Left
+from scheduler.turns.round_robin import RoundRobin
 from tests.unit.turns.nodes import HUNG_S, ROUND_S, SHARES, MakeNode, ended, peer
 
 # -- turns ------------------------------------------------------------------------------------------

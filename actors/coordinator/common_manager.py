@@ -1,0 +1,83 @@
+"""The one load manager for everybody, where the manager is `common`: it hears of everybody's load cycle, then decides."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from actors.coordinator.node_shares import OpenRecord, Record
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.managers import sheds
+from loadshed.aloma import Branch, Control
+from loadshed.build import common_manager, merged
+from loadshed.cycle import CycleEnded
+from loadshed.manager import LoadEvent, LoadManager, SetKeep
+
+
+@dataclass
+class Common:
+    settings: LiveSettings
+    open_record: OpenRecord | None
+    _manager: LoadManager | None = field(init=False, default=None)
+    _record: Record | None = field(init=False, default=None)
+    _cycles: dict[str, CycleEnded] = field(init=False, default_factory=dict)
+
+    @property
+    def keep(self) -> float | None:
+        """None where there is no such manager."""
+        return None if self._manager is None else self._manager.control.keep
+
+    def set_classes(self, classes: Sequence[LiveClass], lanes: int) -> None:
+        """It goes on with what it has learned so far."""
+        if sheds(self.settings.manager) != "everybody" or not classes or not lanes:
+            self._manager = None
+            return
+        before = self._manager
+        made = common_manager(classes, self.settings.load, lanes)
+        if before is not None and same_limits(before, made):
+            return
+        if self.open_record is not None:
+            self._record = self.open_record("load", made.name, made)
+        if before is not None:
+            headroom = min(before.control.headroom, made.headroom_max)
+            made.control = replace(before.control, headroom=headroom)
+        self._manager = made
+
+    def keep_only(self, units: Container[str]) -> None:
+        self._cycles = {unit: one for unit, one in self._cycles.items() if unit in units}
+
+    def hear(self, unit: str, cycle: CycleEnded, now: float) -> bool:
+        """It decides when all have reported since the last decision, or one has twice; whether that changes anything."""
+        if self._manager is None:
+            return False
+        decided = unit in self._cycles and self._decide(self._manager, now)
+        self._cycles[unit] = cycle
+        return decided
+
+    def _decide(self, manager: LoadManager, now: float) -> bool:
+        event: LoadEvent = merged(self._cycles)
+        self._cycles = {}
+        commands = manager.handle(event, now)
+        if self._record is not None:
+            self._record(event, now, commands)
+        return any(isinstance(command, SetKeep) for command in commands)
+
+    def state(self) -> list[Any] | None:
+        if self._manager is None:
+            return None
+        control = self._manager.control
+        return [control.headroom, control.keep, control.branch.value, control.streak]
+
+    def restore(self, state: Sequence[Any] | None) -> None:
+        if self._manager is not None and state is not None:
+            headroom, keep, branch, streak = state
+            self._manager.control = Control(headroom, keep, Branch(branch), streak)
+
+
+def same_limits(one: LoadManager, other: LoadManager) -> bool:
+    return (one.target_s, one.max_drop, one.headroom_max) == (
+        other.target_s,
+        other.max_drop,
+        other.headroom_max,
+    )

@@ -1,0 +1,324 @@
+"""The coordinator of a system as a Ray actor: a thread around `actors.coordinator.control_plane.ControlPlane`, one in the cluster.
+
+    observe     calls of users and hosts, answers of other actors, nodes that come and go
+    decide      the control plane
+    enact       calls to hosts, dispatchers and gateways that nobody waits for, after they are written to the store
+    record      the cores' decisions, if there is a folder for events
+
+Guarantees:
+1. When `apply` and the like return, what they asked for is in the store and on its way; when they raise InvalidInput,
+   nothing has changed.
+2. A coordinator that was killed is started anew by Ray, finds everything in the store and goes on. Until then hosts and
+   dispatchers go on with what they have; what hosts report meanwhile is lost.
+3. An actor that does not answer is not called until its `ping` answers; then it is told everything again. So is one that
+   Ray has started anew (its process is another). An actor that is gone is made again.
+4. `ping` and `status` answer whatever the control thread does. Every other call is answered within `ANSWER_S`.
+   Every call but `add_query` and `remove_query` may be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
+
+import ray
+
+from actors.coordinator.control_plane import ControlPlane
+from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
+from actors.coordinator.node_shares import OpenRecord
+from actors.coordinator.ray_effects import Calls
+from actors.coordinator.settings import CoordinatorSettings
+from actors.host.tuning_sample import UnitNow
+from actors.messages.unit_messages import UnitReport
+from actors.runtime import kv_store
+from actors.runtime.cluster import head_node
+from actors.runtime.event_log import machine_clock
+from actors.runtime.idle_throttle import Rest
+from actors.runtime.names import COORDINATOR, NAMESPACE, declared_key, find, host_name, shares_key
+from configs.classes.live_class import LiveClass
+from configs.classes.objectives import Objective
+from configs.errors import WeirError
+from loadshed.records import Core, CoreName, header_of
+from scheduler.capacity.core import ShareMove
+from scheduler.tuning import Compared
+
+# How long a caller waits for the control thread, or for a host's answer that is passed on.
+ANSWER_S = 30.0
+# An actor's death costs its classes turns or results, so it is looked for every so often; a ping takes 0.3 ms of processor time.
+WATCH_S = 2.0
+WATCH_AGAIN_S = 0.25  # while somebody is quarantined
+WATCH_ASLEEP_S = 6.0  # while nothing comes in: nobody misses a turn
+# Far more than hosts report in the time that a node takes to start.
+WORK_MAX = 10_000
+# To stop: what the control thread has for what it is at.
+STOP_S = 2.0
+
+Answer = TypeVar("Answer")
+
+
+class Coordinator:
+    """Made by `start`. Its constructor starts the control thread: after a crash, Ray calls nothing else."""
+
+    def __init__(self, settings: CoordinatorSettings) -> None:
+        self._control = ControlThread(settings)
+        self._control.start()
+        Rest(lambda: not self._control.is_awake)
+
+    @ray.method(concurrency_group="health")
+    def ping(self) -> int:
+        """The process that answers."""
+        return os.getpid()
+
+    @ray.method(concurrency_group="health")
+    def status(self) -> CoordinatorStatus:
+        """As of now, or as of the last time the control thread could say."""
+        return self._control.status()
+
+    def look(self, seen: Number | None = None) -> Look | None:
+        """None if nothing has changed since the one with this number."""
+        return self._control.look(seen)
+
+    @ray.method(concurrency_group="reports")
+    def report(self, host: str, reports: Sequence[UnitReport]) -> None:
+        self._control.report(host, reports)
+
+    def apply(self, classes: Sequence[LiveClass]) -> None:
+        """Add classes, or change those of the same names; all of them or none."""
+        self._control.ask(lambda plane, now: plane.apply(classes, now))
+
+    def remove_class(self, name: str) -> None:
+        self._control.ask(lambda plane, now: plane.remove_class(name, now))
+
+    def declare_stream(self, sql: str) -> None:
+        self._control.ask(lambda plane, now: plane.declare_stream(sql, now))
+
+    def drop_stream(self, name: str) -> None:
+        self._control.ask(lambda plane, now: plane.drop_stream(name, now))
+
+    def add_query(self, class_name: str, name: str, sql: str) -> None:
+        self._control.ask(lambda plane, now: plane.add_query(class_name, name, sql, now))
+
+    def remove_query(self, class_name: str, name: str) -> None:
+        self._control.ask(lambda plane, now: plane.remove_query(class_name, name, now))
+
+    def lending(self) -> dict[str, dict[str, float]]:
+        """lender → borrower → processor-seconds."""
+        return self._control.ask(lambda plane, now: plane.lending(now))
+
+    def share_moves(self) -> list[ShareMove]:
+        """The last moves of shares on all nodes, oldest first."""
+        return self._control.ask(lambda plane, _: plane.share_moves(plane.nodes))
+
+    def last_moves(self, last: int) -> tuple[list[ShareMove], float]:
+        """The last that moved anything, and what is to be added to their times for seconds since 1970."""
+        moves = self._control.ask(lambda plane, _: plane.last_moves(last))
+        return moves, time.time() - time.monotonic()
+
+    def decisions(self, class_name: str, last: int = 10) -> Decisions:
+        """The last decisions about a class: of each unit's load manager, and about shares."""
+        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
+        asked = {unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()}
+        units = dict(zip(asked, ray.get(list(asked.values()), timeout=ANSWER_S), strict=True))
+        moves = self._control.ask(lambda plane, _: plane.moves(class_name, last))
+        tuned = self._control.ask(lambda plane, _: plane.tuned(class_name, last))
+        return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
+
+    def plan(self, class_name: str) -> Any:
+        """The class's operators with what was measured of them, in its first unit."""
+        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
+        unit, host = next(iter(hosts.items()))
+        return ray.get(find(host_name(host)).plan.remote(unit), timeout=ANSWER_S)
+
+    def noticed(self, class_name: str) -> UnitNow | None:
+        """What the policy of a class that tunes itself is chosen from, as its first unit has noticed it since this was asked."""
+        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
+        unit, host = next(iter(hosts.items()))
+        found: UnitNow | None = ray.get(find(host_name(host)).noticed.remote(unit), timeout=ANSWER_S)
+        return found
+
+    def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
+        """What the class comes to, and would come to by each policy; what follows is on its way when this returns."""
+        self._control.ask(lambda plane, now: plane.compared(class_name, objective, event, now))
+
+    def move(self, unit: str, node: str) -> None:
+        """Begin to move a unit to another node."""
+        self._control.ask(lambda plane, _: plane.move(unit, node))
+
+    def stop(self) -> None:
+        """Everything but the coordinator ends, hosts first; shared memory is given back."""
+        self._control.stop()
+
+
+class ControlThread:
+    """Owns the control plane; what others want of it goes through a queue."""
+
+    def __init__(self, settings: CoordinatorSettings) -> None:
+        self._settings = settings
+        self._work: queue.Queue[Callable[[], None]] = queue.Queue(WORK_MAX)
+        self._writer = settings.log_writer()
+        self._open_record: OpenRecord | None = self._opened if self._writer is not None else None
+        self._calls = Calls(self._settings, self._post)
+        self._calls.plane = self._plane = ControlPlane(settings.live, self._calls, self._open_record)
+        self._reports_lost = 0
+        self._stopping = False
+        self._last: CoordinatorStatus | None = None
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # -- for other threads ------------------------------------------------------------------------------
+
+    def ask(self, work: Callable[[ControlPlane, float], Answer]) -> Answer:
+        """TimeoutError if the control thread does not come to it in time; it is not done then."""
+        answer: Future[Answer] = Future()
+
+        def do() -> None:
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(work(self._plane, time.monotonic()))
+                except BaseException as problem:
+                    answer.set_exception(problem)
+                    if not isinstance(problem, WeirError):
+                        raise
+
+        try:
+            self._work.put(do, timeout=ANSWER_S)
+            return answer.result(ANSWER_S)
+        except (TimeoutError, queue.Full):
+            answer.cancel()
+            raise TimeoutError(f"the coordinator has been busy for {ANSWER_S:g} s; try again") from None
+
+    @property
+    def is_awake(self) -> bool:
+        return self._plane.is_awake
+
+    def report(self, host: str, reports: Sequence[UnitReport]) -> None:
+        try:
+            self._work.put_nowait(lambda: self._plane.report(host, reports, time.monotonic()))
+        except queue.Full:
+            self._reports_lost += 1
+
+    def status(self) -> CoordinatorStatus:
+        done = threading.Event()
+
+        def look() -> None:
+            self._last = self._look()
+            done.set()
+
+        try:
+            self._work.put_nowait(look)
+            done.wait(1.0 if self._last is not None else ANSWER_S)
+        except queue.Full:
+            pass
+        if self._last is None:
+            raise TimeoutError("the coordinator is still finding out what there is; try again")
+        return self._last
+
+    def look(self, seen: Number | None) -> Look | None:
+        return self.ask(lambda plane, now: self._look_again(plane, now, seen))
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._post(lambda: None)
+        self._thread.join(STOP_S)
+        self._calls.stop_all(self._plane.hosts, self._plane.nodes)
+        if self._writer is not None:
+            self._writer.close()
+
+    def _post(self, work: Callable[[], None]) -> None:
+        self._work.put(work)
+
+    # -- the control thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+            self._loop()
+        except BaseException:
+            # What is in the store is right; a new process begins from there.
+            traceback.print_exc()
+            os._exit(1)
+
+    def _begin(self) -> None:
+        lanes = self._calls.look_at_nodes()
+        declared = kv_store.get(declared_key())
+        if declared is not None:
+            self._plane.restore(declared, kv_store.get(shares_key()), lanes, time.monotonic())
+        self._calls.watch()
+        self._calls.stop_strangers()
+
+    def _loop(self) -> None:
+        """The main loop: observe, decide, enact, record."""
+        now = time.monotonic()
+        watch_at, redistribute_at = now + WATCH_S, now + self._plane.redistribution_s
+        while not self._stopping:
+            due = min(watch_at, redistribute_at) if self._plane.is_awake else watch_at
+            self._take(due - time.monotonic())
+            now = time.monotonic()
+            if now >= redistribute_at:
+                # An idle system has no such cycles; the first report begins one.
+                if self._plane.is_awake:
+                    self._plane.redistribute(now)
+                redistribute_at = now + self._plane.redistribution_s
+            if now >= watch_at:
+                self._calls.watch()
+                self._plane.relieve()
+                watch_at = time.monotonic() + self._watch_again_s()
+            elif self._plane.is_awake:
+                watch_at = min(watch_at, now + WATCH_S)
+
+    def _watch_again_s(self) -> float:
+        if self._calls.quarantined:
+            return WATCH_AGAIN_S
+        return WATCH_S if self._plane.is_awake else WATCH_ASLEEP_S
+
+    def _take(self, wait_s: float) -> None:
+        try:
+            work = self._work.get(timeout=max(wait_s, 0.0))
+        except queue.Empty:
+            return
+        work()
+
+    def _look_again(self, plane: ControlPlane, now: float, seen: Number | None) -> Look | None:
+        calls = self._calls
+        last_failure = tuple(calls.failures)[-1:]
+        number = (os.getpid(), plane.changes, calls.waited_for, calls.quarantined, last_failure)
+        return None if number == seen else Look(number, self._look(), plane.lending(now))
+
+    def _look(self) -> CoordinatorStatus:
+        return CoordinatorStatus(
+            os.getpid(),
+            time.monotonic(),
+            self._plane.status(),
+            self._calls.waited_for,
+            self._calls.quarantined,
+            tuple(self._calls.failures),
+            self._reports_lost,
+            self._calls.being_set,
+        )
+
+    def _opened(self, kind: CoreName, name: str, core: Core) -> Callable[[Any, float, Sequence[Any]], None]:
+        assert self._writer is not None
+        return self._writer.open(header_of(kind, name, machine_clock(), core)).record
+
+
+def start(settings: CoordinatorSettings) -> Any:
+    """The handle of the coordinator, which lives until it is killed; the one that is there, if there is one."""
+    # Ray's types do not know concurrency groups.
+    remote = cast(Any, ray.remote)
+    groups = {"health": 2, "reports": 1}
+    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=8, concurrency_groups=groups)(Coordinator)
+    return actor.options(
+        name=COORDINATOR,
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=head_node(),
+    ).remote(settings)

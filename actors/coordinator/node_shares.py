@@ -1,0 +1,140 @@
+"""The shares of the units on every node: a core a node decides on them, and all nodes together say what has been lent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from actors.coordinator.placement_state import Seating, weight
+from actors.messages.unit_messages import class_of
+from configs.classes.managers import Manager, scales_headroom
+from loadshed.build import class_account
+from loadshed.records import Core, CoreName
+from scheduler.capacity.core import CapacityCommand, CapacityCore, CapacityEvent, ClassesSet, ShareMove
+from scheduler.capacity.redistribution import ClassAccount, entitled
+
+# Told of every decision of a core: event, time, commands.
+Record = Callable[[Any, float, Sequence[Any]], None]
+# Shown a core before it is told anything; gives what is to be told of its decisions.
+OpenRecord = Callable[[CoreName, str, Core], Record]
+
+
+@dataclass
+class NodeCores:
+    manager: Manager
+    redistribution_s: float
+    open_record: OpenRecord | None
+    _cores: dict[str, CapacityCore] = field(init=False, default_factory=dict)
+    # What the cores were told of classes.
+    _accounts: dict[str, dict[str, ClassAccount]] = field(init=False, default_factory=dict)
+    _records: dict[str, Record] = field(init=False, default_factory=dict)
+    # Lent on nodes that are gone.
+    _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
+
+    @property
+    def nodes(self) -> list[str]:
+        return list(self._cores)
+
+    def shares(self) -> dict[str, dict[str, float]]:
+        """By node and unit."""
+        return {node: core.shares for node, core in self._cores.items()}
+
+    def shares_on(self, node: str) -> dict[str, float]:
+        return self._cores[node].shares
+
+    def original(self, node: str, unit: str) -> float:
+        return self._accounts[node][unit].original
+
+    def handle(self, node: str, event: CapacityEvent, now: float) -> tuple[CapacityCommand, ...]:
+        commands = self._cores[node].handle(event, now)
+        if node in self._records:
+            self._records[node](event, now, commands)
+        return commands
+
+    def changes(self, seating: Seating, now: float) -> Iterator[tuple[str, ClassesSet]]:
+        """What nodes' cores are to be told, now that units sit like this; every live node has a core, no other one."""
+        for node in [node for node in self._cores if node not in seating.nodes]:
+            self._keep_lent(self._cores.pop(node), now)
+            self._accounts.pop(node, None)
+            self._records.pop(node, None)
+        for node, lanes in seating.nodes.items():
+            accounts = accounts_on(node, seating, self.manager)
+            if node not in self._cores:
+                scales = scales_headroom(self.manager)
+                self._add_core(node, CapacityCore((), lanes, scales, self.redistribution_s))
+            if self._accounts.get(node, {}) != accounts:
+                self._accounts[node] = accounts
+                yield node, ClassesSet(tuple(accounts.values()))
+
+    def _add_core(self, node: str, core: CapacityCore) -> None:
+        self._cores[node] = core
+        if self.open_record is not None:
+            self._records[node] = self.open_record("capacity", node, core)
+
+    def _keep_lent(self, core: CapacityCore, now: float) -> None:
+        for lender, borrowers in core.lending(now).items():
+            for borrower, seconds in borrowers.items():
+                self._lent_s[lender, borrower] = self._lent_s.get((lender, borrower), 0.0) + seconds
+
+    # -- what is saved, and what people are told --------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "cores": {node: core.state() for node, core in self._cores.items()},
+            "lent_s": [[lender, borrower, seconds] for (lender, borrower), seconds in self._lent_s.items()],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for node, saved in state["cores"].items():
+            accounts = [ClassAccount(**one) for one in saved["accounts"]]
+            self._accounts[node] = {one.name: one for one in entitled(accounts)}
+            self._add_core(node, CapacityCore.restored(saved))
+        self._lent_s = {(lender, borrower): seconds for lender, borrower, seconds in state["lent_s"]}
+
+    def lending(self, now: float) -> dict[str, dict[str, float]]:
+        """lender → borrower → processor-seconds, by class, on all nodes, up to now."""
+        tables = [core.lending(now) for core in self._cores.values()]
+        lent = [
+            (lender, borrower, seconds)
+            for table in tables
+            for lender, borrowers in table.items()
+            for borrower, seconds in borrowers.items()
+        ]
+        total: dict[str, dict[str, float]] = {}
+        for lender, borrower, seconds in sorted([*lent, *((*pair, s) for pair, s in self._lent_s.items())]):
+            row = total.setdefault(class_of(lender), {})
+            row[class_of(borrower)] = row.get(class_of(borrower), 0.0) + seconds
+        return total
+
+    def moves(self, nodes: Iterable[str]) -> list[ShareMove]:
+        """The last ones on these nodes, oldest first."""
+        found = [move for node in nodes for move in self._cores[node].moves]
+        return sorted(found, key=lambda move: move.at)
+
+
+def accounts_on(node: str, seating: Seating, manager: Manager) -> dict[str, ClassAccount]:
+    """What the units of a node are entitled to there.
+
+    A node with few units gives each more than its class is entitled to on the whole. Minimum shares grow with it,
+    and a class's limit of borrowing is for its units there together.
+    """
+    units = seating.units()
+    here = [unit for unit, seat in seating.seats.items() if seat.node == node]
+    total, total_here = sum(map(weight, units.values())), sum(weight(units[unit]) for unit in here)
+    beside = Counter(map(class_of, here))
+    accounts = []
+    for name in here:
+        declared, heavy = units[name].declared, weight(units[name])
+        account = class_account(declared, heavy / total_here, manager)
+        accounts.append(
+            replace(
+                account,
+                name=name,
+                priority=heavy,
+                min_share=min(account.min_share / declared.shards * total / total_here, account.original),
+                borrow_limit=account.borrow_limit / beside[declared.name],
+            )
+        )
+    return {one.name: one for one in entitled(accounts)}

@@ -1,0 +1,226 @@
+"""Where the units of all classes run, and at which nodes their streams come in.
+
+arrange     every unit has a seat, if there is a node; those of lost nodes go home, to where copies of their logs are
+bring       one unit gets a seat on another node
+find_homes  every stream has a node at which it comes in; where that is gone, another
+streams_at, copies_at
+            what the gateways are to have for it
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from actors.coordinator.effects import Stream
+from actors.messages.unit_messages import Copy, Unit, class_of, copies_reader
+from engine.class_.admission import CheckedClass
+from engine.data.schema import StreamSchema
+from engine.plan.plan import Scan
+from engine.plan.plan_references import sources
+from engine.sql import parse_create_stream
+from scheduler.capacity.placement import Node, Seat, Shard, place, relief, seats
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A stream, as it was declared by itself."""
+
+    sql: str
+    schema: StreamSchema
+
+
+@dataclass
+class Seating:
+    classes_per_host: int
+    classes: dict[str, CheckedClass] = field(init=False, default_factory=dict)
+    streams: dict[str, Declared] = field(init=False, default_factory=dict)
+    """Those that are there whether or not a class reads them, by name in small letters."""
+    nodes: dict[str, int] = field(init=False, default_factory=dict)
+    """Those that are alive, with their lanes."""
+    seats: dict[str, Seat] = field(init=False, default_factory=dict)
+    """By unit."""
+    homes: dict[str, str] = field(init=False, default_factory=dict)
+    """By stream."""
+    _hosts_made: int = field(init=False, default=0)
+    _read: dict[str, tuple[CheckedClass, tuple[str, ...]]] = field(init=False, default_factory=dict)
+    """By class, what its queries read, and the declaration this was found for."""
+
+    def units(self) -> dict[str, Unit]:
+        """All there are to be, by name, without shares."""
+        units = (
+            Unit(one.declared, shard) for one in self.classes.values() for shard in range(one.declared.shards)
+        )
+        return {unit.name: unit for unit in units}
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """The node of each host."""
+        return {seat.host: seat.node for seat in self.seats.values()}
+
+    # -- seats ----------------------------------------------------------------------------------------
+
+    def arrange(self) -> dict[str, Seat]:
+        """Seats as classes and nodes ask for; who had one and is no more, and where."""
+        before = self.seats
+        self._go_home()
+        shards = self._shards()
+        found = place(self._placing(), list(shards.values()), self.classes_per_host)
+        self._take_seats({name: found[one.name] for name, one in shards.items() if one.name in found})
+        return {unit: seat for unit, seat in before.items() if unit not in shards}
+
+    def bring(self, unit: str, node: str) -> None:
+        """In one of the node's hosts."""
+        shards = self._shards()
+        there = [one for one in shards.values() if one.seat is not None and one.seat.node == node]
+        there.append(replace(shards[unit], seat=None))
+        found = seats(Node(node, self.nodes[node]), there, self.classes_per_host)
+        self._take_seats(self.seats | {unit: found[shards[unit].name]})
+
+    def relief(self, loads: Mapping[str, float]) -> tuple[str, str] | None:
+        """The unit that had better move, and the node where there is room for it."""
+        shards = {name: replace(one, load=loads.get(name, 0.0)) for name, one in self._shards().items()}
+        move = relief(self._placing(), list(shards.values()))
+        if move is None:
+            return None
+        return next(name for name, one in shards.items() if one.name == move.shard), move.target
+
+    def _shards(self) -> dict[str, Shard]:
+        """All units there are to be, as placement sees them."""
+        return {
+            name: Shard(unit.declared.name, unit.shard, weight(unit), seat=self.seats.get(name))
+            for name, unit in self.units().items()
+        }
+
+    def _placing(self) -> list[Node]:
+        return [Node(name, lanes) for name, lanes in self.nodes.items()]
+
+    def _go_home(self) -> None:
+        for unit in self.units():
+            seat, home = self.seats.get(unit), self.home_of(unit)
+            if seat is not None and seat.node not in self.nodes and home in self.nodes:
+                self.bring(unit, home)
+
+    def _take_seats(self, found: Mapping[str, Seat]) -> None:
+        """A host that is new gets a name no host has had: the last of that name may be about to end."""
+        known = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
+        taken: dict[str, Seat] = {}
+        for unit, seat in found.items():
+            if seat.host not in known:
+                self._hosts_made += 1
+                known[seat.host] = f"h{self._hosts_made}"
+            taken[unit] = Seat(seat.node, known[seat.host])
+        self.seats = taken
+
+    # -- homes ----------------------------------------------------------------------------------------
+
+    def home_of(self, unit: str) -> str | None:
+        """The node of a unit's input; there its answers are read, wherever it runs."""
+        return self.homes.get(next(iter(self.classes[class_of(unit)].streams), ""))
+
+    def find_homes(self) -> None:
+        known = {stream for one in self.classes.values() for stream in one.streams} | self.streams.keys()
+        self.homes = {
+            stream: node for stream, node in self.homes.items() if stream in known and node in self.nodes
+        }
+        readers = {stream: self._nodes_reading(stream) for stream in known}
+        for stream in sorted(known - self.homes.keys()):
+            if self.nodes:
+                taken = Counter(self.homes.values())
+                self.homes[stream] = min(readers[stream] or self.nodes, key=lambda node: (taken[node], node))
+
+    def _nodes_reading(self, stream: str) -> set[str]:
+        """Where units that may read it run or have their home."""
+        units = [unit for unit in self.seats if stream in self.classes[class_of(unit)].streams]
+        homes = {home for unit in units if (home := self.home_of(unit)) is not None}
+        return homes | {self.seats[unit].node for unit in units}
+
+    # -- what gateways are to have --------------------------------------------------------------------
+
+    def streams_at(self) -> dict[str, dict[str, Stream]]:
+        """Return, by node, streams that come in there or are read there, with their readers."""
+        wanted: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
+        readers = self._readers()
+        for name, declared in self.streams.items():
+            home = self.homes.get(name)
+            if home is not None:
+                for node in {home, *self._nodes_reading(name)}:
+                    found = Stream(declared.sql, home, readers.get((node, name), {}))
+                    wanted[node][declared.schema.name] = found
+        for one in self.classes.values():
+            for sql, (name, schema) in zip(one.declared.streams, one.streams.items(), strict=True):
+                home = self.homes.get(name)
+                if home is not None:
+                    for node in {home, *self._nodes_reading(name)}:
+                        found = Stream(sql, home, readers.get((node, name), {}))
+                        wanted[node].setdefault(schema.name, found)
+        return wanted
+
+    def _readers(self) -> dict[tuple[str, str], dict[str, bool]]:
+        """Return, by node and stream, the readers there, with True for those that may lose nothing."""
+        found: dict[tuple[str, str], dict[str, bool]] = {}
+        for unit, seat in self.seats.items():
+            one = self.classes[class_of(unit)]
+            for stream in self._streams_read(one):
+                home = self.homes.get(stream)
+                found.setdefault((seat.node, stream), {})[unit] = one.declared.holds_back
+                if home is not None and home != seat.node:
+                    # What the copy does not have yet is kept where the stream comes in.
+                    found.setdefault((home, stream), {})[copies_reader(seat.node)] = True
+        return found
+
+    def _streams_read(self, one: CheckedClass) -> tuple[str, ...]:
+        """Return what the queries of a class read; walking all plans takes long, and most classes have not changed."""
+        known = self._read.get(one.name)
+        if known is None or known[0] is not one:
+            self._read = {name: known for name, known in self._read.items() if name in self.classes}
+            known = self._read[one.name] = (one, streams_read(one))
+        return known[1]
+
+    def copies_at(self) -> dict[str, dict[str, Copy]]:
+        """By node: units that have their home there and run elsewhere."""
+        wanted: dict[str, dict[str, Copy]] = {node: {} for node in self.nodes}
+        for unit, seat in self.seats.items():
+            one, home = self.classes[class_of(unit)], self.home_of(unit)
+            if home is not None and home != seat.node:
+                wanted[home][unit] = Copy(
+                    seat.node,
+                    self._streams_read(one),
+                    one.declared.holds_back,
+                    one.declared.limits.result_bytes,
+                )
+        return wanted
+
+    # -- what is saved --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "seats": {unit: [seat.node, seat.host] for unit, seat in self.seats.items()},
+            "homes": self.homes,
+            "streams": [one.sql for one in self.streams.values()],
+            "hosts_made": self._hosts_made,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.seats = {unit: Seat(*seat) for unit, seat in state["seats"].items()}
+        self.homes = dict(state["homes"])
+        self.streams = {}
+        # A state that was saved before streams were declared by themselves has none.
+        for sql in state.get("streams", ()):
+            schema = parse_create_stream(sql)
+            self.streams[schema.name.lower()] = Declared(sql, schema)
+        self._hosts_made = state["hosts_made"]
+
+
+def weight(unit: Unit) -> float:
+    """What the shards of a class are entitled to is what the class is."""
+    return unit.declared.priority / unit.declared.shards
+
+
+def streams_read(one: CheckedClass) -> tuple[str, ...]:
+    """Those that queries of the class read, by name in small letters."""
+    plans = [query.plan for query in one.queries.values()]
+    found = {scan.stream.name.lower() for plan in plans for scan in sources(plan) if isinstance(scan, Scan)}
+    return tuple(sorted(found))

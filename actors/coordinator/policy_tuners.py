@@ -1,0 +1,82 @@
+"""Classes that tune themselves: a core each, which says by which policy and plan the class's units run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors.coordinator.node_shares import OpenRecord, Record
+from configs.classes.live_class import LiveClass
+from configs.classes.objectives import Objective
+from configs.classes.policy_and_plan import Choice, choice_of
+from configs.errors import WeirError
+from loadshed.records import KINDS, NotARecord
+from scheduler.tuning import Compared, Explanation, TuningCore, last_of, tuning_core
+
+
+@dataclass
+class Tunings:
+    open_record: OpenRecord | None
+    _cores: dict[str, TuningCore] = field(init=False, default_factory=dict)
+    _records: dict[str, Record] = field(init=False, default_factory=dict)
+
+    def set_classes(self, classes: Iterable[LiveClass]) -> None:
+        """Who is declared with another objective begins anew, with what serves that; who is with another plan, with that."""
+        wanted = {one.name: core for one in classes if (core := tuning_core(one)) is not None}
+        self._records = {name: one for name, one in self._records.items() if name in wanted}
+        before, self._cores = self._cores, {}
+        for name, core in wanted.items():
+            known = before.get(name)
+            if known is not None and is_same(known, core):
+                self._cores[name] = known
+            else:
+                self._add(core)
+
+    def _add(self, core: TuningCore) -> None:
+        self._cores[core.name] = core
+        if self.open_record is not None:
+            self._records[core.name] = self.open_record("tuning", core.name, core)
+
+    def choice_of(self, name: str) -> Choice | None:
+        """None of a class that says its policy."""
+        core = self._cores.get(name)
+        return None if core is None else choice_of(core.policy)
+
+    def in_force(self) -> dict[str, str]:
+        """By class, the policy and plan that it has come to."""
+        return {name: core.policy for name, core in self._cores.items()}
+
+    def compared(self, name: str, objective: Objective, event: Compared, now: float) -> bool:
+        """Whether the class goes on by another policy or plan. What was found for another objective does not count."""
+        core = self._cores.get(name)
+        if core is None or core.objective != objective:
+            return False
+        commands = core.handle(event, now)
+        if name in self._records:
+            self._records[name](event, now, commands)
+        return bool(commands)
+
+    def explanations(self, name: str, last: int) -> tuple[Explanation, ...]:
+        core = self._cores.get(name)
+        return () if core is None or last <= 0 else tuple(last_of(core.explanations, last))
+
+    def state(self) -> dict[str, Any]:
+        return {name: KINDS["tuning"].settings_of(core) for name, core in self._cores.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """What cannot be gone on from is begun anew."""
+        for saved in state.values():
+            try:
+                core = KINDS["tuning"].core_of(saved)
+                assert isinstance(core, TuningCore)
+                choice_of(core.policy)
+            except (NotARecord, WeirError):
+                continue
+            self._add(core)
+
+
+def is_same(one: TuningCore, other: TuningCore) -> bool:
+    """Whether one can go on as the other."""
+    settings = [(core.objective, core.gain, core.steady, core.first) for core in (one, other)]
+    return settings[0] == settings[1]

@@ -1,0 +1,415 @@
+"""The gateway of a node as a Ray actor: a process around `actors.gateway.gateway_loop.Gateway`.
+
+Guarantees:
+1. It serves its sockets from its making on. Restarted after a crash it has all streams, readers and frames again.
+   If its loop fails, it takes its process down with it, so that Ray starts it anew.
+2. When `publish` returns Accepted for a batch, the batch is in the log. With an id `publish` may be repeated, as all
+   other calls may; without one a batch that is published again is another batch.
+3. A stream that is followed holds the same frames under the same numbers as at its origin; the origin keeps what the
+   copy does not have yet. Copies of streams are followed again after a restart.
+   Of a unit that runs elsewhere (`set_copies`), input is kept until a snapshot that covers it has come here.
+4. Declaring, dropping, following and their opposites are done in the order in which they were asked for.
+5. `ping` and `status` answer whatever the other calls do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.gateway.endpoint import EndpointSettings
+from actors.gateway.gateway_loop import Gateway
+from actors.gateway.log_replication import (
+    ClassCopy,
+    Follower,
+    Frames,
+    Result,
+    StreamCopy,
+    UnitFrames,
+    UnitPlace,
+)
+from actors.gateway.producer_door import DoorBounds
+from actors.log.segment import LogMissing
+from actors.log.segment_log import LOCK, LOG_BYTES, LogFull, LogTaken, Reader, frames_left, locked
+from actors.log.train_format import BatchId
+from actors.log.unit_log import QUERIES, SNAPSHOTS
+from actors.messages.gateway_messages import Accepted, Refused
+from actors.messages.unit_messages import Copy, copies_reader
+from actors.runtime.idle_throttle import Rest, unchanged
+from actors.runtime.names import NAMESPACE, find, gateway_name
+from actors.runtime.run_dirs import RunDirs, remove_dead
+from configs.errors import InvalidInput
+
+# Of one answer to a follower.
+PULL_BYTES = 16 << 20
+# How long a follower's call waits for news; the thread it waits in is one of so many.
+PULL_WAIT_S = 30.0
+PULLS = 64
+# The same where nobody tells of news.
+UNTOLD_S = 0.25
+# How many batches may be published at a time.
+PUBLISHERS = 8
+NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
+# How long a call waits until there is something to read; what is not there yet is tried until it is stopped.
+MADE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    dirs: RunDirs
+    bytes_max: int = LOG_BYTES
+    results_bytes: int = LOG_BYTES
+    bounds: DoorBounds = field(default_factory=DoorBounds)
+    endpoint: EndpointSettings | None = None
+    """The door over the network; None: there is none."""
+
+
+class Publishable(Protocol):
+    """Keys that survive pickling; what they are is for who opens the door."""
+
+    def publish(self, path: Path) -> None:
+        """Whole or not at all, for the owner alone."""
+
+
+class GatewayActor:
+    """Made by `start`. Its constructor serves: after a crash, Ray calls nothing else."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._dirs = dirs = settings.dirs
+        self._held = dirs.hold()
+        remove_dead(dirs.base)
+        self._results_bytes = settings.results_bytes
+        self._gateway = Gateway(dirs, bytes_max=settings.bytes_max, bounds=settings.bounds)
+        self._streams = self._gateway.streams
+        self._followers: dict[tuple[str, str], Follower] = {}
+        self._following = threading.Lock()
+        self._readers: dict[Log, Reader] = {}
+        self._copies: dict[str, Copy] = {}
+        # By copied stream, the readers that it is to expect.
+        self._expected: dict[str, Mapping[str, bool] | None] = {}
+        self._stopping = False
+        opened = settings.endpoint
+        self._endpoint = None if opened is None else opened.open(self._streams, dirs)
+        self._thread = threading.Thread(target=self._serve, name="ingress", daemon=True)
+        self._thread.start()
+        for stream in self._streams.all():
+            if stream.origin is not None:
+                self._follow_stream(stream.origin, stream.name)
+        is_quiet = unchanged(self._streams.frames)
+        # Other nodes ask for frames by Ray's calls, and their classes wait for the answers.
+        Rest(lambda: is_quiet() and not (self._readers or self._followers))
+
+    @ray.method(concurrency_group="health")
+    def ping(self) -> int:
+        """The process that answers."""
+        return os.getpid()
+
+    @ray.method(concurrency_group="health")
+    def status(self) -> dict[str, Any]:
+        with self._following:
+            following = {f"{kind} {name}": one.status() for (kind, name), one in self._followers.items()}
+        failures = list(self._gateway.failures)
+        endpoint = NO_ENDPOINT if self._endpoint is None else self._endpoint.status()
+        dead = endpoint["dead"]
+        streams = [one | {"dead": dead.get(one["stream"], {})} for one in self._streams.status()]
+        return {**endpoint, "streams": streams, "following": following, "failures": failures}
+
+    def publish_keys(self, keys: Publishable) -> None:
+        """For the door of this node; those before them do not count any more."""
+        keys.publish(self._dirs.keys)
+
+    def declare(self, sql: str) -> str:
+        """The name of the stream that a CREATE STREAM declares."""
+        return self._streams.declare(sql).name
+
+    def declare_all(self, declared: Sequence[tuple[str, Mapping[str, bool]]]) -> None:
+        """Declare streams of this node with the readers that each is to expect; raise the first problem after all are done."""
+        problems = []
+        for sql, readers in declared:
+            try:
+                self._streams.declare(sql, readers=readers)
+            except (InvalidInput, LogFull) as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+
+    def drop(self, stream: str) -> None:
+        """A copy ends with it."""
+        self._unfollow("stream", stream)
+        with self._streams.lock:
+            origin = self._streams.find(stream).origin
+        if origin is not None:
+            with suppress(ValueError):  # its gateway has gone
+                find(gateway_name(origin)).forget_copy.remote(stream, self._reader)
+        self._streams.drop(stream)
+        folder = self._dirs.stream(stream)
+        self._readers = {log: reader for log, reader in self._readers.items() if log.folder != folder}
+
+    def forget_reader(self, reader: str) -> None:
+        """Nothing needs to be kept for it any more."""
+        self._streams.forget_reader(reader)
+
+    def forget_unit(self, unit: str) -> None:
+        """Neither its input nor its logs are needed here any more; what somebody writes is his to remove."""
+        self._streams.forget_reader(unit)
+        folder = self._dirs.class_log(unit)
+        self._readers = {
+            log: reader
+            for log, reader in self._readers.items()
+            if folder not in (log.folder, log.folder.parent)
+        }
+        with suppress(FileNotFoundError, LogTaken):
+            lock = locked(folder / LOCK)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+    def caught_up(self, ages_s: Mapping[str, float]) -> None:
+        """Pass on, by stream, how many seconds ago its feed had nothing left to publish."""
+        self._streams.caught_up(ages_s)
+
+    @ray.method(concurrency_group="publish")
+    def publish(
+        self, stream: str, table: pa.Table | pa.RecordBatch, part_of: BatchId | None = None
+    ) -> list[Accepted | Refused]:
+        """Batch by batch, up to the first that is refused. With an id, all of them at once and once, for one answer."""
+        columns = self._streams.columns(stream, table.schema)
+        batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+        messages = [(batch.select(columns.names).serialize(), batch.num_rows) for batch in batches]
+        if part_of is not None:
+            return [self._streams.append_all(stream, messages, part_of)]
+        answers: list[Accepted | Refused] = []
+        for message, rows in messages:
+            answers.append(self._streams.append(stream, message, rows))
+            if isinstance(answers[-1], Refused):
+                break
+        return answers
+
+    @ray.method(concurrency_group="others")
+    def begin_copy(self, stream: str, reader: str) -> str:
+        """How the stream is declared; from now on nothing is forgotten that the reader does not have."""
+        return self._streams.begin_copy(stream, reader)
+
+    @ray.method(concurrency_group="pulls")
+    def frames(
+        self,
+        stream: str,
+        from_number: int,
+        most_bytes: int = PULL_BYTES,
+        reader: str = "",
+        wait_s: float = 0.0,
+    ) -> Frames:
+        """Frames from this number on, one at least if it comes in time; the `reader` has what is below."""
+        if reader:
+            self._streams.follow_from(stream, reader, from_number)
+        self._streams.wait_grown(
+            lambda: self._stopping or self._streams.find(stream).log.next > from_number, wait_s
+        )
+        return self._read(Log(self._dirs.stream(stream), reader), from_number, most_bytes)
+
+    @ray.method(concurrency_group="pulls")
+    def class_frames(
+        self, name: str, from_number: int, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
+    ) -> Frames:
+        """The same of a class's log. Only a class that says Grew wakes who waits."""
+        log = Reader(self._dirs.class_log(name))
+        until = time.monotonic() + wait_s
+        while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
+            most_s = left_s if name in self._streams.class_next else UNTOLD_S
+            self._streams.wait_grown(lambda: self._stopping or log.next > from_number, min(left_s, most_s))
+        return self._read(Log(self._dirs.class_log(name), reader), from_number, most_bytes)
+
+    @ray.method(concurrency_group="pulls")
+    def unit_frames(
+        self, name: str, place: UnitPlace, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
+    ) -> UnitFrames:
+        """What both logs of a unit have beyond the place, and what it has released with its snapshots."""
+        folder = self._dirs.class_log(name)
+        log, saved = Reader(folder), Reader(folder / SNAPSHOTS)
+
+        def has_more() -> bool:
+            grown = log.next > place.commits or saved.next > place.snapshots
+            return self._stopping or grown or self._streams.released_by(name) != place.released
+
+        self._streams.wait_grown(has_more, wait_s)
+        # In this order: what is released a snapshot covers, and commits up to the snapshot are there.
+        with self._streams.lock:
+            released = self._streams.released_by(name)
+        last = max(place.snapshots, saved.next - 1)
+        snapshots = self._read(Log(folder / SNAPSHOTS, reader), last, most_bytes).frames
+        found = self._read(Log(folder, reader), place.commits, most_bytes).frames
+        try:
+            queries = (folder / QUERIES).read_bytes()
+        except FileNotFoundError:
+            raise LogMissing("the unit is about to begin", file=str(folder)) from None
+        return UnitFrames(time.monotonic(), found, snapshots, released, queries)
+
+    def follow(self, origin: str, stream: str, readers: Mapping[str, bool] | None = None) -> None:
+        """Have what the stream has at the gateway of another node, now or as soon as it is there, and expect its readers."""
+        if origin == self._dirs.node:
+            raise InvalidInput("a node does not follow itself", "origin", origin)
+        self._expected[stream.lower()] = readers
+        if self._follow_stream(origin, stream).made.wait(MADE_S) and readers is not None:
+            self._streams.expect(stream, readers)
+
+    def follow_class(self, origin: str, name: str, results_bytes: int | None = None) -> None:
+        """The same of a unit's logs."""
+        folder = self._dirs.class_log(name)
+
+        def make(_: Result) -> ClassCopy:
+            return ClassCopy(
+                folder,
+                results_bytes or self._results_bytes,
+                partial(self._streams.hear_grown, name),
+                partial(self._streams.release_for, name),
+            )
+
+        pull = Pull(origin, "unit_frames", name, self._reader)
+        self._follow("class", name, pull, make).made.wait(MADE_S)
+
+    def set_copies(self, copies: Mapping[str, Copy]) -> None:
+        """Have copies of the logs of these units, and of no others that were named before; those stay as they are."""
+        for name, one in self._copies.items():
+            now = copies.get(name)
+            if now is None or (now.origin, now.results_bytes) != (one.origin, one.results_bytes):
+                self.unfollow_class(name)
+        self._copies = dict(copies)
+        for name, one in copies.items():
+            self._streams.keep_for(name, one.streams, one.holds_back)
+            self.follow_class(one.origin, name, one.results_bytes)
+
+    def unfollow(self, origin: str, stream: str) -> None:
+        """What has come stays; the origin keeps nothing for this node any more."""
+        self._unfollow("stream", stream)
+        ray.get(find(gateway_name(origin)).forget_copy.remote(stream, self._reader), timeout=PULL_WAIT_S)
+
+    def unfollow_class(self, name: str) -> None:
+        self._unfollow("class", name)
+
+    @ray.method(concurrency_group="others")
+    def forget_copy(self, stream: str, reader: str) -> None:
+        """The reader follows the stream no more."""
+        self._streams.unfollowed(stream, reader)
+        self._readers.pop(Log(self._dirs.stream(stream), reader), None)
+
+    def stop(self, remove: bool = False) -> None:
+        """Nothing is served any more; the logs stay unless they are to be removed."""
+        self._stopping = True
+        with self._following:
+            for follower in self._followers.values():
+                follower.stop()
+            self._followers.clear()
+        if self._endpoint is not None:
+            self._endpoint.close()
+        self._gateway.stop()
+        self._thread.join()
+        if remove:
+            self._dirs.remove()
+        os.close(self._held)
+
+    @property
+    def _reader(self) -> str:
+        return copies_reader(self._dirs.node)
+
+    def _read(self, log: Log, from_number: int, most_bytes: int) -> Frames:
+        # One reader a follower, which goes on where it was; calls of one follower do not overlap.
+        reader = self._readers.pop(log, None) or Reader(log.folder)
+        found = []
+        size = 0
+        for number, payload in frames_left(reader, from_number):
+            found.append((number, np.frombuffer(payload, np.uint8)))
+            size += len(payload)
+            if size >= most_bytes:
+                break
+        self._readers[log] = reader
+        return Frames(time.monotonic(), found)
+
+    def _follow_stream(self, origin: str, stream: str) -> Follower:
+        def make(result: Result) -> StreamCopy:
+            sql = result(find(gateway_name(origin)).begin_copy.remote(stream, self._reader).future())
+            declared = self._streams.declare(sql, origin, self._expected.get(stream.lower()))
+            return StreamCopy(self._streams, declared.name)
+
+        return self._follow("stream", stream, Pull(origin, "frames", stream, self._reader), make)
+
+    def _follow(
+        self, kind: str, name: str, pull: Pull, make: Callable[[Result], StreamCopy | ClassCopy]
+    ) -> Follower:
+        with self._following:
+            known = self._followers.get((kind, name.lower()))
+            if known is not None:
+                return known
+            follower = self._followers[kind, name.lower()] = Follower(make, pull, time.monotonic)
+            follower.start()
+            return follower
+
+    def _unfollow(self, kind: str, name: str) -> None:
+        with self._following:
+            follower = self._followers.pop((kind, name.lower()), None)
+        if follower is not None:
+            follower.stop()
+
+    def _serve(self) -> None:
+        try:
+            self._gateway.run()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log that a follower reads."""
+
+    folder: Path
+    reader: str
+
+
+class Pull:
+    """Asks the gateway of a node for frames; a gateway that was made anew is found again."""
+
+    def __init__(self, node: str, method: str, name: str, reader: str) -> None:
+        self._node, self._method, self._name, self._reader = node, method, name, reader
+        self._actor: Any = None
+
+    def __call__(self, place: Any) -> Future[Any]:
+        if self._actor is None:
+            self._actor = find(gateway_name(self._node))
+        method = getattr(self._actor, self._method)
+        future: Future[Any] = method.remote(self._name, place, PULL_BYTES, self._reader, PULL_WAIT_S).future()
+        future.add_done_callback(self._look_again_after_failure)
+        return future
+
+    def _look_again_after_failure(self, future: Future[Any]) -> None:
+        if future.exception() is not None:
+            self._actor = None
+
+
+def start(node_id: str, settings: GatewaySettings) -> Any:
+    """The handle of the node's gateway, which lives until it is killed; the one that is there, if there is one."""
+    # Ray's types do not know concurrency groups.
+    remote = cast(Any, ray.remote)
+    groups = {"health": 2, "others": 2, "publish": PUBLISHERS, "pulls": PULLS}
+    # What has no group is done one after the other, as it is asked for.
+    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=1, concurrency_groups=groups)(GatewayActor)
+    return actor.options(
+        name=gateway_name(settings.dirs.node),
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+    ).remote(settings)

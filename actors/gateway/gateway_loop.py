@@ -1,0 +1,165 @@
+"""The gateway of a node: takes batches from producers, keeps them in the streams' logs, tells the readers.
+
+`Gateway.run` is one thread that waits until a socket has something to say; when nothing happens it does nothing.
+Other threads may use `Gateway.streams` meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections import deque
+
+from actors.gateway.producer_door import Connection, Door, DoorBounds
+from actors.gateway.reader_connection import Peer
+from actors.gateway.streams import Streams
+from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES
+from actors.messages.gateway_messages import Denied, Grew, Message, decode
+from actors.messages.turn_messages import NotUnderstood
+from actors.runtime.run_dirs import RunDirs
+from actors.runtime.unix_channel import Listener
+
+READERS_MAX = 4096
+# Packets of one reader before the others have their turn.
+PACKETS = 64
+FAILURES_KEPT = 20
+
+
+class Gateway:
+    """The sockets of a node's gateway, and what lies behind them."""
+
+    def __init__(
+        self,
+        dirs: RunDirs,
+        *,
+        bytes_max: int = LOG_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
+        bounds: DoorBounds | None = None,
+    ) -> None:
+        # The listener's lock makes sure that there is one gateway; what follows relies on it.
+        self._listener = Listener(dirs.gateway_socket)
+        self.streams = Streams(dirs, time.monotonic, bytes_max=bytes_max, segment_bytes=segment_bytes)
+        self.door = Door(dirs.door_socket, self.streams, bounds or DoorBounds())
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._stopping = False
+        self._late: deque[Peer] = deque()
+        # What went wrong with producers of late, our own mistakes included.
+        self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
+        self._readers: set[Peer] = set()
+        self._producers: set[Connection] = set()
+        self._selector = selectors.DefaultSelector()
+        for source in (self._listener, self.door, self._wake):
+            self._selector.register(source, selectors.EVENT_READ, source)
+
+    def run(self) -> None:
+        """Until `stop`; then everything is closed, and the logs stay."""
+        try:
+            while not self._stopping:
+                for key, events in self._selector.select():
+                    match key.data:
+                        case Peer() as reader:
+                            self._serve(reader, events)
+                        case Connection() as producer:
+                            self._receive(producer)
+                        case Listener():
+                            self._accept_reader()
+                        case Door():
+                            self._accept_producer()
+                        case _:
+                            self._wake_up()
+        finally:
+            self._close()
+
+    def stop(self) -> None:
+        """From any thread."""
+        self._stopping = True
+        os.eventfd_write(self._wake, 1)
+
+    def _blocked(self, reader: Peer) -> None:
+        """From any thread: something waits until the reader's socket has room."""
+        self._late.append(reader)
+        os.eventfd_write(self._wake, 1)
+
+    def _wake_up(self) -> None:
+        os.eventfd_read(self._wake)
+        while self._late:
+            reader = self._late.popleft()
+            if reader in self._readers:
+                self._selector.modify(reader, selectors.EVENT_READ | selectors.EVENT_WRITE, reader)
+
+    def _accept_reader(self) -> None:
+        channel = self._listener.accept()
+        if channel is None:
+            return
+        if len(self._readers) >= READERS_MAX:
+            channel.close()
+            return
+        reader = Peer(channel, self._blocked)
+        self._readers.add(reader)
+        self._selector.register(reader, selectors.EVENT_READ, reader)
+
+    def _accept_producer(self) -> None:
+        connection = self.door.accept()
+        if connection is not None:
+            self._producers.add(connection)
+            self._selector.register(connection, selectors.EVENT_READ, connection)
+
+    def _serve(self, reader: Peer, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            with self.streams.lock:
+                if reader.flush():
+                    self._selector.modify(reader, selectors.EVENT_READ, reader)
+        if events & selectors.EVENT_READ and not self._hear(reader):
+            self.streams.left(reader)
+            self._readers.discard(reader)
+            self._selector.unregister(reader)
+            reader.channel.close()
+
+    def _hear(self, reader: Peer) -> bool:
+        """Whether the reader is still there."""
+        try:
+            for _ in range(PACKETS):
+                packet = reader.channel.receive()
+                if packet is None:
+                    return False
+                self._obey(decode(packet), reader)
+        except BlockingIOError:
+            return True
+        except NotUnderstood as problem:
+            with self.streams.lock:
+                reader.send(Denied("", "", str(problem)))
+            return False
+        return True
+
+    def _obey(self, message: Message, reader: Peer) -> None:
+        if isinstance(message, Grew):
+            self.streams.hear_grown(message.name, message.next)
+        else:
+            self.streams.hear(message, reader)
+
+    def _receive(self, producer: Connection) -> None:
+        try:
+            alive = producer.go_on()
+        except Exception as problem:  # the others go on
+            self.failures.append(repr(problem))
+            alive = False
+        if not alive:
+            self._producers.discard(producer)
+            self._selector.unregister(producer)
+            producer.close()
+            return
+        wanted = selectors.EVENT_WRITE if producer.answering else selectors.EVENT_READ
+        if self._selector.get_key(producer).events != wanted:
+            self._selector.modify(producer, wanted, producer)
+
+    def _close(self) -> None:
+        for reader in self._readers:
+            reader.channel.close()
+        for producer in self._producers:
+            producer.close()
+        self._selector.close()
+        self.door.close()
+        self._listener.close()
+        self.streams.close()
+        os.close(self._wake)

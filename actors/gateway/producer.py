@@ -1,0 +1,102 @@
+"""A producer's side of the gateway's door: `Producer(path).publish(stream, batch)`.
+
+When a call returns Accepted, the batch is in the stream's log and outlives the gateway's process. When it returns
+Refused, it is not. When it raises an OSError, the gateway has gone while it was told, and nobody knows; a batch with an
+id may be published again then, and is there once.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from actors.log.segment_log import Part
+from actors.log.train_format import BatchId
+from actors.messages.gateway_messages import (
+    ANSWER_SIZE,
+    DESCRIBE,
+    PUBLISH,
+    Accepted,
+    Answer,
+    Described,
+    Refused,
+    answer_body,
+    answer_of,
+    head_bytes,
+)
+
+
+class Producer:
+    """One connection; for one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(str(path))
+        except BaseException:
+            self._socket.close()
+            raise
+        # By stream: the columns that were described, and as the stream has them.
+        self._columns: dict[str, tuple[pa.Schema, pa.Schema]] = {}
+
+    def publish(
+        self, stream: str, batch: pa.RecordBatch, part_of: BatchId | None = None
+    ) -> Accepted | Refused:
+        """One batch, its columns in any order."""
+        columns = self.columns(stream, batch.schema)
+        if isinstance(columns, Refused):
+            return columns
+        if batch.schema.names != columns.names:
+            batch = batch.select(columns.names)
+        return self.publish_message(stream, batch.num_rows, batch.serialize(), part_of)
+
+    def columns(self, stream: str, given: pa.Schema) -> pa.Schema | Refused:
+        """The columns as the stream has them, if those given are the same in any order."""
+        known = self._columns.get(stream)
+        if known is None or not given.equals(known[0]):
+            answer = self._call(DESCRIBE, stream, 0, given.serialize())
+            if isinstance(answer, Refused):
+                return answer
+            assert isinstance(answer, Described)
+            known = (given, pa.ipc.read_schema(pa.py_buffer(answer.schema)))
+            self._columns[stream] = known
+        return known[1]
+
+    def publish_message(
+        self, stream: str, rows: int, message: Part, part_of: BatchId | None = None
+    ) -> Accepted | Refused:
+        """The message of a record batch with just the `columns` of the stream."""
+        answer = self._call(PUBLISH, stream, rows, message, part_of)
+        assert not isinstance(answer, Described)
+        return answer
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, kind: int, stream: str, rows: int, body: Part, part_of: BatchId | None = None) -> Answer:
+        head = head_bytes(kind, stream, rows, len(body), part_of)
+        sent = self._socket.sendmsg([head, body])
+        if sent < len(head):
+            self._socket.sendall(head[sent:])
+            sent = len(head)
+        self._socket.sendall(memoryview(body)[sent - len(head) :])
+        fixed = self._receive(ANSWER_SIZE)
+        return answer_of(fixed, self._receive(answer_body(fixed)))
+
+    def _receive(self, size: int) -> bytes:
+        found = self._socket.recv(size, socket.MSG_WAITALL) if size else b""
+        if len(found) < size:
+            raise ConnectionResetError("the gateway has gone before it answered")
+        return found

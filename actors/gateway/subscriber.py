@@ -1,0 +1,89 @@
+"""A reader's side of a gateway: subscribed to one stream, it reads the log and waits for more.
+
+When the gateway goes, `wait` raises a ConnectionError; frames that are in the log can be read all the same, and a
+new Subscriber with the same name goes on at the gateway that comes back.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+
+from actors.log.segment_log import Reader
+from actors.messages.gateway_messages import (
+    FROM_NOW,
+    Denied,
+    Heard,
+    Message,
+    News,
+    Released,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    decode,
+    encode,
+)
+from actors.runtime.run_dirs import RunDirs
+from actors.runtime.unix_channel import connect
+from configs.errors import InvalidInput
+
+
+class Subscriber:
+    """One reader of one stream, with a connection of its own; for one thread."""
+
+    def __init__(
+        self, dirs: RunDirs, reader: str, stream: str, start: int = FROM_NOW, lossless: bool = False
+    ) -> None:
+        self.reader, self.stream = reader, stream
+        self._channel = connect(dirs.gateway_socket)
+        self._waiting = False
+        self._say(Subscribe(reader, stream, start, lossless))
+        found = self._hear(None)
+        assert isinstance(found, Subscribed)
+        self.next = found.next if start == FROM_NOW else start
+        self._log = Reader(dirs.stream(stream))
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def frames(self) -> Iterator[tuple[int, memoryview]]:
+        """What has come since the last call, as far as it is taken; FrameForgotten if it came too late for that."""
+        for number, payload in self._log.frames(self.next):
+            self.next = number + 1
+            yield number, payload
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until there is more; False if the time is over."""
+        if not self._waiting:
+            self._say(Heard(self.reader, self.stream, self.next))
+            self._waiting = True
+        if self._hear(timeout_s) is None:
+            return False
+        self._waiting = False
+        return True
+
+    def release(self, below: int) -> None:
+        self._say(Released(self.reader, self.stream, below))
+
+    def unsubscribe(self) -> None:
+        self._say(Unsubscribe(self.reader, self.stream))
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _say(self, message: Message) -> None:
+        self._channel.send(encode(message))
+
+    def _hear(self, timeout_s: float | None) -> News | Subscribed | None:
+        ready = select.poll()
+        ready.register(self._channel, select.POLLIN)
+        if not ready.poll(None if timeout_s is None else 1e3 * timeout_s):
+            return None
+        packet = self._channel.receive()
+        if packet is None:
+            raise ConnectionResetError("the gateway has gone")
+        message = decode(packet)
+        if isinstance(message, Denied):
+            raise InvalidInput(message.reason, "stream", self.stream)
+        assert isinstance(message, News | Subscribed)
+        return message

@@ -1,0 +1,228 @@
+"""Answers of a class as other processes read them, from its log.
+
+    reader = AnswerReader(dirs, "gold")
+    for answer in reader.answers("hot", after=41):     # trains, from row 42 on
+    for row in reader.rows("hot"):                     # dicts, with _seq
+
+They are read at the unit's home, the node where its input comes in; if the unit runs elsewhere, there is a copy.
+
+Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
+oldest answers are no longer kept, or what one train led to was more than the log takes. A class of several shards has a
+log for each, with numbers of its own. A query that was removed and added again begins anew: what it had answered before is
+not read any more, and the mark of its answers is another one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from actors.log.commit_format import answers_of, is_snapshot, steps_of
+from actors.log.segment_log import Reader, frames_left
+from actors.log.unit_log import QUERIES, Described, described
+from actors.messages.unit_messages import class_of
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import UnknownName, nearest
+from engine.class_.steps import Answer
+from engine.data.train import values_to_arrow
+
+# Frames that are gone over in order, where more are between two places the next answer is looked for by halving.
+NEAR = 64
+PLACES_KEPT = 1024
+
+
+def units_of(dirs: RunDirs, class_name: str) -> list[str]:
+    """The units of a class that have a log on this node: at their home, all."""
+    names = sorted(folder.name for folder in dirs.classes.iterdir()) if dirs.classes.is_dir() else []
+    return [name for name in names if class_of(name) == class_name]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Answers in a row, as a log has them at one moment."""
+
+    mark: str
+    """Of the query, see `Described`."""
+    first: int
+    """The number of the first row; those before it that were asked for are not kept."""
+    following: int
+    """The number after the last row."""
+    answers: Sequence[Answer]
+
+
+class AnswerReader:
+    """One unit's answers; for one thread. Each call goes over what the log has then.
+
+    It maps the segments that it reads: `let_go` of them, or forgotten ones go on taking memory.
+    """
+
+    def __init__(self, dirs: RunDirs, unit: str) -> None:
+        self._folder = dirs.class_log(unit)
+        self._described: Mapping[str, Described] = {}
+        self._as_of: tuple[int, int] | None = None
+        self._places: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._last: tuple[int, int, Mapping[str, int]] = (-1, -1, {})
+        self._open()
+
+    def let_go(self) -> None:
+        """Of every segment but the one that is written to."""
+        for log in (self._log, self._tail):
+            log.let_go()
+
+    def described(self, query: str) -> Described:
+        """UnknownName if the class has never had the query."""
+        self._look()
+        if query not in self._described:
+            raise UnknownName("the class has no such query", "query", query, nearest(query, self._described))
+        return self._described[query]
+
+    def columns(self, query: str) -> list[tuple[str, str]]:
+        """Names and types."""
+        return list(self.described(query).columns)
+
+    def given(self, query: str) -> int:
+        """How many answers there have been; costs next to nothing where nothing is new."""
+        begun, following = self.described(query), self._tail.next
+        if following != self._last[0]:
+            self._last = (following, *self._answered(self._tail, following - 1, -1))
+        _, number, answered = self._last
+        # Before the commit that adds it the name is another's.
+        return answered.get(query, 0) if number >= begun.began else 0
+
+    def kept(self, query: str) -> tuple[int, int]:
+        """The number of the first row that is kept, and the one that the next row will have."""
+        following = self.given(query)
+        return min(self.some(query, 0, 1).first, following), following
+
+    def some(self, query: str, row: int, most: int) -> Rows:
+        """The first rows from this one on that are kept: one at least if there is any, so many at most."""
+        begun, given, wanted = self.described(query), self.given(query), row
+        answers: list[Answer] = []
+        while wanted < given and not answers:
+            answers, upto = self._gathered(begun, query, wanted, most)
+            wanted = given if upto is None else max(wanted + 1, upto)
+        if self.described(query) is not begun:  # what was read may be answers of the other
+            return Rows(self._described[query].mark, 0, 0, ())
+        if not answers:
+            return Rows(begun.mark, max(row, given), max(row, given), ())
+        last = answers[-1]
+        return Rows(begun.mark, answers[0].first, last.first + len(last.train), answers)
+
+    def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
+        """Trains of the rows with a greater number."""
+        begun = self.described(query)
+        is_there = (
+            after >= 0 and self.given(query) > 0
+        )  # the last commits know nothing of a query that was removed
+        start = self._frame_of(begun, query, after + 1) if is_there else max(begun.began, self._log.first)
+        for number, payload in self._commits(start):
+            yield from later(own(begun, query, number, payload), after)
+
+    def rows(self, query: str, after: int = -1) -> Iterator[Mapping[str, Any]]:
+        names = [name for name, _ in self.columns(query)]
+        for answer in self.answers(query, after):
+            columns = [values_to_arrow(one).to_pylist() for one in answer.train.columns]
+            for place, row in enumerate(zip(*columns, strict=True)):
+                yield {"_seq": answer.first + place, **dict(zip(names, row, strict=True))}
+
+    def _look(self) -> None:
+        """What is described now; another log may have taken the place of the one that was there."""
+        try:
+            found = os.stat(self._folder / QUERIES)
+        except FileNotFoundError:
+            self._described, self._as_of = {}, None
+            return
+        as_of = (found.st_ino, found.st_mtime_ns)
+        if as_of != self._as_of:
+            before, now = self._described, described(self._folder)
+            self._described = {
+                name: before[name] if before.get(name) == one else one for name, one in now.items()
+            }
+            self._as_of = as_of
+            self._open()
+
+    def _open(self) -> None:
+        self._log, self._tail = Reader(self._folder), Reader(self._folder)
+        self._last = (-1, -1, {})
+
+    def _gathered(self, begun: Described, query: str, row: int, most: int) -> tuple[list[Answer], int | None]:
+        """Answers in a row, as many as are near; and up to which row they are all that is left, None: to the end."""
+        found: list[Answer] = []
+        following, room, without, last = row, most, 0, None
+        for number, payload in self._commits(self._frame_of(begun, query, row)):
+            last, without = payload, without + 1
+            for answer in later(own(begun, query, number, payload), row - 1):
+                if found and answer.first != following:
+                    return found, None
+                found.append(Answer(query, answer.first, answer.train.slice(0, room)))
+                following, without = answer.first + len(found[-1].train), 0
+                room -= len(found[-1].train)
+                self._remember(begun.mark, following, number)
+                if not room:
+                    return found, None
+            if without > NEAR:
+                break
+        if found or last is None:
+            return found, None
+        return found, steps_of(last).answered.get(query, 0)
+
+    def _commits(self, start: int) -> Iterator[tuple[int, memoryview]]:
+        return (
+            (number, payload) for number, payload in frames_left(self._log, start) if not is_snapshot(payload)
+        )
+
+    def _answered(self, log: Reader, number: int, step: int) -> tuple[int, Mapping[str, int]]:
+        """The frame, or the next commit from it in steps of 1 or −1, and how many answers there were after it."""
+        while log.first <= number < log.next:
+            found = next(frames_left(log, number), None)
+            if found is not None and not is_snapshot(found[1]):
+                return found[0], steps_of(found[1]).answered
+            number += step
+        return -1, {}
+
+    def _frame_of(self, begun: Described, query: str, row: int) -> int:
+        """A frame before which the row was not given, and not many before the one in which it was."""
+        low, high = self._places.get((begun.mark, row), -1), self._log.next
+        if low < 0:
+            low = max(begun.began, self._log.first)
+        if high - low <= NEAR:
+            return low
+        while low < high:
+            middle = (low + high) // 2
+            if self._answered(self._log, middle, 1)[1].get(query, 0) <= row:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _remember(self, mark: str, row: int, frame: int) -> None:
+        """In which frame, or in the first after it that has answers, the row is."""
+        self._places[mark, row] = frame
+        if len(self._places) > PLACES_KEPT:
+            self._places.popitem(last=False)
+
+
+def own(begun: Described, query: str, number: int, payload: memoryview) -> list[Answer]:
+    """The answers in a commit that are not of a query that had the name before."""
+    found = answers_of(payload, query)
+    if number != begun.began or not found:
+        return found
+    place, left = len(found), steps_of(payload).answered.get(query, 0)
+    while place and left > 0:
+        place -= 1
+        left -= len(found[place].train)
+    return found[place:]
+
+
+def later(answers: list[Answer], after: int) -> Iterator[Answer]:
+    for answer in answers:
+        rows, skipped = len(answer.train), after + 1 - answer.first
+        if skipped <= 0:
+            yield answer
+        elif skipped < rows:
+            yield Answer(answer.query, after + 1, answer.train.take(np.arange(skipped, rows)))

@@ -1,0 +1,204 @@
+"""A class host as a Ray actor: a process around `actors.host.host.Host`.
+
+Guarantees:
+1. It runs its units from its making on: it finds them in the store, so that Ray alone can start it anew after a crash.
+   If one of its threads fails, it takes its process down with it, so that the same follows.
+2. When a call returns, it is done; every call may be repeated. `set_units` names all units there are to be.
+3. `ping` and `status` answer whatever the other calls do. What the coordinator is told is not waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.host.host import Host, HostStatus, prepare_process
+from actors.host.tuning_sample import UnitNow
+from actors.host.unit import OpenRecord, not_recorded
+from actors.messages.unit_messages import Account, Explanations, Unit, UnitReport, units_from_json
+from actors.runtime import kv_store
+from actors.runtime.cpu_pinning import Cores, keep_process_off
+from actors.runtime.event_log import LogWriter, machine_clock
+from actors.runtime.idle_throttle import Rest
+from actors.runtime.names import COORDINATOR, NAMESPACE, find, host_key, host_name
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveSettings
+from engine.class_.explain import Line
+from loadshed.records import header_of
+
+# Reports that wait while the coordinator is not to be found; older ones are of no use.
+REPORTS_MAX = 4
+EVENTS_BYTES = 256 << 20
+CALLS = 8
+
+
+class Reporter:
+    """Tells the coordinator, in a thread of its own: a call of Ray's takes longer than a class thread has to spare."""
+
+    def __init__(self, coordinator: Callable[[], Any]) -> None:
+        self._coordinator = coordinator
+        self._waiting: deque[tuple[str, Sequence[UnitReport]]] = deque(maxlen=REPORTS_MAX)
+        self._news = threading.Event()
+        self._stopping = False
+        self.failures = 0
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+        self._thread.start()
+
+    def report(self, host: str, reports: Sequence[UnitReport]) -> None:
+        self._waiting.append((host, reports))
+        self._news.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._news.set()
+
+    def _run(self) -> None:
+        handle: Any = None
+        sent: Any = None
+        while True:
+            self._news.wait()
+            self._news.clear()
+            if self._stopping:
+                return
+            try:
+                while self._waiting:
+                    if sent is not None and failed(sent):
+                        self.failures += 1
+                        handle = None
+                    handle = handle or self._coordinator()
+                    sent = handle.report.remote(*self._waiting.popleft())
+            except Exception:
+                # There is no coordinator now; one that comes back hears of the next cycle.
+                self.failures += 1
+                handle = sent = None
+
+
+def failed(sent: Any) -> bool:
+    """Whether a call has come to nothing so far."""
+    done, _ = ray.wait([sent], timeout=0)
+    if not done:
+        return False
+    try:
+        ray.get(done[0])
+    except ray.exceptions.RayError:
+        return True
+    return False
+
+
+class ClassHost:
+    """Made by `start`. Its constructor starts the threads: after a crash, Ray calls nothing else."""
+
+    def __init__(
+        self,
+        host: str,
+        dirs: RunDirs,
+        settings: LiveSettings,
+        cores: Cores | None,
+        events: Path | None,
+    ) -> None:
+        self._name = host
+        self._held = dirs.hold()
+        self._reporter = Reporter(lambda: find(COORDINATOR))
+        self._events = None if events is None else LogWriter(events, EVENTS_BYTES)
+        cores = None if cores is None else keep_process_off(cores)
+        record = not_recorded if self._events is None else recorder(self._events)
+        self._host = Host(
+            host, dirs, settings, self._reporter.report, end_process, record, cores, lambda: rest.end()
+        )
+        rest = Rest(lambda: self._host.is_asleep)
+        prepare_process()
+        found = kv_store.get(host_key(host))
+        self._host.start([] if found is None else units_from_json(found))
+
+    @ray.method(concurrency_group="health")
+    def ping(self) -> int:
+        """The process that answers."""
+        return os.getpid()
+
+    @ray.method(concurrency_group="health")
+    def status(self) -> HostStatus:
+        return self._host.status()
+
+    @ray.method(concurrency_group="control")
+    def set_units(self, units: Sequence[Unit]) -> None:
+        self._host.set_units(units)
+
+    @ray.method(concurrency_group="control")
+    def scale_headroom(self, unit: str, factor: float, share: float, original: float) -> None:
+        self._host.scale_headroom(unit, factor, share, original)
+
+    @ray.method(concurrency_group="control")
+    def set_keep(self, unit: str, keep: float) -> None:
+        self._host.set_keep(unit, keep)
+
+    def explanations(self, unit: str, last: int) -> Explanations:
+        """The last decisions of the unit's load manager."""
+        return self._host.explanations(unit, last)
+
+    def plan(self, unit: str) -> list[Line]:
+        """The unit's operators with what was measured of them."""
+        return self._host.plan(unit)
+
+    def noticed(self, unit: str) -> UnitNow | None:
+        """What its policy is chosen from, since this was asked for last."""
+        return self._host.noticed(unit)
+
+    def ledger(self, unit: str) -> dict[str, Account]:
+        """By stream, the account and what is queued."""
+        return self._host.ledger(unit)
+
+    def drain(self, unit: str) -> int:
+        """Bring the unit to rest for a move; the number of frames in its log."""
+        return self._host.drain(unit)
+
+    def stop(self) -> None:
+        """No more turns. A host whose units are not to be any more, as the store says, leaves nothing of them."""
+        self._host.stop(remove=kv_store.get(host_key(self._name)) is None)
+        self._reporter.stop()
+        if self._events is not None:
+            self._events.close()
+
+
+def recorder(writer: LogWriter) -> OpenRecord:
+    return lambda manager: writer.open(header_of("load", manager.name, machine_clock(), manager)).record
+
+
+def end_process(problem: BaseException) -> None:
+    traceback.print_exception(problem)
+    os._exit(1)
+
+
+def start(
+    host: str,
+    node_id: str,
+    dirs: RunDirs,
+    settings: LiveSettings,
+    cores: Cores | None = None,
+    events: Path | None = None,
+) -> Any:
+    """The handle of the host, which lives on the node until it is killed; the one that is there, if there is one."""
+    # Ray's types do not know concurrency groups.
+    remote = cast(Any, ray.remote)
+    actor = remote(
+        num_cpus=0,
+        max_restarts=-1,
+        max_task_retries=0,
+        max_concurrency=CALLS,
+        # What is told of shares is done in the order in which it is told.
+        concurrency_groups={"health": 2, "control": 1},
+    )(ClassHost)
+    return actor.options(
+        name=host_name(host),
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+    ).remote(host, dirs, settings, cores, events)

@@ -1,0 +1,88 @@
+"""What a unit counts for those who watch from outside: of its slices, and at the end of each load cycle.
+
+A slice costs some additions; a load cycle some microseconds, most of them for summing up bins of response times.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from itertools import islice
+
+from actors.messages.unit_messages import BOUNDS, QUERIES_MAX, Answered, Counted, Qualities
+from engine.class_.hosted_class import HostedClass
+from loadshed.aloma import Branch
+from loadshed.manager import Explanation
+from loadshed.responses import ResponseStatistics
+
+# A slice ends with the train that it is in; one that takes this many quotas is more than that.
+OVERRUN_QUOTAS = 2.0
+PLACES = {branch: place for place, branch in enumerate(Branch)}
+
+
+@dataclass(eq=False, slots=True)
+class Counting:
+    """One life of a unit."""
+
+    recovered: bool
+    born: float = field(default_factory=time.time)
+    _slices: int = 0
+    _overruns: int = 0
+    _overrun_s: float = 0.0
+    _branches: list[int] = field(default_factory=lambda: [0] * len(PLACES))
+    _at_max_drop: int = 0
+    _asking: bool = False
+    _reclaims: int = 0
+    _overdue: int = 0
+    _reclaim_s: float = 0.0
+    _queue_work_s: float = 0.0
+    expired: int = 0
+    """Tuples that were dropped for their age; they are among those that were shed."""
+
+    def slice_ended(self, quota_s: float, used_s: float) -> None:
+        self._slices += 1
+        if used_s > quota_s:
+            self._overrun_s += used_s - quota_s
+            self._overruns += used_s > OVERRUN_QUOTAS * quota_s
+
+    def decided(self, explanation: Explanation, reclaim: bool, cycle_s: float) -> None:
+        """A load manager has, at the end of a load cycle."""
+        self._branches[PLACES[explanation.after.branch]] += 1
+        self._at_max_drop += explanation.at_max_drop
+        self._queue_work_s = explanation.queued_work_s
+        if reclaim:
+            self._reclaim_s += cycle_s
+            # Who asked before has had a cycle to be paid back in.
+            self._overdue += self._asking
+            self._reclaims += not self._asking
+        self._asking = reclaim
+
+    def told(self, hosted: HostedClass, now: float, quality: Qualities) -> Counted:
+        ages = [hosted.runner.waiting_s(stream, now) for stream in hosted.schemas]
+        return Counted(
+            os.getpid(),
+            self.born,
+            self.recovered,
+            self._slices,
+            self._overruns,
+            self._overrun_s,
+            tuple(self._branches),
+            self._at_max_drop,
+            self._reclaims,
+            self._overdue,
+            self._reclaim_s,
+            answered(hosted.responses),
+            dict(islice(hosted.runner.answered.items(), QUERIES_MAX)),
+            hosted.runner.network.account.queued,
+            max(ages, default=0.0),
+            self._queue_work_s,
+            quality,
+            self.expired,
+        )
+
+
+def answered(responses: ResponseStatistics) -> Answered:
+    target_s = responses.target_s
+    within = responses.counts([part * target_s for part in BOUNDS])
+    return Answered(target_s, responses.count, responses.within_target, responses.sum_s, within)

@@ -1,0 +1,270 @@
+"""What a class writes into its log: commits (`engine.class_.steps`) and snapshots, as payloads of frames (`actors.log.segment_log`).
+
+A snapshot is the state of the whole class between two commits. Whoever restores it and repeats the steps of the
+commits after it has the same class and the same answers.
+
+    commit     header: version, kind, steps, answers, queries, bytes of what follows; steps; how many answers each query
+               has given; for each answer its query, first number and place; then their trains (`actors.log.train_format`), each
+               at a multiple of 64 bytes
+    snapshot   header; the state at a multiple of 64 bytes
+
+Trains of answers do not say what brought event time forward (`Train.causes`): nobody who reads them asks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from actors.log.segment_log import ALIGNED, Part
+from actors.log.train_format import PADDING, NotAFrame, aligned, append_in_a_row, append_train, train_of
+from configs.classes.limits import ClassLimits
+from configs.classes.plans import PlanSettings
+from configs.classes.window_settings import WindowSettings
+from engine.class_.steps import (
+    Advanced,
+    Answer,
+    Commit,
+    Evicted,
+    Exchanged,
+    ExchangeGivenUp,
+    Interrupted,
+    LimitsSet,
+    Opened,
+    PlanSet,
+    QueryAdded,
+    QueryRemoved,
+    Released,
+    Step,
+    StreamLeft,
+    StreamsSet,
+    Took,
+    WindowsSet,
+)
+
+VERSION = 2
+COMMIT, SNAPSHOT = 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a class at one moment."""
+
+    following: int
+    """The first frame of the class's log that the state does not know of."""
+    state: Part
+
+
+_COMMIT = Struct("=BBxxIIII")  # version, kind, steps, answers, queries, bytes of the head
+_SNAPSHOT = Struct("=BB6xQQ")  # version, kind, following, bytes of the state
+_STEP = Struct("=BxxxIq")  # kind, bytes of the name, a number
+_OPENED = Struct("=qqqqqdi")  # offered, shed, rejected, failed, rows up to it, kept, bytes of the mask
+_NOW = Struct("=d")
+_COUNTED = Struct("=Iq")  # bytes of the name, a number
+_ANSWER = Struct(
+    "=IqQQ"
+)  # bytes of the query, first number, where its train begins after the head, its bytes
+(
+    _OPEN,
+    _TOOK,
+    _EVICTED,
+    _ADVANCED,
+    _ADDED,
+    _REMOVED,
+    _WINDOWS,
+    _ADDED_WITH_NEXT,
+    _PLAN,
+    _EXCHANGED,
+    _GIVEN_UP,
+    _INTERRUPTED,
+    _RELEASED,
+    _LEFT,
+    _STREAMS,
+    _LIMITS,
+) = range(16)
+NO_MASK = -1
+
+
+def commit_parts(commit: Commit) -> tuple[list[Part], int]:
+    """A commit as parts in a row, and their bytes."""
+    head = [step_bytes(step) for step in commit.steps]
+    head += [counted_bytes(query, number) for query, number in commit.answered.items()]
+    parts: list[Part] = [b""]
+    size = 0
+    for answer in commit.answers:
+        length = append_train(parts, answer.train, with_causes=False)
+        name = answer.query.encode()
+        head.append(_ANSWER.pack(len(name), answer.first, size, length) + name)
+        size += length
+        if gap := -length % ALIGNED:
+            parts.append(PADDING[gap])
+            size += gap
+    body = b"".join(head)
+    counts = len(commit.steps), len(commit.answers), len(commit.answered)
+    header = _COMMIT.pack(VERSION, COMMIT, *counts, len(body))
+    begin = aligned(len(header) + len(body))
+    parts[0] = (header + body).ljust(begin, b"\0")
+    return parts, begin + size
+
+
+def snapshot_parts(snapshot: Snapshot) -> tuple[list[Part], int]:
+    state = memoryview(snapshot.state).cast("B")
+    parts: list[Part] = []
+    head = _SNAPSHOT.pack(VERSION, SNAPSHOT, snapshot.following, len(state))
+    return parts, append_in_a_row(parts, head, [state])
+
+
+def is_snapshot(payload: memoryview) -> bool:
+    """Without reading more of it."""
+    if len(payload) < _COMMIT.size or payload[0] != VERSION or payload[1] not in (COMMIT, SNAPSHOT):
+        raise NotAFrame("not a payload of a class log of this version", value=bytes(payload[:2]))
+    return payload[1] == SNAPSHOT
+
+
+def steps_of(payload: memoryview) -> Commit:
+    """A commit without its answers, for who comes to them again."""
+    head, steps, queries, _ = _head_of(payload)
+    done = tuple([head.step() for _ in range(steps)])
+    return Commit(done, (), dict(head.counted() for _ in range(queries)))
+
+
+def answers_of(payload: memoryview, query: str) -> list[Answer]:
+    """The answers of one query in a commit, their arrays in the payload; others are not read."""
+    head, steps, queries, answers = _head_of(payload)
+    for _ in range(steps):
+        head.step()
+    for _ in range(queries):
+        head.counted()
+    begin = aligned(_COMMIT.size + head.size)
+    found = []
+    for _ in range(answers):
+        name_size, first, place, length = head.take(_ANSWER)
+        if head.text(name_size) == query:
+            found.append(Answer(query, first, train_of(payload[begin + place : begin + place + length])))
+    return found
+
+
+def _head_of(payload: memoryview) -> tuple[Head, int, int, int]:
+    _, _, steps, answers, queries, size = _COMMIT.unpack_from(payload)
+    return Head(payload[_COMMIT.size : _COMMIT.size + size]), steps, queries, answers
+
+
+def snapshot_of(payload: memoryview) -> Snapshot:
+    _, _, following, length = _SNAPSHOT.unpack_from(payload)
+    begin = aligned(_SNAPSHOT.size)
+    return Snapshot(following, payload[begin : begin + length])
+
+
+def step_bytes(step: Step) -> bytes:
+    match step:
+        case Took(stream, tuples):
+            return named_bytes(_TOOK, stream, tuples)
+        case Opened(stream, batch, offered, shed, rejected, kept, mask, failed, upto):
+            length = NO_MASK if mask is None else len(mask)
+            fates = _OPENED.pack(offered, shed, rejected, failed, upto, kept, length)
+            return named_bytes(_OPEN, stream, batch) + fates + (mask or b"")
+        case Evicted(stream, tuples):
+            return named_bytes(_EVICTED, stream, tuples)
+        case Advanced(stream, time, now):
+            return named_bytes(_ADVANCED, stream, time) + _NOW.pack(now)
+        case Released(query, upto_us, now):
+            return named_bytes(_RELEASED, query, upto_us) + _NOW.pack(now)
+        case QueryAdded(query, sql, with_next):
+            text = sql.encode()
+            return named_bytes(_ADDED_WITH_NEXT if with_next else _ADDED, query, len(text)) + text
+        case QueryRemoved(query):
+            return named_bytes(_REMOVED, query, 0)
+        case StreamLeft(stream):
+            return named_bytes(_LEFT, stream, 0)
+        case StreamsSet(statements):
+            return named_bytes(_STREAMS, json.dumps(statements), 0)
+        case LimitsSet(limits):
+            return named_bytes(_LIMITS, limits.model_dump_json(), 0)
+        case WindowsSet(windows):
+            return named_bytes(_WINDOWS, windows.model_dump_json(), 0)
+        case PlanSet(plan):
+            return named_bytes(_PLAN, plan.model_dump_json(), 0)
+        case Exchanged(query):
+            return named_bytes(_EXCHANGED, query, 0)
+        case ExchangeGivenUp():
+            return named_bytes(_GIVEN_UP, "", 0)
+        case Interrupted():
+            return named_bytes(_INTERRUPTED, "", 0)
+
+
+def named_bytes(kind: int, text: str, number: int) -> bytes:
+    name = text.encode()
+    return _STEP.pack(kind, len(name), number) + name
+
+
+def counted_bytes(text: str, number: int) -> bytes:
+    name = text.encode()
+    return _COUNTED.pack(len(name), number) + name
+
+
+class Head:
+    """Reads what stands before the arrays, from the beginning on."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._place = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def take(self, form: Struct) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = form.unpack_from(self._data, self._place)
+        self._place += form.size
+        return found
+
+    def bytes(self, size: int) -> memoryview:
+        self._place += size
+        return self._data[self._place - size : self._place]
+
+    def text(self, size: int) -> str:
+        return str(self.bytes(size), "utf-8")
+
+    def counted(self) -> tuple[str, int]:
+        size, number = self.take(_COUNTED)
+        return self.text(size), number
+
+    def step(self) -> Step:
+        kind, size, number = self.take(_STEP)
+        name = self.text(size)
+        if kind == _OPEN:
+            return self._opened(name, number)
+        if kind == _TOOK:
+            return Took(name, number)
+        if kind == _EVICTED:
+            return Evicted(name, number)
+        if kind == _ADVANCED:
+            return Advanced(name, number, *self.take(_NOW))
+        if kind == _RELEASED:
+            return Released(name, number, *self.take(_NOW))
+        if kind in (_ADDED, _ADDED_WITH_NEXT):
+            return QueryAdded(name, self.text(number), kind == _ADDED_WITH_NEXT)
+        if kind == _WINDOWS:
+            return WindowsSet(WindowSettings.model_validate_json(name))
+        if kind == _PLAN:
+            return PlanSet(PlanSettings.model_validate_json(name))
+        if kind == _EXCHANGED:
+            return Exchanged(name)
+        if kind == _GIVEN_UP:
+            return ExchangeGivenUp()
+        if kind == _INTERRUPTED:
+            return Interrupted()
+        if kind == _LEFT:
+            return StreamLeft(name)
+        if kind == _STREAMS:
+            return StreamsSet(tuple(json.loads(name)))
+        if kind == _LIMITS:
+            return LimitsSet(ClassLimits.model_validate_json(name))
+        return QueryRemoved(name)
+
+    def _opened(self, stream: str, batch: int) -> Opened:
+        offered, shed, rejected, failed, upto, kept, length = self.take(_OPENED)
+        mask = None if length == NO_MASK else bytes(self.bytes(length))
+        return Opened(stream, batch, offered, shed, rejected, kept, mask, failed, upto)

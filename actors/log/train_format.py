@@ -1,0 +1,322 @@
+"""Trains and input batches as payloads of frames (`actors.log.segment_log`), read without copying.
+
+    train   header: version, kind, arrival form, columns, rows, kept, watermark, the one arrival, bytes of the causes
+            a record for each column: kind, digits, whether there is a mask, bytes of text
+            causes; arrivals unless all are the same; for each column its mask, offsets, data
+    batch   header: version, kind, rows, arrival, rows of all batches before, whose batch it is part of, if anybody's;
+            then the train, in 64 bytes from there
+
+An input batch is written down as the train that every class which reads it works on: it is taken apart once, by who
+keeps it, and its columns begin where processors like to read them (the buffers of an Arrow message do not, and an
+operator takes a fifth longer over them).
+
+Every array of a train begins at a multiple of 64 bytes from the payload's beginning. What stands under a NULL is kept
+as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from actors.log.segment_log import ALIGNED, Part
+from configs.errors import WeirError
+from engine.data.schema import DataType, Field, Kind
+from engine.data.train import Train, Values, empty_values, is_same, same_arrival
+from engine.data.watermark_causes import Causes, Moment, Step, Together, Tuples
+
+VERSION = 1
+TRAIN, BATCH = 1, 2
+
+# version, kind, whether all arrived together, columns, bytes of causes, rows, kept, watermark, arrival
+_TRAIN = Struct("=BB?xHxxQQdqd")
+# kind, precision, scale, whether there is a mask, bytes of text
+_COLUMN = Struct("=BBB?xxxxQ")
+# version, kind, rows, arrival, rows of all batches before, mark of the producer, number of its batch
+_BATCH = Struct("=BB6xQdQ16sq8x")
+_KINDS = tuple(Kind)
+PADDING = tuple(bytes(size) for size in range(ALIGNED))
+MARK_BYTES = 16
+NOBODY = bytes(MARK_BYTES)
+# Types that are made anew with every plan do not fill the memory.
+TYPES_KEPT = 4096
+
+_MOMENT, _TUPLES, _TOGETHER = range(3)
+_COUNT = Struct("=Q")
+_BEHIND = Struct("=q")
+_MOMENT_OF = Struct("=Qqd")  # kind, upto, at
+_TUPLES_OF = Struct("=QqqQQ")  # kind, upto, behind, rows, whether all arrived together
+_TOGETHER_OF = Struct("=QqQ")  # kind, upto, inputs
+
+
+@dataclass(frozen=True, slots=True)
+class BatchId:
+    """A batch of a producer that numbers its batches, so that it may send one again."""
+
+    mark: bytes
+    """The producer; see `mark_of`."""
+    number: int
+
+
+class NotAFrame(WeirError):
+    """A payload of another version or kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A type as it is written."""
+
+    type: DataType  # held, so that no other type gets its id
+    code: int
+    is_text: bool
+    record: bytes  # of a column without a mask and without text
+
+    def masked_or_text(self, column: Values, text: int) -> bytes:
+        type_ = self.type
+        return _COLUMN.pack(self.code, type_.precision, type_.scale, column.valid is not None, text)
+
+
+_described: dict[int, Described] = {}
+_types: dict[tuple[int, int, int], DataType] = {}
+
+
+def train_parts(train: Train) -> tuple[list[Part], int]:
+    """A train as parts in a row, and their bytes."""
+    parts: list[Part] = []
+    return parts, append_train(parts, train)
+
+
+def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> int:
+    """Its parts, and how many bytes they are; what is there already ends at a multiple of 64."""
+    rows = len(train.arrival)
+    same = is_same(train.arrival)
+    causes = causes_bytes(train.causes) if with_causes and train.causes else b""
+    records = []
+    arrays: list[Any] = [] if same else [contiguous(train.arrival)]
+    for column in train.columns:
+        known = _described.get(id(column.type)) or described(column.type)
+        if column.valid is None and not known.is_text:  # as most are
+            arrays.append(contiguous(column.data))
+            records.append(known.record)
+            continue
+        text = 0
+        if column.valid is not None:
+            arrays.append(contiguous(column.valid))
+        if known.is_text:
+            offsets, data = text_buffers(column.data)
+            text = len(data)
+            arrays += (offsets, data)
+        else:
+            arrays.append(contiguous(column.data))
+        records.append(known.masked_or_text(column, text))
+    moment = train.arrival[0] if same else 0.0
+    header = _TRAIN.pack(
+        VERSION, TRAIN, same, len(records), len(causes), rows, train.kept, train.watermark, moment
+    )
+    head = b"".join((header, *records))
+    if causes:
+        head = head.ljust(aligned(len(head)), b"\0") + causes
+    return append_in_a_row(parts, head, arrays if rows else ())
+
+
+def append_in_a_row(parts: list[Part], head: Part, arrays: Iterable[Any]) -> int:
+    """Each at a multiple of 64 bytes from the head's beginning; how many bytes they are."""
+    parts.append(head)
+    size: int = len(head)
+    for array in arrays:
+        if gap := -size % ALIGNED:
+            parts.append(PADDING[gap])
+            size += gap
+        parts.append(array)
+        size += array.nbytes
+    return size
+
+
+def train_of(payload: memoryview) -> Train:
+    """The train of a payload; its arrays lie in the payload."""
+    check(payload, TRAIN, _TRAIN.size)
+    _, _, same, columns, causes_size, rows, kept, watermark, moment = _TRAIN.unpack_from(payload)
+    begin = _TRAIN.size + columns * _COLUMN.size
+    records = _COLUMN.iter_unpack(payload[_TRAIN.size : begin])
+    place = aligned(begin)
+    causes = causes_of(payload[place : place + causes_size]) if causes_size else ()
+    if not rows:
+        empty = [empty_values(Field("", typed(*record[:3]))) for record in records]
+        return Train(tuple(empty), np.empty(0), kept, watermark, causes)
+    place = aligned(place + causes_size)
+    if same:
+        arrival = same_arrival(moment, rows)
+    else:
+        arrival = np.frombuffer(payload, np.float64, rows, place)
+        place = aligned(place + 8 * rows)
+    found = []
+    for code, precision, scale, masked, text in records:
+        type_ = _types.get((code, precision, scale)) or typed(code, precision, scale)
+        valid = None
+        if masked:
+            valid = np.frombuffer(payload, np.bool_, rows, place)
+            place = aligned(place + rows)
+        if type_.kind is Kind.STRING:
+            begin = aligned(place + 4 * (rows + 1))
+            data: Any = text_of(payload[place:begin], payload[begin : begin + text], rows)
+            place = aligned(begin + text)
+        else:
+            data = np.frombuffer(payload, type_.numpy, rows, place)
+            place = aligned(place + data.nbytes)
+        found.append(Values(type_, data, valid))
+    return Train(tuple(found), arrival, kept, watermark, causes)
+
+
+def batch_parts(
+    arrival: float, train: Train, before: int = 0, part_of: BatchId | None = None
+) -> tuple[list[Part], int]:
+    """An input batch, when it arrived, and how many rows came before it; and the bytes of all parts."""
+    parts, size = train_parts(train)
+    mark, number = (NOBODY, 0) if part_of is None else (part_of.mark, part_of.number)
+    header = _BATCH.pack(VERSION, BATCH, len(train), arrival, before, mark, number)
+    return [header, *parts], _BATCH.size + size
+
+
+def mark_of(producer: str) -> bytes:
+    """Short for the name of a producer; no two have the same."""
+    return blake2b(producer.encode(), digest_size=MARK_BYTES).digest()
+
+
+def batch_of(payload: memoryview) -> Train:
+    """The train of an input batch; its arrays lie in the payload."""
+    rows, arrival, _ = batch_head(payload)
+    train = train_of(payload[_BATCH.size :])
+    train.arrival = same_arrival(arrival, rows)
+    return train
+
+
+def batch_head(payload: memoryview) -> tuple[int, float, int]:
+    """Rows, arrival and rows before of an input batch, without reading its columns."""
+    check(payload, BATCH, _BATCH.size)
+    _, _, rows, arrival, before, _, _ = _BATCH.unpack_from(payload)
+    return rows, arrival, before
+
+
+def batch_id(payload: memoryview) -> BatchId | None:
+    """Whose batch an input batch is part of; None if its producer does not number them."""
+    check(payload, BATCH, _BATCH.size)
+    _, _, _, _, _, mark, number = _BATCH.unpack_from(payload)
+    return None if mark == NOBODY else BatchId(mark, number)
+
+
+def later_parts(payload: memoryview, seconds: float) -> list[Part]:
+    """The same input batch by a clock that is so many seconds ahead."""
+    check(payload, BATCH, _BATCH.size)
+    _, _, rows, arrival, *others = _BATCH.unpack_from(payload)
+    return [_BATCH.pack(VERSION, BATCH, rows, arrival + seconds, *others), payload[_BATCH.size :]]
+
+
+def check(payload: memoryview, kind: int, size: int) -> None:
+    if len(payload) < size or payload[0] != VERSION or payload[1] != kind:
+        raise NotAFrame(
+            f"not a payload of kind {kind}, version {VERSION}",
+            value=bytes(payload[:2]),
+            hint="is the log another's?",
+        )
+
+
+def aligned(place: int) -> int:
+    return -(-place // ALIGNED) * ALIGNED
+
+
+def contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def described(type_: DataType) -> Described:
+    if len(_described) >= TYPES_KEPT:
+        _described.clear()
+    code = _KINDS.index(type_.kind)
+    record = _COLUMN.pack(code, type_.precision, type_.scale, False, 0)
+    found = _described[id(type_)] = Described(type_, code, type_.kind is Kind.STRING, record)
+    return found
+
+
+def typed(code: int, precision: int, scale: int) -> DataType:
+    known = (code, precision, scale)
+    if known not in _types:
+        _types[known] = DataType(_KINDS[code], precision, scale)
+    return _types[known]
+
+
+def text_buffers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], memoryview]:
+    """Offsets from 0, and the text between the first and the last."""
+    _, places, text = strings.buffers()
+    offsets = (
+        np.frombuffer(places, np.int32, len(strings) + 1, 4 * strings.offset)
+        if places
+        else np.zeros(1, np.int32)
+    )
+    first, last = int(offsets[0]), int(offsets[-1])
+    within = memoryview(b"") if text is None else memoryview(text)[first:last]
+    return (offsets - offsets[0] if first else offsets), within
+
+
+def text_of(offsets: memoryview, text: memoryview, rows: int) -> pa.StringArray:
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def causes_bytes(causes: Causes) -> bytes:
+    return b"".join([_COUNT.pack(len(causes)), *map(step_bytes, causes)])
+
+
+def step_bytes(step: Step) -> bytes:
+    match step:
+        case Moment(upto, at):
+            return _MOMENT_OF.pack(_MOMENT, upto, at)
+        case Tuples(upto, times, arrivals, behind):
+            header = _TUPLES_OF.pack(_TUPLES, upto, behind, len(times), is_same(arrivals))
+            return header + times.tobytes() + (arrivals[:1] if is_same(arrivals) else arrivals).tobytes()
+        case Together(upto, inputs):
+            each = [_BEHIND.pack(behind) + causes_bytes(causes) for causes, behind in inputs]
+            return b"".join([_TOGETHER_OF.pack(_TOGETHER, upto, len(inputs)), *each])
+    raise TypeError(f"a step of another kind: {step!r}")
+
+
+def causes_of(payload: memoryview) -> Causes:
+    return read_causes(payload, 0)[0]
+
+
+def read_causes(payload: memoryview, place: int) -> tuple[Causes, int]:
+    (steps,) = _COUNT.unpack_from(payload, place)
+    place += _COUNT.size
+    found = []
+    for _ in range(steps):
+        step, place = read_step(payload, place)
+        found.append(step)
+    return tuple(found), place
+
+
+def read_step(payload: memoryview, place: int) -> tuple[Step, int]:
+    (kind,) = _COUNT.unpack_from(payload, place)
+    if kind == _MOMENT:
+        _, upto, at = _MOMENT_OF.unpack_from(payload, place)
+        return Moment(upto, at), place + _MOMENT_OF.size
+    if kind == _TUPLES:
+        _, upto, behind, rows, same = _TUPLES_OF.unpack_from(payload, place)
+        place += _TUPLES_OF.size
+        times = np.frombuffer(payload, np.int64, rows, place)
+        place += 8 * rows
+        arrivals = np.frombuffer(payload, np.float64, 1 if same else rows, place)
+        place += arrivals.nbytes
+        return Tuples(upto, times, same_arrival(arrivals[0], rows) if same else arrivals, behind), place
+    _, upto, inputs = _TOGETHER_OF.unpack_from(payload, place)
+    place += _TOGETHER_OF.size
+    found = []
+    for _ in range(inputs):
+        (behind,) = _BEHIND.unpack_from(payload, place)
+        causes, place = read_causes(payload, place + _BEHIND.size)
+        found.append((causes, behind))
+    return Together(upto, tuple(found)), place

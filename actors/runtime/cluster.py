@@ -1,0 +1,66 @@
+"""What Ray knows of a system: the nodes of its cluster, which of its actors are alive, and how these are ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.runtime.names import NAMESPACE, find
+
+# To stop: what an actor has for it. After this it is killed, which loses nothing that is in a log.
+STOP_S = 2.0
+
+
+def nodes() -> list[dict[str, Any]]:
+    # Ray's types do not know it.
+    found: list[dict[str, Any]] = cast(Any, ray).nodes()
+    return found
+
+
+def head_node() -> Any:
+    """The node whose end is the cluster's end."""
+    for one in nodes():
+        if one["Alive"] and "node:__internal_head__" in one["Resources"]:
+            return NodeAffinitySchedulingStrategy(one["NodeID"], soft=True)
+    return "DEFAULT"
+
+
+def address_here() -> str:
+    """Of the node this process is on, as Ray knows it."""
+    node_id = ray.get_runtime_context().get_node_id()
+    return str(next(one["NodeManagerAddress"] for one in nodes() if one["NodeID"] == node_id))
+
+
+def short_id(node_id: str) -> str:
+    """A node's name in sockets' paths, which must be short."""
+    return node_id[:8]
+
+
+def end(names: Sequence[str], *arguments: Any) -> None:
+    """Ask actors to stop, all at once, then kill them."""
+    asked = [found.stop.remote(*arguments) for found in map(found_or_none, names) if found is not None]
+    if asked:
+        ray.wait(asked, num_returns=len(asked), timeout=STOP_S)
+    kill(names)
+
+
+def kill(names: Sequence[str]) -> None:
+    for found in map(found_or_none, names):
+        if found is not None:
+            ray.kill(found)
+
+
+def all_names() -> list[str]:
+    """The actors of the system that are alive."""
+    found = ray.util.list_named_actors(all_namespaces=True)
+    return [one["name"] for one in found if one["namespace"] == NAMESPACE]
+
+
+def found_or_none(name: str) -> Any:
+    try:
+        return find(name)
+    except ValueError:
+        return None

@@ -1,0 +1,58 @@
+"""A member of a closed union as one text, as an option or a claim gives it: its kind, and the settings that are not the usual ones.
+
+hr                  fas:beta=0.25                  hybrid:late=off,meetings=false
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from configs.base import Settings
+from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
+from configs.yaml_loading import problem_of
+
+Member = TypeVar("Member", bound=Settings)
+
+
+def settings_of_text(
+    text: str,
+    union: TypeAdapter[Member],
+    kinds: Sequence[str],
+    what: str,
+    example: str,
+    usual: Mapping[str, object],
+) -> Member:
+    """What the text says, over the `usual` settings of those who ask. `what` is the noun, and the option that gives it."""
+    option = f"--{what}"
+    kind, _, rest = text.partition(":")
+    if kind not in kinds:
+        raise UnknownName(f"no such {what}", option, kind, nearest(kind, kinds))
+    given: dict[str, object] = {"kind": kind}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InvalidInput(f"no setting of a {what}", option, part, f"write {example}")
+        given[key] = value
+    model = type(union.validate_python({"kind": kind}))
+    try:
+        return union.validate_python(model.model_validate({**usual, **given}))
+    except ValidationError as error:
+        problem = problem_of(error, model, "")
+        if problem.field in given.keys() - model.model_fields:
+            problem.hint = f"{kind} has the settings {known_settings(model)}"
+        problem.field = f"{option} {kind}:{problem.field}"
+        raise problem from None
+
+
+def known_settings(model: type[Settings]) -> str:
+    return ", ".join(name for name in model.model_fields if name != "kind") or "none"
+
+
+def in_a_file(problem: InvalidInput, what: str) -> Contradiction:
+    """What is wrong with a text that stands in a file, and not on a command line."""
+    told = problem.field.removeprefix(f"--{what}").strip()
+    title = f"{told}: {problem.title}" if told else problem.title
+    return Contradiction(title, value=problem.value, hint=problem.hint)

@@ -1,0 +1,399 @@
+"""Reading a YAML file into a settings model, with errors that name file, field, value and remedy.
+
+Only the first thing that is wrong is reported; unknown keys come first, since a misspelt key is usually the cause
+of the others. What a field wants is read from the model itself, so that the words cannot drift from the rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from configs.base import Settings
+from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
+
+Model = TypeVar("Model", bound=Settings)
+Schema = Mapping[str, Any]
+
+# A settings file is written by hand; anything larger is not one.
+FILE_BYTES_MAX = 10_000_000
+# Keys that merges (`<<`) bring, in all: a merge of merges of merges has far more of them than the text.
+MERGED_MAX = 200_000
+# Of a number as it is written; longer ones take long to be read, and cannot all be told.
+NUMBER_MAX = 400
+
+A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most"
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
+QUOTE_IT = "put it in quotes if it is meant as text"
+
+# What pydantic calls the error, in the words of somebody who has never heard of pydantic.
+COMPLAINTS: Mapping[str, str] = {
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of fewer digits",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "string_too_short": "not a valid name",
+    "string_too_long": "not a valid name",
+    "string_pattern_mismatch": "not a valid name",
+    "tuple_type": "must be a list",
+    "dict_type": "must hold keys and values",
+    "mapping_type": "must hold keys and values",
+    "model_type": "must hold keys and values",
+    "model_attributes_type": "must hold keys and values",
+    "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} entries",
+}
+
+# The same of text that is no name.
+TEXT_LENGTHS: Mapping[str, str] = {
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length:,} characters",
+}
+
+
+def read_model(model: type[Model], path: Path) -> Model:
+    """The validated model, or InvalidInput for the first thing that is wrong."""
+    return parse_model(model, read_data(path), str(path))
+
+
+def read_data(path: Path) -> object:
+    """The data of a YAML file, not yet looked at."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that is no larger than settings are."""
+    file = str(path)
+    try:
+        size = path.stat().st_size
+        if size > FILE_BYTES_MAX:
+            hint = "at most 10 MB; is this the data rather than the settings?"
+            raise InvalidInput("the file has too many bytes", value=size, file=file, hint=hint)
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        hint = "check the path and its permissions"
+        raise InvalidInput(f"cannot be read: {why}", file=file, hint=hint) from None
+    except UnicodeDecodeError as error:
+        title = f"cannot be read: byte {error.start + 1} is not UTF-8 text"
+        raise InvalidInput(title, file=file, hint="save the file as UTF-8") from None
+
+
+def parse_model(model: type[Model], data: object, file: str = "") -> Model:
+    """As `read_model`, of data already read."""
+    if not isinstance(data, dict):
+        required = ", ".join(name for name, one in model.model_fields.items() if one.is_required())
+        title = "the file is empty" if data is None else "the file must hold keys and values"
+        raise InvalidInput(title, value=data, file=file, hint=f"it needs the keys {required}")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise problem_of(error, model, file) from None
+
+
+def is_name(text: str) -> bool:
+    """Whether something may be called so."""
+    return NAME.fullmatch(text) is not None
+
+
+def parse_yaml(text: str, file: str = "") -> object:
+    """The data of a YAML text."""
+    with yaml_problems(file):
+        return yaml.load(text, Loader=StrictLoader)
+
+
+def parse_documents(text: str, file: str = "") -> list[object]:
+    """The data of each document of a YAML text."""
+    with yaml_problems(file):
+        return list(yaml.load_all(text, Loader=StrictLoader))
+
+
+def line_of(text: str, document: int, path: str) -> int:
+    """Return the line of a field of a document, or of the innermost thing around the field that is there."""
+    node = list(yaml.compose_all(text, Loader=StrictLoader))[document]
+    line = node.start_mark.line + 1
+    for part in re.findall(r"[^.\[\]]+", path):
+        inside = entries(node)
+        if part not in inside:
+            break
+        key, node = inside[part]
+        line = key.start_mark.line + 1
+    return line
+
+
+def entries(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    """Return what is inside a node by key or number: where the entry begins, and its value."""
+    match node:
+        case yaml.MappingNode():
+            return {str(key.value): (key, value) for key, value in node.value}
+        case yaml.SequenceNode():
+            return {str(number): (value, value) for number, value in enumerate(node.value)}
+    return {}
+
+
+@contextmanager
+def yaml_problems(file: str) -> Iterator[None]:
+    """What is no YAML, in our own words."""
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        mark, why = error.problem_mark, error.problem or error.context or "it cannot be read"
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InvalidInput(f"not valid YAML: {why}", where, hint=yaml_hint(why), file=file) from None
+    except yaml.YAMLError as error:
+        why = str(error).splitlines()[0]
+        hint = "the file must be plain text without control characters"
+        raise InvalidInput(f"not valid YAML: {why}", hint=hint, file=file) from None
+    except RecursionError:
+        hint = "a settings file needs no more than some ten levels"
+        raise InvalidInput("not valid YAML: nested too deeply", hint=hint, file=file) from None
+    except ValueError as error:  # a date or a number that Python cannot hold
+        why = str(error).partition(";")[0]
+        raise InvalidInput(f"a value is out of its range: {why}", hint=QUOTE_IT, file=file) from None
+
+
+def yaml_hint(why: str) -> str:
+    if "given twice" in why:
+        return "keep one of the two"
+    if "'\\t'" in why:
+        return "indent with spaces, not with tabs"
+    if "end of stream" in why or "<stream end>" in why:
+        return "close the bracket or the quote that this line opens"
+    return "check indentation, brackets and quotes here and in the lines above"
+
+
+class StrictLoader(yaml.SafeLoader):
+    """Safe, and without YAML's silent rule that of two equal keys the last one wins."""
+
+    _merged = 0
+
+    # At composition: construction lays merged keys (`<<`) over the node, which may then repeat its own.
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.composer.ComposerError(
+                        None, None, f"the key {key.value} is given twice", key.start_mark
+                    )
+                seen.add((key.tag, key.value))
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        for key, value in node.value:
+            if key.tag != MERGE:
+                continue
+            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if isinstance(one, yaml.MappingNode):
+                    self.flatten_mapping(one)
+                    self._merged += len(one.value) + 1
+                if self._merged > MERGED_MAX:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"more than {MERGED_MAX:,} merged keys", node.start_mark
+                    )
+        super().flatten_mapping(node)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        check_digits(node)
+        return int(super().construct_yaml_int(node))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        check_digits(node)
+        return float(super().construct_yaml_float(node))
+
+
+MERGE, INT, FLOAT = (f"tag:yaml.org,2002:{name}" for name in ("merge", "int", "float"))
+StrictLoader.add_constructor(INT, StrictLoader.construct_yaml_int)
+StrictLoader.add_constructor(FLOAT, StrictLoader.construct_yaml_float)
+
+
+def check_digits(node: yaml.ScalarNode) -> None:
+    if len(node.value) > NUMBER_MAX:
+        raise ValueError(f"a number of more than {NUMBER_MAX} characters")
+
+
+# --- a validation error in our own words ----------------------------------------------------------
+
+
+def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> InvalidInput:
+    """The first error, or the first unknown key if there is one."""
+    found = min(error.errors(), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
+    kind, location, value = found["type"], found["loc"], found["input"]
+    context: Mapping[str, Any] = found.get("ctx", {})
+    if location and location[-1] == "[key]":  # a key of a mapping that is not a name
+        place = locate(model, location[:-2])
+        return InvalidInput("not a valid name", place.path, value, A_NAME, file)
+    place = locate(model, location)
+    match kind:
+        case "extra_forbidden" | "invalid_key":
+            key, beside = str(location[-1]), locate(model, location[:-1]).schema
+            return UnknownName("unknown key", place.path, key, nearest(key, properties(beside)), file)
+        case "missing":
+            hint = f"add `{location[-1]}:` with {wanted(place.schema)}"
+            return InvalidInput("required, but missing", place.path, hint=hint, file=file)
+        case "union_tag_not_found":
+            hint = f"add `kind:` with {wanted_kind(place.schema)}"
+            return InvalidInput("required, but missing", f"{place.path}.kind", hint=hint, file=file)
+        case "union_tag_invalid":
+            tag = str(context["tag"])
+            return UnknownName(
+                "no such kind", f"{place.path}.kind", tag, nearest(tag, kinds(place.schema)), file
+            )
+        case "literal_error":
+            hint = nearest(str(value), map(str, place.schema.get("enum", ())))
+            return UnknownName("no such choice", place.path, value, hint, file)
+        case "value_error" if isinstance(context["error"], Contradiction):
+            told: Contradiction = context["error"]
+            return InvalidInput(told.title, joined(place.path, told.field), told.value, told.hint, file)
+    complaint = COMPLAINTS.get(kind, found["msg"][0].lower() + found["msg"][1:]).format(**context)
+    if kind in TEXT_LENGTHS and "pattern" not in place.schema:
+        complaint = TEXT_LENGTHS[kind].format(**context)
+    if value is None:
+        complaint = "has no value"
+    return InvalidInput(complaint, place.path, value, hint_for(place.schema, value), file)
+
+
+def joined(path: str, field: str) -> str:
+    """The path of a field, or of an entry of a list."""
+    dot = "." if path and field and not field.startswith("[") else ""
+    return f"{path}{dot}{field}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the file an error is, and what the model wants there."""
+
+    path: str  # classes[0].streams.readings
+    schema: Schema
+
+
+def locate(model: type[BaseModel], location: tuple[int | str, ...]) -> Place:
+    """Follow an error's location; the tags that pydantic puts in for the members of a union are not in the file."""
+    schema = model.model_json_schema()
+    definitions: Schema = schema.get("$defs", {})
+    path, node = "", resolved(schema, definitions)
+    for part in location:
+        if "oneOf" in node:
+            child = node["discriminator"]["mapping"].get(part, "")
+            node = resolved({"$ref": child}, definitions) if child else {}
+            continue
+        if "items" in node:
+            path, child = f"{path}[{part}]", node["items"]
+        else:
+            path, child = f"{path}.{part}", child_schema(node, str(part))
+        node = resolved(child, definitions)
+    return Place(path.lstrip("."), node)
+
+
+def child_schema(node: Schema, key: str) -> Schema:
+    """The schema of a key: declared by name, or the one that all keys of a mapping have."""
+    if key in properties(node):
+        child: Schema = node["properties"][key]
+        return child
+    values = [*node.get("patternProperties", {}).values(), node.get("additionalProperties")]
+    return next((one for one in values if isinstance(one, dict)), {})
+
+
+def resolved(node: Schema, definitions: Schema) -> Schema:
+    """The schema itself, where a reference or `… or null` stands for it; a default beside the reference stays."""
+    default = {"default": node["default"]} if "default" in node else {}
+    while True:
+        if "$ref" in node:
+            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
+        elif "anyOf" in node:
+            node = next(one for one in node["anyOf"] if one.get("type") != "null")
+        else:
+            return {**node, **default}
+
+
+def properties(node: Schema) -> list[str]:
+    return list(node.get("properties", {}))
+
+
+def kinds(node: Schema) -> list[str]:
+    return list(node.get("discriminator", {}).get("mapping", {}))
+
+
+# --- hints ----------------------------------------------------------------------------------------
+
+
+def hint_for(node: Schema, value: object) -> str:
+    """What to write instead."""
+    if isinstance(value, str) and value in kinds(node):
+        return f"write {{kind: {value}}}"
+    hint = f"give {wanted(node)}"
+    match node.get("default"):
+        case bool(default):
+            hint += f"; {str(default).lower()} if left out"
+        case float(default):
+            hint += f"; {default:g} if left out"
+        case int(default):
+            hint += f"; {default} if left out"
+        case None | "":
+            pass
+        case _:
+            hint += ", or leave it out"
+    return hint
+
+
+def wanted(node: Schema) -> str:
+    """What belongs here, in words."""
+    if "oneOf" in node:
+        return "`kind:` and what that kind needs; " + wanted_kind(node)
+    if "enum" in node:
+        return "one of " + ", ".join(map(str, node["enum"]))
+    match node.get("type"):
+        case "number":
+            return "a number" + bounds(node)
+        case "integer":
+            return "a whole number" + bounds(node)
+        case "boolean":
+            return "true or false"
+        case "array":
+            most = node.get("maxItems", 0)
+            return "a list, each entry after a `-`" + (f", {most} at most" if 0 < most <= 10 else "")
+        case "object":
+            if not properties(node):
+                return "one name or more, each with its own keys under it"
+            required = node.get("required", ())
+            keys = (
+                "it needs " + ", ".join(required) if required else "it knows " + ", ".join(properties(node))
+            )
+            return f"keys and values: {keys}"
+        case "string":
+            return f"a name: {A_NAME}" if "pattern" in node else "text, in quotes if it looks like a number"
+    return "a value"
+
+
+def wanted_kind(node: Schema) -> str:
+    return "one of " + ", ".join(kinds(node))
+
+
+def bounds(node: Schema) -> str:
+    """The range of a number: " from 0 to 1", " above 0", …"""
+    least, above = node.get("minimum"), node.get("exclusiveMinimum")
+    most, below = node.get("maximum"), node.get("exclusiveMaximum")
+    if least is not None and most is not None:
+        return f" from {least:g} to {most:g}"
+    lower = f"above {above:g}" if above is not None else f"of at least {least:g}" if least is not None else ""
+    upper = f"below {below:g}" if below is not None else f"at most {most:g}" if most is not None else ""
+    words = " and ".join(part for part in (lower, upper) if part)
+    return f" {words}" if words else ""

@@ -1,0 +1,42 @@
+"""The order of rows within a published batch.
+
+A batch is what a producer publishes at once: a micro-batch of Spark's with all its partitions, one Arrow Flight upload, one
+message of rows. Its rows are taken in the order of event time, whatever order and files they came in. So a row is late only if
+it lies behind the watermark that earlier batches have set. The order is part of the stream's log: recovery, copies on other
+nodes and every class that reads the stream see the same one, and however the rows are cut into trains, lateness is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.data.schema import StreamSchema
+from engine.data.train import Train, merged
+
+LAST = np.iinfo(np.int64).max
+
+
+def in_time_order(stream: StreamSchema, batch: Sequence[Train]) -> Sequence[Train]:
+    """Return a batch's trains with their rows sorted by event time; rows of equal time stay in order, rows without time go last.
+
+    The trains are as long as before. A batch that is in order already is returned as it is.
+    """
+    trains = [train for train in batch if len(train)]
+    if stream.time is None or not trains:
+        return batch
+    times = np.concatenate([event_times(train, stream.time) for train in trains])
+    if bool((times[1:] >= times[:-1]).all()):
+        return batch
+    whole = merged(trains).take(np.argsort(times, kind="stable"))
+    ends = np.cumsum([len(train) for train in trains]).tolist()
+    return [whole.slice(end - len(train), end) for end, train in zip(ends, trains, strict=True)]
+
+
+def event_times(train: Train, time: int) -> npt.NDArray[np.int64]:
+    """Return the event time of each row; LAST for rows that have none."""
+    column = train.columns[time]
+    data: npt.NDArray[np.int64] = column.data
+    return data if column.valid is None else np.where(column.valid, data, LAST)

@@ -1,0 +1,181 @@
+"""Dense codes for group and join keys: 0, 1, 2 … in place of the keys' values, so that state can be arrays.
+
+A single integer key within a small range is its own code, which costs one subtraction. Anything else (text, several
+columns, NULL, wide ranges) is looked up once per distinct key and train. A code never changes its meaning; in range
+mode a code may stand for a key that has not been seen. Only `keep`, which forgets keys, gives codes anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.data.schema import DataType, Kind
+from engine.data.train import Values
+
+Codes = npt.NDArray[np.intp]
+
+# Keys are taken as their own codes while they span no more than this: arrays of this length are cheap to sum.
+RANGE_MAX = 1 << 16
+UNSIGNED = {4: np.uint32, 8: np.uint64}
+# In place of the code of a new key for which there is no room.
+NO_CODE = -1
+# What Python takes for a key that is looked up, beside its text: an entry of a dictionary, a tuple, its parts.
+KEY_BYTES = 200
+
+
+class KeyIndex:
+    """Codes for the keys of some columns."""
+
+    def __init__(self, types: Sequence[DataType]) -> None:
+        self._types = tuple(types)
+        self._base: int | None = 0 if len(types) == 1 and types[0].is_integer else None
+        self._size = 0
+        self._known: dict[Hashable, int] = {}
+        self._keys: list[tuple[Any, ...]] = []
+        self._texts = [place for place, one in enumerate(types) if one.kind is Kind.STRING]
+        self.text_bytes = 0
+        self.refused = False  # whether there was no room for some of the keys last asked for
+
+    def __len__(self) -> int:
+        """One more than the largest code there can be now."""
+        return self._size
+
+    @property
+    def bytes(self) -> int:
+        return KEY_BYTES * len(self._keys) + self.text_bytes
+
+    @property
+    def in_range(self) -> bool:
+        """Whether keys are their own codes."""
+        return self._base is not None
+
+    def keep(self, codes: Codes) -> None:
+        """Forget all keys but those of the codes, which are given in order and become 0, 1, 2 …"""
+        base, listed = self._base, codes.tolist()
+        keys = [self._keys[code] if base is None else (base + code,) for code in listed]
+        self._base = None
+        self._known, self._keys, self.text_bytes = {}, [], 0
+        for key in keys:
+            self._new(key)
+        self._size = len(self._keys)
+
+    def codes(self, columns: Sequence[Values], most: int | None = None) -> Codes:
+        """The code of every tuple's key; new keys get new codes, the first ones if there is room for `most` only."""
+        self.refused = False
+        if not self._types:
+            self._size = 1
+            return np.zeros(len(columns[0]) if columns else 0, np.intp)
+        if self._base is not None:
+            own = self._own_codes(columns[0], most)
+            if own is not None:
+                return own
+        return self._looked_up(columns, most)
+
+    def known(self, columns: Sequence[Values]) -> Codes:
+        """The code of every tuple's key; for a key that has none one more than the largest."""
+        if self._base is not None and columns[0].valid is None:
+            codes = columns[0].data.astype(np.intp) - self._base
+            return np.where((codes >= 0) & (codes < self._size), codes, self._size)
+        codes = self.codes(columns, self._size)
+        return np.where(codes >= 0, codes, self._size)
+
+    def decoded(self, codes: Codes) -> tuple[Values, ...]:
+        """The key columns of the given codes."""
+        if self._base is not None:
+            return (Values(self._types[0], (codes + self._base).astype(self._types[0].numpy)),)
+        rows = [self._keys[code] for code in codes.tolist()]
+        return tuple(
+            from_python([row[place] for row in rows], type_) for place, type_ in enumerate(self._types)
+        )
+
+    def _own_codes(self, column: Values, most: int | None) -> Codes | None:
+        """The keys as codes; None (and looked up from then on) if they do not fit the range."""
+        data = column.data
+        if not len(data):
+            return np.empty(0, np.intp)
+        if column.valid is None:
+            span = RANGE_MAX if most is None else min(most, RANGE_MAX)
+            # As unsigned numbers negative ones are the largest: one look tells both ends of the range.
+            if self._base == 0 and (highest := int(data.view(UNSIGNED[data.itemsize]).max())) < span:
+                self._size = max(self._size, highest + 1)
+                own: Codes = data.astype(np.intp)
+                return own
+            low, high = int(data.min()), int(data.max())
+            if self._size == 0:
+                self._base = 0 if low >= 0 and high < RANGE_MAX else low
+            if self._base is not None and low >= self._base and high - self._base < span:
+                self._size = max(self._size, high - self._base + 1)
+                codes: Codes = data.astype(np.intp) if self._base == 0 else data.astype(np.intp) - self._base
+                return codes
+        base, self._base = self._base or 0, None
+        self._keys = [(base + code,) for code in range(self._size)]
+        self._known = {key: code for code, key in enumerate(self._keys)}
+        return None
+
+    def _looked_up(self, columns: Sequence[Values], most: int | None) -> Codes:
+        parts = [distinct(column) for column in columns]
+        combined = parts[0][0]
+        for inverse, values in parts[1:]:
+            combined = combined * len(values) + inverse
+        _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+        codes = np.empty(len(first), np.intp)
+        rows = first.tolist()
+        scarce = most is not None and len(self._keys) + len(rows) > most
+        for place in np.argsort(first).tolist() if scarce else range(len(rows)):
+            row = rows[place]
+            key = tuple(values[inverse_[row]] for inverse_, values in parts)
+            code = self._known.get(key)
+            if code is None and most is not None and len(self._keys) >= most:
+                code, self.refused = NO_CODE, True
+            elif code is None:
+                code = self._new(key)
+            codes[place] = code
+        self._size = len(self._keys)
+        return codes[inverse]
+
+    def _new(self, key: tuple[Any, ...]) -> int:
+        code = self._known[key] = len(self._keys)
+        self._keys.append(key)
+        for place in self._texts:
+            self.text_bytes += len(key[place] or "")
+        return code
+
+
+def distinct(column: Values) -> tuple[Codes, list[Any]]:
+    """Per tuple the place of its value among the distinct ones; NULL is one of them, and equal to itself."""
+    if column.type.kind is Kind.STRING:
+        array = column.data if column.valid is None else pc.if_else(pa.array(column.valid), column.data, None)
+        encoded = array.dictionary_encode(null_encoding="encode")
+        return np.asarray(encoded.indices, np.intp), encoded.dictionary.to_pylist()
+    data = column.data
+    if column.type.is_float:
+        data = np.where(data == 0, data.dtype.type(0), data)  # −0.0 and 0.0 are one key
+    values, inverse = np.unique(data, return_inverse=True)
+    listed: list[Any] = [NAN if value != value else value for value in values.tolist()]
+    inverse = inverse.astype(np.intp)
+    if column.valid is not None:
+        inverse = np.where(column.valid, inverse, len(listed))
+        listed.append(None)
+    return inverse, listed
+
+
+# One object, so that a dictionary finds it again: NaN is a key equal to itself.
+NAN = float("nan")
+
+
+def from_python(values: Sequence[Any], type_: DataType) -> Values:
+    """Values of a type from Python objects as `distinct` gives them."""
+    valid = np.array([value is not None for value in values], bool)
+    mask = None if valid.all() else valid
+    if type_.kind is Kind.STRING:
+        return Values(
+            type_, pa.array(["" if value is None else value for value in values], pa.string()), mask
+        )
+    data = np.array([0 if value is None else value for value in values], type_.numpy)
+    return Values(type_, data, mask)

@@ -1,0 +1,359 @@
+"""Sketches: what panes keep, in bounded memory, in place of every value, for approximate aggregates.
+
+    distinct    HyperLogLog of 2^12 registers (Apache DataSketches): standard error 1.6%
+    quantile    counts by logarithmic bins (DDSketch; Masson, Rim, Lee 2019): 1% of the value, never more
+    frequent    768 counters (Apache DataSketches' frequent items, after Misra and Gries): 0.35% of the tuples
+
+Numbered properties:
+1. The answers of `distinct` and `quantile` are functions of the values alone: of neither their order, nor how they are
+   cut into trains and panes, nor chance. KLL and REQ sketches toss coins, t-digests depend on the order, and so does
+   DataSketches' estimate of an HLL that was never merged with another.
+2. `frequent` is exact while a group has at most 768 values in each pane. Beyond that, a count is off by what its panes
+   have let go, which follows from the order of the tuples, but not from how they are cut into trains.
+3. A copy, also one by way of bytes, goes on as the original does.
+4. `bytes` grows by no more than `growth_max` of what is added.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import datasketches
+import numpy as np
+import numpy.typing as npt
+
+from engine.data.keys import Codes, distinct
+from engine.data.schema import DataType, Kind
+from engine.data.train import Values
+
+Array = npt.NDArray[Any]
+Whole = npt.NDArray[np.int64]
+
+# 2^12 registers of a byte: a standard error of 1.04/√4096.
+LG_REGISTERS = 12
+REGISTERS_BYTES = datasketches.hll_sketch.get_max_updatable_serialization_bytes(
+    LG_REGISTERS, datasketches.HLL_8
+)
+# A table of so many entries, of which three quarters are used. Up to 1,024 entries, what is let go to make room does
+# not depend on their places in the table, which do not outlive a copy.
+LG_COUNTERS = 10
+COUNTERS = 3 << (LG_COUNTERS - 2)
+# What Python and the library take for a sketch, and for an entry of one while it has few.
+SKETCH_BYTES, ENTRY_BYTES = 240, 24
+COUNTER_BYTES, HEADER_BYTES = 128, 32
+# The longest text of a number.
+NUMBER_TEXT = 32
+BIN_BYTES = 16
+QUANTILE_ERROR = 0.01
+LOG_GAMMA = float(np.log((1 + QUANTILE_ERROR) / (1 - QUANTILE_ERROR)))
+# The bins of a group, in the order of their values: NaN is larger than any number, and what is too small for a
+# float of full precision is 0.
+BIN_OF_ONE, BIN_OF_INFINITY, BIN_OF_NAN = 40_000, 100_000, 100_001
+BINS = 1 << 18
+TINY = float(np.finfo(np.float64).tiny)
+
+
+class Sketches(Protocol):
+    """The sketches of all groups, for one column in one pane."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    def add(self, codes: Codes, column: Values) -> None:
+        """Values, none of them NULL, of groups with the given codes."""
+        ...
+
+    def recoded(self, mapped: Codes) -> None:
+        """Groups that live on have new codes."""
+        ...
+
+    def merge(self, other: Any) -> None:
+        """Take in what another of the same kind has; it stays as it is."""
+        ...
+
+
+class DistinctSketches:
+    """How many different values there are."""
+
+    def __init__(self) -> None:
+        self._sketches: dict[int, Any] = {}
+        self.bytes = 0
+
+    def add(self, codes: Codes, column: Values) -> None:
+        inverse, listed = distinct(column)
+        values = hashable(listed)
+        for code, places in seen(codes, inverse, len(values)):
+            sketch = self._sketches.get(code)
+            if sketch is None:
+                sketch = self._sketches[code] = datasketches.hll_sketch(LG_REGISTERS, datasketches.HLL_8)
+            else:
+                self.bytes -= hll_bytes(sketch)
+            each(sketch.update, [values[place] for place in places])
+            self.bytes += hll_bytes(sketch)
+
+    def recoded(self, mapped: Codes) -> None:
+        self._sketches = {int(mapped[code]): one for code, one in self._sketches.items()}
+
+    def merge(self, other: DistinctSketches) -> None:
+        for code, theirs in other._sketches.items():
+            union = datasketches.hll_union(LG_REGISTERS)
+            if code in self._sketches:
+                self.bytes -= hll_bytes(self._sketches[code])
+                union.update(self._sketches[code])
+            union.update(theirs)
+            self._sketches[code] = union.get_result(datasketches.HLL_8)
+            self.bytes += hll_bytes(self._sketches[code])
+
+    def __getstate__(self) -> Any:
+        return {code: one.serialize_updatable() for code, one in self._sketches.items()}, self.bytes
+
+    def __setstate__(self, state: Any) -> None:
+        packed, self.bytes = state
+        self._sketches = {code: datasketches.hll_sketch.deserialize(one) for code, one in packed.items()}
+
+    def of(self, code: int) -> Any:
+        return self._sketches.get(code)
+
+
+class FrequentSketches:
+    """How often the values come, by their texts."""
+
+    def __init__(self) -> None:
+        self._sketches: dict[int, Any] = {}
+        self._merged: dict[int, Counter[str]] = {}
+        self.type: DataType | None = None  # of the values
+        self.bytes = 0
+
+    def add(self, codes: Codes, column: Values) -> None:
+        self.type = column.type
+        inverse, listed = distinct(column)
+        texts = listed if column.type.kind is Kind.STRING else [str(one) for one in listed]
+        order = np.argsort(codes, kind="stable")  # within a group in the order of arrival
+        ordered, places = codes[order], inverse[order]
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        for code, part in zip(ordered[starts].tolist(), np.split(places, starts[1:]), strict=True):
+            sketch = self._sketches.get(code)
+            if sketch is None:
+                sketch = self._sketches[code] = datasketches.frequent_strings_sketch(LG_COUNTERS)
+            else:
+                self.bytes -= counters_bytes(sketch)
+            found, counts = np.unique(part, return_counts=True)
+            if sketch.num_active_items + len(found) <= COUNTERS:
+                for place, count in zip(found.tolist(), counts.tolist(), strict=True):
+                    sketch.update(texts[place], count)
+            else:
+                # One by one: what has to be let go depends on the order, and must not on where a train ends.
+                each(sketch.update, [texts[place] for place in part.tolist()])
+            self.bytes += counters_bytes(sketch)
+
+    def recoded(self, mapped: Codes) -> None:
+        self._sketches = {int(mapped[code]): one for code, one in self._sketches.items()}
+
+    def merge(self, other: FrequentSketches) -> None:
+        """Counts are summed, so that nothing more is let go; there are as many at most as in all panes together."""
+        self.type = other.type
+        for code in {*other._sketches, *other._merged}:
+            self._merged.setdefault(code, Counter()).update(other.counts(code))
+
+    def counts(self, code: int) -> Mapping[str, int]:
+        """The values that are known, with how often they came."""
+        counts = Counter(self._merged.get(code, ()))
+        sketch = self._sketches.get(code)
+        if sketch is not None:
+            everything = sketch.get_frequent_items(datasketches.NO_FALSE_NEGATIVES, 0)
+            counts.update({text: count for text, count, _, _ in everything})
+        return counts
+
+    def __getstate__(self) -> Any:
+        packed = {code: one.serialize() for code, one in self._sketches.items()}
+        return packed, self._merged, self.type, self.bytes
+
+    def __setstate__(self, state: Any) -> None:
+        packed, self._merged, self.type, self.bytes = state
+        read = datasketches.frequent_strings_sketch.deserialize
+        self._sketches = {code: read(one) for code, one in packed.items()}
+
+
+class QuantileSketches:
+    """How many values there are in which bin; of all groups in one array."""
+
+    def __init__(self) -> None:
+        self._places: Whole = np.empty(0, np.int64)  # group code and bin, in order
+        self._counts: Whole = np.empty(0, np.int64)
+        self._parts: list[tuple[Whole, Whole]] = []  # not summed yet
+        self._waiting = 0
+
+    @property
+    def bytes(self) -> int:
+        return BIN_BYTES * (len(self._places) + self._waiting)
+
+    def add(self, codes: Codes, column: Values) -> None:
+        places = codes * BINS + (bins_of(column.data) + BINS // 2)
+        self._take(*np.unique(places, return_counts=True))
+
+    def recoded(self, mapped: Codes) -> None:
+        places, counts = self.summed()
+        self._places, self._counts = mapped[places // BINS] * BINS + places % BINS, counts
+
+    def merge(self, other: QuantileSketches) -> None:
+        self._take(*other.summed())
+
+    def summed(self) -> tuple[Whole, Whole]:
+        """Group codes and bins as one number, in order, and how many values there are in each."""
+        if self._parts:
+            places = np.concatenate([self._places, *(part for part, _ in self._parts)])
+            counts = np.concatenate([self._counts, *(part for _, part in self._parts)])
+            self._places, self._counts = sums(places, counts)
+            self._parts, self._waiting = [], 0
+        return self._places, self._counts
+
+    def __deepcopy__(self, memo: Any) -> QuantileSketches:
+        other = QuantileSketches()
+        other._places, other._counts = self.summed()  # arrays that nobody writes to
+        return other
+
+    def _take(self, places: Whole, counts: Whole) -> None:
+        self._parts.append((places, counts))
+        self._waiting += len(places)
+        if self._waiting > len(self._places):
+            self.summed()
+
+
+SKETCHES: dict[str, type[DistinctSketches] | type[FrequentSketches] | type[QuantileSketches]] = {
+    "distinct": DistinctSketches,
+    "frequent": FrequentSketches,
+    "quantile": QuantileSketches,
+}
+
+
+def growth_max(name: str, column: Values) -> int:
+    """What taking in a column can make the sketches of a kind grow by."""
+    if name == "quantile":
+        return BIN_BYTES * len(column)
+    if name == "distinct":
+        return (SKETCH_BYTES + ENTRY_BYTES) * len(column)
+    text = column.data.nbytes if column.type.kind is Kind.STRING else NUMBER_TEXT * len(column)
+    return int(text) + (SKETCH_BYTES + COUNTER_BYTES + HEADER_BYTES) * len(column)
+
+
+# --- answers over the sketches of several panes --------------------------------------------------------
+
+
+def distinct_counts(parts: Sequence[DistinctSketches], groups: Codes) -> Whole:
+    return np.array([distinct_count([part.of(code) for part in parts]) for code in groups.tolist()], np.int64)
+
+
+def distinct_count(sketches: Sequence[Any]) -> int:
+    some = [one for one in sketches if one is not None]
+    if not some:
+        return 0
+    union = datasketches.hll_union(LG_REGISTERS)
+    for one in some:
+        union.update(one)
+    # An HLL that is told another's registers, be they its own, forgets the order in which it was filled: without
+    # this, a sketch that was never merged has an estimate that depends on it.
+    union.update(union.get_result(datasketches.HLL_8))
+    estimate: float = union.get_estimate()
+    return round(estimate)
+
+
+def most_frequent(parts: Sequence[FrequentSketches], groups: Codes, most: int) -> list[str | None]:
+    """The values that came most often, as `engine.windows.pane_aggregates.top` writes them."""
+    found: list[str | None] = []
+    for code in groups.tolist():
+        counts: Counter[str] = Counter()
+        for part in parts:
+            counts.update(part.counts(code))
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], rank_of(item[0], parts[0].type)))
+        found.append(", ".join(f"{text}:{count}" for text, count in ranked[:most]) or None)
+    return found
+
+
+def rank_of(text: str, type_: DataType | None) -> Any:
+    """By what equally frequent values are put in order: by value; NaN is the largest."""
+    if type_ is None or type_.kind is Kind.STRING:
+        return text
+    if type_.is_float:
+        return text == "nan", float(text)
+    return text == "True" if type_.kind is Kind.BOOLEAN else int(text)
+
+
+def quantiles(parts: Sequence[QuantileSketches], groups: Codes, part: float) -> tuple[Array, Array]:
+    """Of each group the value with the rank `part`·(n − 1), rounded down, within 1%; and whether there is one."""
+    summed = [one.summed() for one in parts]
+    places = np.concatenate([places for places, _ in summed])
+    counts = np.concatenate([counts for _, counts in summed])
+    if len(parts) > 1:
+        places, counts = sums(places, counts)
+    upto = np.cumsum(counts)
+    starts, ends = (np.searchsorted(places, (groups + more) * BINS) for more in (0, 1))
+    before = np.concatenate([[0], upto])
+    totals = before[ends] - before[starts]
+    ranks = np.floor(part * np.maximum(totals - 1, 0)).astype(np.int64)
+    where = np.searchsorted(upto, before[starts] + ranks, side="right")
+    known = totals > 0
+    values = np.zeros(len(groups))
+    values[known] = values_of(places[where[known]] % BINS - BINS // 2)
+    return values, known
+
+
+def sums(places: Whole, counts: Whole) -> tuple[Whole, Whole]:
+    """The places in order, each once, with its counts summed."""
+    order = np.argsort(places, kind="stable")
+    places, counts = places[order], counts[order]
+    starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
+    return (places[starts], np.add.reduceat(counts, starts)) if len(places) else (places, counts)
+
+
+def bins_of(data: Array) -> Whole:
+    values = data.astype(np.float64, copy=False)
+    sizes = np.abs(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        places = np.ceil(np.log(sizes) / LOG_GAMMA) + BIN_OF_ONE
+    places = np.where(sizes < TINY, 0.0, np.where(np.isinf(sizes), BIN_OF_INFINITY, places))
+    return np.where(np.isnan(values), BIN_OF_NAN, np.copysign(places, values)).astype(np.int64)
+
+
+def values_of(bins: Whole) -> Array:
+    """A value of each bin from which none in it is further than `QUANTILE_ERROR` of itself."""
+    sizes = np.abs(bins)
+    with np.errstate(over="ignore"):
+        found = np.exp((sizes - BIN_OF_ONE) * LOG_GAMMA) * (1 - QUANTILE_ERROR)
+    found = np.minimum(found, np.finfo(np.float64).max)
+    found = np.where(sizes == 0, 0.0, np.where(sizes == BIN_OF_INFINITY, np.inf, found))
+    return np.where(bins == BIN_OF_NAN, np.nan, np.copysign(found, bins))
+
+
+# --- inside --------------------------------------------------------------------------------------------
+
+
+def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, list[int]]]:
+    """For each group the places of the values that it has, each once."""
+    both = np.unique(codes * values + inverse)
+    groups, places = both // values, both % values
+    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+    for code, part in zip(groups[starts].tolist(), np.split(places, starts[1:]), strict=True):
+        yield code, part.tolist()
+
+
+def hashable(values: list[Any]) -> list[Any]:
+    """Values as the library hashes them: it passes over an empty text, and knows no booleans."""
+    return [0 if one == "" else int(one) if isinstance(one, bool) else one for one in values]
+
+
+def each(update: Any, values: Sequence[Any]) -> None:
+    """As fast as Python can call."""
+    deque(map(update, values), 0)
+
+
+def hll_bytes(sketch: Any) -> int:
+    """What it is counted with: at least what it takes, and no more for another value than for an entry."""
+    return SKETCH_BYTES + int(min(REGISTERS_BYTES, ENTRY_BYTES * sketch.get_estimate()))
+
+
+def counters_bytes(sketch: Any) -> int:
+    """What it takes by its own account, with what a table takes beside the entries."""
+    beside = (COUNTER_BYTES - 24) * sketch.num_active_items
+    return int(SKETCH_BYTES + sketch.get_serialized_size_bytes() + beside)

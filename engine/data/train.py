@@ -1,0 +1,244 @@
+"""A train: tuples of one schema that an operator takes in one call.
+
+Columns are numpy arrays (Arrow arrays for strings) of equal length; `valid` is None where nothing is NULL, which is
+the common case and the fast one. What stands under a NULL is some value of the type and must not be looked at.
+`arrival` is the arrival time in the system of each tuple, or of the tuple that caused it; `kept` is the fraction of
+input that was kept when it arrived. `watermark` says how far event time is complete once this train has been
+processed, in the unit of the stream's time column, and `causes` what has brought it there; a train without tuples can
+carry this progress alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.data.schema import DataType, Field, Kind, Schema
+from engine.data.watermark_causes import NO_PROGRESS, Causes
+
+Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+
+@dataclass(slots=True)
+class Values:
+    """One column's values."""
+
+    type: DataType
+    data: Any  # numpy array, or Arrow array for strings; see engine.data.schema
+    valid: Mask | None = None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def take(self, places: Places) -> Values:
+        data = self.data.take(pa.array(places)) if self.type.kind is Kind.STRING else self.data.take(places)
+        return Values(self.type, data, None if self.valid is None else self.valid.take(places))
+
+    def slice(self, start: int, stop: int) -> Values:
+        return Values(
+            self.type, self.data[start:stop], None if self.valid is None else self.valid[start:stop]
+        )
+
+
+@dataclass(slots=True)
+class LateRows:
+    """Rows that a stream's source has turned away as late, for windows to count them as missing."""
+
+    columns: tuple[Values, ...]
+    behind: npt.NDArray[np.int64]
+    """The watermark that each row was behind when it came."""
+    offered: npt.NDArray[np.float64]
+    """How many rows each stands for, before shedding."""
+
+    def __len__(self) -> int:
+        return len(self.behind)
+
+    def take(self, places: Places) -> LateRows:
+        columns = tuple([column.take(places) for column in self.columns])
+        return LateRows(columns, self.behind.take(places), self.offered.take(places))
+
+    def as_train(self) -> Train:
+        """Return the rows as tuples, for operators to compute with; they have no arrival time of their own."""
+        return Train(self.columns, same_arrival(0.0, len(self)))
+
+    def became(self, train: Train, sources: Places) -> LateRows:
+        """Return the rows that an operator made of these; `sources` has the place of the late row behind each."""
+        return LateRows(train.columns, self.behind.take(sources), self.offered.take(sources))
+
+
+@dataclass(slots=True)
+class Train:
+    """Tuples of one schema, with their arrival times."""
+
+    columns: tuple[Values, ...]
+    arrival: npt.NDArray[np.float64]
+    kept: float = 1.0
+    watermark: int = NO_PROGRESS
+    causes: Causes = ()
+    late: LateRows | None = None
+    """Rows that were turned away among these; they travel with the progress, as far as the next windows."""
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+    def with_columns(self, columns: tuple[Values, ...]) -> Train:
+        """The same tuples with other columns."""
+        return Train(columns, self.arrival, self.kept, self.watermark, self.causes)
+
+    def take(self, places: Places) -> Train:
+        """The tuples at the places; whatever is left out, the progress stays."""
+        return Train(
+            tuple([column.take(places) for column in self.columns]),
+            taken(self.arrival, places),
+            self.kept,
+            self.watermark,
+            self.causes,
+            self.late,
+        )
+
+    def slice(self, start: int, stop: int) -> Train:
+        """A part; only the part with the last tuple carries the progress."""
+        columns = tuple(column.slice(start, stop) for column in self.columns)
+        part = Train(columns, self.arrival[start:stop], self.kept)
+        if stop >= len(self):
+            part.watermark, part.causes, part.late = self.watermark, self.causes, self.late
+        return part
+
+
+Arrivals = npt.NDArray[np.float64]
+
+
+def same_arrival(arrival: float, tuples: int) -> Arrivals:
+    """One arrival time for all: an array without memory, which `is_same` recognises."""
+    # As np.broadcast_to would make it, which takes several times as long.
+    return np.ndarray(tuples, np.float64, np.float64(arrival).tobytes(), strides=(0,))
+
+
+def is_same(arrival: Arrivals) -> bool:
+    """Whether all tuples arrived at one moment, known without looking at them."""
+    return arrival.strides[0] == 0 and len(arrival) > 0
+
+
+def taken(arrival: Arrivals, places: Places) -> Arrivals:
+    if not is_same(arrival):
+        return arrival.take(places)
+    return arrival[: len(places)] if len(places) <= len(arrival) else same_arrival(arrival[0], len(places))
+
+
+def progress(watermark: int, causes: Causes, late: LateRows | None = None) -> Train:
+    """News of event time alone, perhaps with rows that were late for it."""
+    return Train((), np.empty(0), 1.0, watermark, causes, late)
+
+
+def late_together(first: LateRows | None, second: LateRows | None) -> LateRows | None:
+    """Return the late rows of two trains of one schema."""
+    if first is None or second is None:
+        return first or second
+    columns = tuple(joined(pair) for pair in zip(first.columns, second.columns, strict=True))
+    behind = np.concatenate([first.behind, second.behind])
+    return LateRows(columns, behind, np.concatenate([first.offered, second.offered]))
+
+
+def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
+    """An Arrow array of the type's own Arrow type, without a copy where there is no NULL."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    valid = None if array.null_count == 0 else np.asarray(array.is_valid())
+    match type_.kind:
+        case Kind.STRING:
+            return Values(type_, array if valid is None else array.fill_null(""), valid)
+        case Kind.DECIMAL:
+            # Of 128 bits, the lower half: there are no more digits than it holds.
+            halves = np.frombuffer(array.buffers()[1] or b"", np.int64)
+            return Values(type_, halves[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy(), valid)
+        case Kind.TIMESTAMP:
+            array = array.cast(type_.arrow).view(pa.int64())
+        case Kind.BOOLEAN:
+            filled = array if valid is None else array.fill_null(False)
+            return Values(type_, filled.to_numpy(zero_copy_only=False), valid)
+    filled = array if valid is None else array.fill_null(0)
+    return Values(type_, filled.to_numpy(zero_copy_only=False), valid)
+
+
+def values_to_arrow(values: Values) -> pa.Array:
+    mask = None if values.valid is None else ~values.valid
+    match values.type.kind:
+        case Kind.STRING:
+            if mask is None:
+                return values.data
+            return pc.if_else(pa.array(values.valid), values.data, pa.scalar(None, pa.string()))
+        case Kind.DECIMAL:
+            # Of 128 bits, the upper half is the sign.
+            halves = np.stack([values.data, values.data >> 63], axis=1)
+            found = pa.Array.from_buffers(values.type.arrow, len(values), [None, pa.py_buffer(halves)])
+            return found if mask is None else pc.if_else(pa.array(values.valid), found, None)
+        case Kind.TIMESTAMP:
+            return pa.array(values.data, pa.int64(), mask=mask).view(values.type.arrow)
+    return pa.array(values.data, values.type.arrow, mask=mask)
+
+
+def train_from_arrow(
+    batch: pa.RecordBatch | pa.Table,
+    schema: Schema,
+    arrival: npt.NDArray[np.float64] | float,
+    kept: float = 1.0,
+) -> Train:
+    """A train of the batch's columns in the schema's order; one arrival time for all, or one each."""
+    columns = tuple(values_from_arrow(batch.column(field.name), field.type) for field in schema.fields)
+    times = same_arrival(arrival, batch.num_rows) if isinstance(arrival, float) else arrival
+    return Train(columns, times, kept)
+
+
+def train_to_arrow(train: Train, schema: Schema) -> pa.RecordBatch:
+    arrays = [values_to_arrow(column) for column in train.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+
+
+def concatenated(trains: Sequence[Train], schema: Schema) -> Train:
+    """The tuples of several trains as one train, in order; its progress is the caller's to say."""
+    return merged(trains) if trains else empty_train(schema)
+
+
+def merged(trains: Sequence[Train]) -> Train:
+    """The same of one train at least."""
+    first = trains[0]
+    if len(trains) == 1:
+        return first
+    columns = tuple(joined([train.columns[place] for train in trains]) for place in range(len(first.columns)))
+    arrival = joined_arrivals([train.arrival for train in trains])
+    return Train(columns, arrival, min(train.kept for train in trains))
+
+
+def joined_arrivals(parts: Sequence[Arrivals]) -> Arrivals:
+    if all(is_same(part) and part[0] == parts[0][0] for part in parts):
+        return same_arrival(parts[0][0], sum(map(len, parts)))
+    return np.concatenate(parts)
+
+
+def joined(parts: Sequence[Values]) -> Values:
+    first = parts[0]
+    if first.type.kind is Kind.STRING:
+        data: Any = pa.concat_arrays([cast(pa.Array, part.data) for part in parts])
+    else:
+        data = np.concatenate([part.data for part in parts])
+    if all(part.valid is None for part in parts):
+        return Values(first.type, data)
+    valid = np.concatenate([np.ones(len(part), bool) if part.valid is None else part.valid for part in parts])
+    return Values(first.type, data, valid)
+
+
+def empty_train(schema: Schema) -> Train:
+    return Train(tuple(empty_values(field) for field in schema.fields), np.empty(0))
+
+
+def empty_values(field: Field) -> Values:
+    if field.type.kind is Kind.STRING:
+        return Values(field.type, pa.array([], pa.string()))
+    return Values(field.type, np.empty(0, field.type.numpy))

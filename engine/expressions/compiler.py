@@ -1,0 +1,310 @@
+"""Expressions compiled into closures over trains.
+
+An expression is compiled once, when its query is planned: names become kernels (`engine/expressions/kernels/`), what does not
+depend on the row is computed, equal parts are found. What is left per train is a few calls on whole columns.
+
+    value of a part      (data, valid): a numpy array, or an Arrow array of text; valid is None where nothing is NULL
+    constants            stay scalars until something needs a column
+    equal parts          of one projection are computed once per train
+    functions            `engine/expressions/strict_functions.py` those that are NULL where an argument is, `engine/expressions/lenient_functions.py` others
+    rows that fail       have NULL for a value, and stand in `Failures` with the reason; the caller drops them
+
+A part that is not needed for a row (a branch of CASE not taken, what follows a FALSE in AND, a TRUE in OR, a value in
+COALESCE, the right one in IN) is computed for it all the same, as that is cheaper than picking rows, but it cannot
+fail it: failures count only within the `guard`, the rows for which the part is needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from engine.data.schema import BOOLEAN, DataType
+from engine.data.train import Mask, Train, Values
+from engine.expressions.frames import Computed, Frame, Node, column_node, constant_node, folded, null_node
+from engine.expressions.kernels import arithmetic, comparison, logic, strings, times
+from engine.expressions.kernels.casts import build_cast
+from engine.expressions.kernels.kernel import Argument, Build, Kernel
+from engine.expressions.lenient_functions import (
+    case,
+    coalesce,
+    concat,
+    conjunction,
+    disjunction,
+    null_test,
+    nullif,
+)
+from engine.expressions.strict_functions import binary, checked, gathering, plain
+from engine.plan.plan import Call, Case, Cast, Column, Expression, Literal
+
+BUILDERS: dict[str, Build] = {
+    **arithmetic.BUILDERS,
+    **comparison.BUILDERS,
+    **strings.BUILDERS,
+    **times.BUILDERS,
+}
+
+
+class Failures:
+    """The rows of a train that failed, each with the first reason it failed for."""
+
+    __slots__ = ("_counts", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: Mask | None = None
+        self._counts: dict[str, int] = {}
+
+    def add(self, rows: Mask, reason: str) -> None:
+        """Rows that failed; those that had failed before keep their first reason."""
+        if self._rows is None:
+            self._rows = rows.copy()
+            count = int(np.count_nonzero(rows))
+        else:
+            before = int(np.count_nonzero(self._rows))
+            self._rows |= rows
+            count = int(np.count_nonzero(self._rows)) - before
+        if count:
+            self._counts[reason] = self._counts.get(reason, 0) + count
+
+    def rows(self) -> Mask | None:
+        """Which rows failed; None if none did."""
+        return self._rows
+
+    def counts(self) -> dict[str, int]:
+        """How many rows failed for each reason."""
+        return dict(self._counts)
+
+
+Projection = Callable[[Train, Failures], tuple[Values, ...]]
+Condition = Callable[[Train, Failures], Mask]
+
+
+def compile_projection(expressions: Sequence[Expression]) -> Projection:
+    """Expressions over one input as a function of trains; the columns have the expressions' types."""
+    compiler = Compiler(expressions)
+    columns = [(one.type, compiler.compile(one).run) for one in expressions]
+    slots, quiet = compiler.slots, not compiler.noisy
+
+    def project(train: Train, failures: Failures) -> tuple[Values, ...]:
+        frame = Frame(train, slots)
+        if quiet:
+            result = tuple([Values(type_, *run(frame)) for type_, run in columns])
+        else:
+            with np.errstate(all="ignore"):
+                result = tuple([Values(type_, *run(frame)) for type_, run in columns])
+        for bad, reason in frame.failed:
+            failures.add(bad, reason)
+        return result
+
+    return project
+
+
+def compile_condition(condition: Expression) -> Condition:
+    """A boolean expression as a function of trains: the rows for which it is true and has not failed."""
+    compiler = Compiler([condition])
+    run = compiler.compile(condition).run
+    slots, quiet = compiler.slots, not compiler.noisy
+
+    def select(train: Train, failures: Failures) -> Mask:
+        frame = Frame(train, slots)
+        if quiet:
+            data, valid = run(frame)
+        else:
+            with np.errstate(all="ignore"):
+                data, valid = run(frame)
+        if valid is not None:
+            data = data & valid
+        for bad, reason in frame.failed:
+            failures.add(bad, reason)
+            data = data & ~bad
+        return cast(Mask, data)
+
+    return select
+
+
+class Compiler:
+    """Compiles the expressions of one projection."""
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self.slots = 0
+        self.noisy = False
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._uses: Counter[int] = Counter()
+        self._nodes: dict[int, Node] = {}
+        self._known: dict[int, tuple[Expression, int]] = {}
+        self._uses.update(map(self._number, expressions))
+
+    def _number(self, expression: Expression) -> int:
+        """The same number for equal expressions; counts where each is used."""
+        known = self._known.get(id(expression))
+        if known is not None:
+            return known[1]
+        parts: list[int] = []
+        key: tuple[Any, ...]
+        # Expressions do not tell 0.0 from −0.0 nor True from 1, which CAST to text does.
+        match expression:
+            case Literal(value, type_):
+                key = ("literal", type_, repr(value))
+            case Column(place, type_):
+                key = ("column", type_, place)
+            case Call(function, arguments, type_):
+                parts = list(map(self._number, arguments))
+                key = ("call", type_, function, *parts)
+            case Cast(argument, type_, try_):
+                parts = [self._number(argument)]
+                key = ("cast", type_, try_, *parts)
+            case Case(branches, otherwise, type_):
+                parts = [self._number(part) for branch in branches for part in branch]
+                parts.append(self._number(otherwise))
+                key = ("case", type_, *parts)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self._uses.update(parts)
+        number = self._numbers[key]
+        # With the expression, lest it goes and another takes its id.
+        self._known[id(expression)] = expression, number
+        return number
+
+    def compile(self, expression: Expression) -> Node:
+        number = self._number(expression)
+        node = self._nodes.get(number)
+        if node is None:
+            node = self._compiled(expression)
+            if self._uses[number] > 1 and not isinstance(expression, Column):
+                node = self._share(node)
+            self._nodes[number] = node
+        return node
+
+    def _share(self, node: Node) -> Node:
+        """A part that is computed once per train and used more than once."""
+        if node.constant:
+            return node
+        slot, run = self.slots, node.run
+        self.slots += 1
+        if not node.fails:
+
+            def once(frame: Frame) -> Computed:
+                computed: Computed | None = frame.shared[slot]
+                if computed is None:
+                    computed = frame.shared[slot] = run(frame)
+                return computed
+
+            return Node(node.type, once)
+
+        def once_with_failures(frame: Frame) -> Computed:
+            found: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
+            if found is None:
+                # Each use has its own guard, so its failures are first found without any.
+                guard, failed = frame.guard, frame.failed
+                frame.guard, frame.failed = None, []
+                found = frame.shared[slot] = run(frame), frame.failed
+                frame.guard, frame.failed = guard, failed
+            for bad, reason in found[1]:
+                frame.fail(bad, reason)
+            return found[0]
+
+        return Node(node.type, once_with_failures, fails=True)
+
+    def _compiled(self, expression: Expression) -> Node:
+        match expression:
+            case Literal(value, type_):
+                return constant_node(type_, value)
+            case Column(place, type_):
+                return column_node(place, type_)
+            case Cast(argument, type_, try_):
+                return self._cast(self.compile(argument), type_, try_)
+            case Case(branches, otherwise, type_):
+                pairs = [(self.compile(condition), self.compile(value)) for condition, value in branches]
+                return case(type_, pairs, self.compile(otherwise))
+            case Call(function, arguments, type_):
+                return self._call(function, type_, [self.compile(one) for one in arguments])
+
+    def _cast(self, node: Node, type_: DataType, try_: bool = False) -> Node:
+        if node.type == type_:
+            return node
+        return self._strict(type_, [node], lambda arguments, _: build_cast(arguments[0].type, type_), try_)
+
+    def _call(self, function: str, type_: DataType, nodes: list[Node]) -> Node:
+        match function:
+            case "and":
+                return conjunction(nodes)
+            case "or":
+                return disjunction(nodes)
+            case "not":
+                return self._strict(type_, nodes, lambda *_: Kernel(np.logical_not))
+            case "is_null" | "is_not_null":
+                return null_test(nodes[0], function == "is_null")
+            case "coalesce":
+                return coalesce(type_, nodes)
+            case "nullif":
+                first = self._share(nodes[0])
+                same = self._cast(first, nodes[1].type)
+                return nullif(first, self._strict(BOOLEAN, [same, nodes[1]], BUILDERS["equal"]))
+            case "in":
+                return self._in(nodes[0], nodes[1:])
+            case "greatest" | "least":
+                return self._extreme(type_, nodes, function == "greatest")
+            case "concat":
+                return concat(nodes)
+        return self._strict(type_, nodes, BUILDERS[function])
+
+    def _in(self, value: Node, items: list[Node]) -> Node:
+        value = self._share(value)
+        constants = [item.value for item in items if item.constant and not item.is_null]
+        found = [item for item in items if item.is_null][:1]
+        if constants:
+            found.append(
+                self._strict(BOOLEAN, [value], lambda *_: comparison.build_membership(value.type, constants))
+            )
+        found += [
+            self._strict(BOOLEAN, [value, item], BUILDERS["equal"]) for item in items if not item.constant
+        ]
+        return disjunction([Node(BOOLEAN) if one.is_null else one for one in found])
+
+    def _extreme(self, type_: DataType, nodes: list[Node], greatest: bool) -> Node:
+        nodes = [node for node in nodes if not node.is_null]
+        if not nodes:
+            return Node(type_)
+        name = "greater" if greatest else "less"
+        before = BUILDERS[name]([Argument(type_), Argument(type_)], BOOLEAN).apply
+
+        def run(frame: Frame) -> Computed:
+            data, valid = nodes[0].run(frame)
+            for node in nodes[1:]:
+                other, other_valid = node.run(frame)
+                other_first = before(other, data)
+                # A NULL never comes first, and everything comes before it.
+                if other_valid is not None:
+                    other_first &= other_valid
+                if valid is not None:
+                    other_first |= ~valid
+                data = logic.choose(type_, other_first, other, data)
+                valid = None if valid is None or other_valid is None else valid | other_valid
+            return data, valid
+
+        return folded(Node(type_, run, fails=any(node.fails for node in nodes)), nodes)
+
+    def _strict(self, type_: DataType, nodes: Sequence[Node], build: Build, try_: bool = False) -> Node:
+        """A function that is NULL where any argument is."""
+        if any(node.is_null for node in nodes):
+            return null_node(type_, nodes)
+        constant = all(node.constant for node in nodes)
+        # Kernels want a column: of constants, the first is made one, and the result is taken back out.
+        arguments = [
+            Argument(node.type, node.constant and not (constant and place == 0), node.value)
+            for place, node in enumerate(nodes)
+        ]
+        kernel = build(arguments, type_)
+        self.noisy = self.noisy or (kernel.noisy and not constant)
+        gather = gathering(nodes, arguments)
+        if kernel.reason:
+            node = Node(
+                type_, checked(gather, kernel, try_), fails=not try_ or any(one.fails for one in nodes)
+            )
+        else:
+            run = binary(nodes, kernel) if len(nodes) == 2 and not constant else plain(gather, kernel)
+            node = Node(type_, run, fails=any(one.fails for one in nodes))
+        return folded(node, nodes)

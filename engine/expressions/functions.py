@@ -1,0 +1,488 @@
+"""Scalar functions: their names, what they take and what they give. `engine/expressions/compiler.py` computes them.
+
+`resolve` picks a signature by name and argument types; the caller casts each argument to the type the signature
+wants. A type of None stands for a bare NULL: it takes the type of its neighbours. Names are read without regard to
+case, and operators may be written as signs (`+`, `<>`, `||`).
+
+Types of results
+
+    ints                the wider of the two; `/` gives float64, `//` and `%` truncate toward zero
+    ints and floats     the float type;  float32 and float64: float64
+    ints and decimals   decimal; an int32 counts as decimal(10, 0), an int64 as decimal(18, 0)
+    decimals and floats the float type
+    decimal +, −        scale: the larger; digits before the point: the larger and one more
+    decimal ×           scale: the sum (at most 18, or the query is refused); digits: the sum
+    decimal %, common   scale: the larger; digits before the point: the larger
+    decimal /           float64
+    timestamp ± int64   timestamp; the integer is microseconds, which is how intervals arrive
+    timestamp − timestamp   int64 microseconds
+
+Decimals are capped at 18 digits, keeping the scale; a value that needs more fails its row.
+
+NULL is unknown: a function of NULL is NULL, except for AND, OR, IS NULL, COALESCE, IN, and those that pass over NULL
+(`concat`, `greatest`, `least`). NaN equals itself and is greater than every number.
+
+Where the meaning is in doubt it is DuckDB's. We differ in this:
+
+    x / 0, x // 0, x % 0    NULL for all types (there: infinity or NaN for floats, an error for `//`, `%` of integers)
+    sqrt, ln, log10, log2   of a number without a result fail the row, and so does 0 to a negative power (there: NaN
+                            or ±∞, unless ieee_floating_point_ops is off)
+    x // y of non-integers  refused (there: the same as `/`)
+    −x of the least integer fails the row (there: a wider type)
+    decimals                18 digits at most (there 38), so a row can fail here and not there; of an int64 beside a
+                            decimal, 18 digits; round(x, n) keeps the scale of x (there it becomes n)
+    sign                    int32 (there tinyint)
+    timestamp − timestamp   int64 microseconds (there an interval)
+    text to timestamp       an offset such as +02 is applied, as timestamps are UTC (there it is dropped); 'infinity'
+                            and years outside 1 … 9999 are refused
+    floats to text          every NaN is 'nan' (there one can be '-nan'); of two equally short texts for a float32, either
+    decimals to text        '-0.50' also for decimal(2, 2) (there '-.50')
+    substring, left, right  take any int64 (there: an error beyond 32 bits)
+    what is not needed      for a row never fails it: branches of CASE not taken, what follows a FALSE in AND, a TRUE in
+                            OR, a value in COALESCE, a match in IN (there mostly, not always)
+    f(NULL, y)              still fails where y fails (there it depends on how NULL came about)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from configs.errors import InvalidInput, nearest
+from engine.data.schema import (
+    BOOLEAN,
+    DECIMAL_DIGITS_MAX,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    Kind,
+    decimal,
+)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function for given argument types: the types it wants, to which arguments are cast, and what it gives."""
+
+    name: str
+    arguments: tuple[DataType, ...]
+    result: DataType
+
+
+class NoSuchFunction(InvalidInput):
+    """A function name that is not known."""
+
+
+class WrongArguments(InvalidInput):
+    """A function called with too few, too many or unfit arguments."""
+
+
+Types = Sequence[DataType | None]
+Rule = Callable[[str, Types], Signature]
+
+TRUNCATIONS = (
+    "microsecond",
+    "millisecond",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+    "decade",
+    "century",
+    "millennium",
+)
+"""What `date_trunc` truncates to; a plural is read as its singular."""
+
+TIME_PARTS = (
+    "year",
+    "quarter",
+    "month",
+    "day",
+    "day_of_week",
+    "day_of_year",
+    "hour",
+    "minute",
+    "second",
+)
+"""The whole numbers that a timestamp is made of: functions, and parts for EXTRACT and `date_part`."""
+
+ALIASES = {
+    "+": "add",
+    "-": "subtract",
+    "*": "multiply",
+    "/": "divide",
+    "//": "integer_divide",
+    "div": "integer_divide",
+    "%": "modulo",
+    "mod": "modulo",
+    "fmod": "modulo",
+    "neg": "negate",
+    "=": "equal",
+    "==": "equal",
+    "<>": "not_equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+    "||": "append",
+    "ifnull": "coalesce",
+    "nvl": "coalesce",
+    "lcase": "lower",
+    "ucase": "upper",
+    "len": "length",
+    "char_length": "length",
+    "character_length": "length",
+    "substr": "substring",
+    "prefix": "starts_with",
+    "suffix": "ends_with",
+    "position": "strpos",
+    "instr": "strpos",
+    "ceiling": "ceil",
+    "pow": "power",
+    "log": "log10",
+    "dayofmonth": "day",
+    "dayofweek": "day_of_week",
+    "dow": "day_of_week",
+    "dayofyear": "day_of_year",
+    "doy": "day_of_year",
+    "datetrunc": "date_trunc",
+}
+
+
+def resolve(name: str, arguments: Types) -> Signature:
+    """The signature of a function for arguments of these types, or NoSuchFunction, or WrongArguments."""
+    canonical = name.lower()
+    canonical = ALIASES.get(canonical, canonical)
+    rule = RULES.get(canonical)
+    if rule is None:
+        known = [*RULES, *(alias for alias in ALIASES if alias.isidentifier())]
+        raise NoSuchFunction(f"there is no function {name}", hint=nearest(name.lower(), known))
+    return rule(canonical, arguments)
+
+
+def castable(source: DataType, target: DataType) -> bool:
+    """Whether CAST from one type to the other exists; a value may still not fit."""
+    if source == target or Kind.STRING in (source.kind, target.kind):
+        return True
+    return Kind.TIMESTAMP not in (source.kind, target.kind)
+
+
+def common_type(types: Types) -> DataType | None:
+    """The type that values of all these types can be brought to (branches of CASE, inputs of UNION), or None."""
+    known = [one for one in types if one is not None]
+    if not known:
+        return INT32  # as in DuckDB, for nothing but NULLs
+    first = known[0]
+    if all(one == first for one in known):
+        return first
+    if not all(one.is_numeric for one in known):
+        return None
+    if any(one.is_float for one in known):
+        return FLOAT64 if FLOAT64 in known else FLOAT32
+    if all(one.is_integer for one in known):
+        return INT64
+    parts = [as_decimal(one) for one in known]
+    scale = max(part.scale for part in parts)
+    return capped(max(part.precision - part.scale for part in parts) + scale, scale)
+
+
+def as_decimal(type_: DataType) -> DataType:
+    """The decimal type that holds an integer type's values (of int64: those of up to 18 digits)."""
+    if type_.kind is Kind.DECIMAL:
+        return type_
+    return decimal(10, 0) if type_.kind is Kind.INT32 else decimal(DECIMAL_DIGITS_MAX, 0)
+
+
+def capped(digits: int, scale: int) -> DataType:
+    return decimal(min(digits, DECIMAL_DIGITS_MAX), scale)
+
+
+# --- rules ----------------------------------------------------------------------------------------------
+# A rule is given the canonical name, for its messages and its signature, and the types.
+
+
+def refuse(name: str, types: Types, place: int, wanted: str) -> WrongArguments:
+    got = types[place]
+    return WrongArguments(
+        f"{name}: argument {place + 1} is {got}, which does not fit", hint=f"{name} wants {wanted}"
+    )
+
+
+def check_count(name: str, types: Types, least: int, most: int | None, wanted: str) -> None:
+    if len(types) < least or (most is not None and len(types) > most):
+        count = f"{len(types)} argument" + ("" if len(types) == 1 else "s")
+        raise WrongArguments(f"{name}: called with {count}", hint=f"{name} wants {wanted}")
+
+
+def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
+    """The types, all numeric; a bare NULL takes the type of the first that is known."""
+    for place, one in enumerate(types):
+        if one is not None and not one.is_numeric:
+            raise refuse(name, types, place, wanted)
+    known = next((one for one in types if one is not None), INT32)
+    return [known if one is None else one for one in types]
+
+
+def arithmetic(name: str, types: Types) -> Signature:
+    wanted = "two numbers"
+    if name in ("add", "subtract"):
+        wanted = "two numbers, or a timestamp and an interval"
+        if TIMESTAMP in types and len(types) == 2:
+            return timestamp_arithmetic(name, types, wanted)
+    check_count(name, types, 2, 2, wanted)
+    left, right = numbers(name, types, wanted)
+    common = common_type([left, right])
+    assert common is not None
+    if common.kind is not Kind.DECIMAL:
+        return Signature(name, (common, common), common)
+    left, right = as_decimal(left), as_decimal(right)
+    match name:
+        case "multiply":
+            scale = left.scale + right.scale
+            if scale > DECIMAL_DIGITS_MAX:
+                raise WrongArguments(
+                    f"multiply: {left} times {right} has {scale} digits after the point, "
+                    f"and {DECIMAL_DIGITS_MAX} can be held",
+                    hint="CAST one of them to a decimal with fewer digits, or to double",
+                )
+            return Signature(name, (left, right), capped(left.precision + right.precision, scale))
+        case "add" | "subtract":
+            before = max(left.precision - left.scale, right.precision - right.scale)
+            common = capped(before + common.scale + 1, common.scale)
+    return Signature(name, (common, common), common)
+
+
+def timestamp_arithmetic(name: str, types: Types, wanted: str) -> Signature:
+    left, right = types
+    if name == "subtract" and left == right == TIMESTAMP:
+        return Signature(name, (TIMESTAMP, TIMESTAMP), INT64)
+    for place, (one, other) in enumerate([(left, right), (right, left)]):
+        if other == TIMESTAMP and not (one is None or one.is_integer) and (one != TIMESTAMP or name == "add"):
+            raise refuse(name, types, place, wanted)
+    if left == TIMESTAMP:
+        return Signature(name, (TIMESTAMP, INT64), TIMESTAMP)
+    if name == "subtract":
+        raise refuse(name, types, 1, "the timestamp first")
+    return Signature(name, (INT64, TIMESTAMP), TIMESTAMP)
+
+
+def division(name: str, types: Types) -> Signature:
+    check_count(name, types, 2, 2, "two numbers")
+    common = common_type(numbers(name, types, "two numbers"))
+    assert common is not None
+    wide = common if common.is_float else FLOAT64
+    return Signature(name, (wide, wide), wide)
+
+
+def integer_division(name: str, types: Types) -> Signature:
+    wanted = "two integers; for others, floor(x / y)"
+    check_count(name, types, 2, 2, wanted)
+    for place, one in enumerate(types):
+        if one is not None and not one.is_integer:
+            raise refuse(name, types, place, wanted)
+    common = common_type(types)
+    assert common is not None
+    return Signature(name, (common, common), common)
+
+
+def same_number(name: str, types: Types) -> Signature:
+    check_count(name, types, 1, 1, "a number")
+    (one,) = numbers(name, types, "a number")
+    return Signature(name, (one,), one)
+
+
+def rounding(name: str, types: Types) -> Signature:
+    """To a whole number; of an integer it is a float64, as in DuckDB."""
+    check_count(name, types, 1, 1, "a number")
+    (one,) = numbers(name, types, "a number")
+    if one.is_integer:
+        return Signature(name, (FLOAT64,), FLOAT64)
+    return Signature(name, (one,), decimal(one.precision, 0) if one.kind is Kind.DECIMAL else one)
+
+
+def round_(name: str, types: Types) -> Signature:
+    wanted = "a number and, if need be, how many digits after the point"
+    check_count(name, types, 1, 2, wanted)
+    (one,) = numbers(name, types[:1], wanted)
+    if len(types) == 1:
+        return Signature(name, (one,), decimal(one.precision, 0) if one.kind is Kind.DECIMAL else one)
+    if types[1] is not None and not types[1].is_integer:
+        raise refuse(name, types, 1, wanted)
+    result = capped(one.precision + 1, one.scale) if one.kind is Kind.DECIMAL else one
+    return Signature(name, (one, INT32), result)
+
+
+def sign(name: str, types: Types) -> Signature:
+    return Signature(name, same_number(name, types).arguments, INT32)
+
+
+def floats(count: int, most: int | None = None) -> Rule:
+    wanted = "a number" if count == 1 else f"{count} numbers"
+
+    def rule(name: str, types: Types) -> Signature:
+        check_count(name, types, count, most or count, wanted)
+        numbers(name, types, wanted)
+        return Signature(name, (FLOAT64,) * len(types), FLOAT64)
+
+    return rule
+
+
+def comparable(name: str, types: Types, wanted: str) -> DataType:
+    """The type in which values are compared; text beside something else is read as that."""
+    others = [one for one in types if one != STRING and one is not None]
+    common = common_type(others) if others else STRING
+    if common is None:
+        place = next(place for place, one in enumerate(types) if one not in (None, STRING, others[0]))
+        raise refuse(name, types, place, f"{wanted}; CAST one of them")
+    return common
+
+
+def comparison(name: str, types: Types) -> Signature:
+    wanted = "two values of one type"
+    check_count(name, types, 2, 2, wanted)
+    common = comparable(name, types, wanted)
+    return Signature(name, (common, common), BOOLEAN)
+
+
+def membership(name: str, types: Types) -> Signature:
+    wanted = "a value and a list of values of one type"
+    check_count(name, types, 2, None, wanted)
+    common = comparable(name, types, wanted)
+    return Signature(name, (common,) * len(types), BOOLEAN)
+
+
+def logic(least: int, most: int | None) -> Rule:
+    wanted = "a condition" if most == 1 else "conditions"
+
+    def rule(name: str, types: Types) -> Signature:
+        check_count(name, types, least, most, wanted)
+        for place, one in enumerate(types):
+            if one not in (BOOLEAN, None):
+                raise refuse(name, types, place, f"{wanted} (boolean)")
+        return Signature(name, (BOOLEAN,) * len(types), BOOLEAN)
+
+    return rule
+
+
+def null_test(name: str, types: Types) -> Signature:
+    check_count(name, types, 1, 1, "a value")
+    return Signature(name, (types[0] or INT32,), BOOLEAN)
+
+
+def alike(name: str, types: Types) -> Signature:
+    wanted = "values of one type"
+    check_count(name, types, 1, None, wanted)
+    common = common_type(types)
+    if common is None:
+        known = [one for one in types if one is not None]
+        raise refuse(name, types, list(types).index(next(one for one in known if one != known[0])), wanted)
+    return Signature(name, (common,) * len(types), common)
+
+
+def nullif(name: str, types: Types) -> Signature:
+    """Gives its first argument as it is; the second has the type in which both are compared."""
+    wanted = "two values of one type"
+    check_count(name, types, 2, 2, wanted)
+    common = comparable(name, types, wanted)
+    first = types[0] or common
+    return Signature(name, (first, common), first)
+
+
+def fixed(wanted: tuple[DataType, ...], result: DataType, optional: int = 0) -> Rule:
+    """A function of given types, of which the last `optional` may be left out; integers are widened to what it wants."""
+    said = ", ".join(map(str, wanted)) + (f" (the last {optional} may be left out)" if optional else "")
+
+    def rule(name: str, types: Types) -> Signature:
+        check_count(name, types, len(wanted) - optional, len(wanted), said)
+        for place, (got, want) in enumerate(zip(types, wanted, strict=False)):
+            fits = got is None or got == want or (got.is_integer and want == INT64)
+            if not fits and not (got == STRING and want == TIMESTAMP):
+                raise refuse(name, types, place, said)
+        return Signature(name, wanted[: len(types)], result)
+
+    return rule
+
+
+def texts(name: str, types: Types) -> Signature:
+    """Anything, written as text."""
+    check_count(name, types, 1, None, "values")
+    return Signature(name, (STRING,) * len(types), STRING)
+
+
+def epoch_ms(name: str, types: Types) -> Signature:
+    """Of a timestamp its milliseconds, of milliseconds their timestamp."""
+    if len(types) == 1 and types[0] is not None and types[0].is_integer:
+        return Signature(name, (INT64,), TIMESTAMP)
+    return fixed((TIMESTAMP,), INT64)(name, types)
+
+
+RULES: dict[str, Rule] = {
+    "add": arithmetic,
+    "subtract": arithmetic,
+    "multiply": arithmetic,
+    "modulo": arithmetic,
+    "divide": division,
+    "integer_divide": integer_division,
+    "negate": same_number,
+    "abs": same_number,
+    "sign": sign,
+    "round": round_,
+    "floor": rounding,
+    "ceil": rounding,
+    "sqrt": floats(1),
+    "exp": floats(1),
+    "ln": floats(1),
+    "log10": floats(1, 2),  # log(base, x) with two
+    "log2": floats(1),
+    "power": floats(2),
+    "equal": comparison,
+    "not_equal": comparison,
+    "less": comparison,
+    "less_equal": comparison,
+    "greater": comparison,
+    "greater_equal": comparison,
+    "in": membership,
+    "and": logic(1, None),
+    "or": logic(1, None),
+    "not": logic(1, 1),
+    "is_null": null_test,
+    "is_not_null": null_test,
+    "coalesce": alike,
+    "greatest": alike,
+    "least": alike,
+    "nullif": nullif,
+    "like": fixed((STRING, STRING, STRING), BOOLEAN, optional=1),  # the third is the ESCAPE
+    "ilike": fixed((STRING, STRING, STRING), BOOLEAN, optional=1),
+    "append": texts,  # the operator ||: NULL if anything is
+    "concat": texts,  # passes over NULLs
+    "lower": fixed((STRING,), STRING),
+    "upper": fixed((STRING,), STRING),
+    "length": fixed((STRING,), INT64),
+    "substring": fixed((STRING, INT64, INT64), STRING, optional=1),
+    "left": fixed((STRING, INT64), STRING),
+    "right": fixed((STRING, INT64), STRING),
+    "trim": fixed((STRING, STRING), STRING, optional=1),
+    "ltrim": fixed((STRING, STRING), STRING, optional=1),
+    "rtrim": fixed((STRING, STRING), STRING, optional=1),
+    "replace": fixed((STRING, STRING, STRING), STRING),
+    "starts_with": fixed((STRING, STRING), BOOLEAN),
+    "ends_with": fixed((STRING, STRING), BOOLEAN),
+    "contains": fixed((STRING, STRING), BOOLEAN),
+    "strpos": fixed((STRING, STRING), INT64),
+    **dict.fromkeys(
+        TIME_PARTS,
+        fixed((TIMESTAMP,), INT64),
+    ),
+    "epoch": fixed((TIMESTAMP,), FLOAT64),
+    "epoch_ms": epoch_ms,
+    "date_trunc": fixed((STRING, TIMESTAMP), TIMESTAMP),
+}

@@ -1,0 +1,362 @@
+"""Arithmetic on numbers: ints and decimals are checked for overflow, floats follow IEEE 754.
+
+A decimal is an int64 of the value times 10^scale. Ints wrap around silently in numpy, so every operation that can
+leave the range is followed by a check that costs little when nothing went wrong: the signs of a sum, the extremes of
+factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from engine.data.schema import DECIMAL_DIGITS_MAX, DataType, Kind
+from engine.expressions.kernels.kernel import Argument, Array, Build, Checked, Kernel, Mask, any_or_none
+
+LIMITS_INT32 = (-(2**31), 2**31 - 1)
+LIMITS_INT64 = (-(2**63), 2**63 - 1)
+
+# --- ints and decimals ----------------------------------------------------------------------------------
+
+
+def limits(type_: DataType) -> tuple[int, int]:
+    """The least and the largest value of an integer or scaled decimal type, as held."""
+    if type_.kind is Kind.DECIMAL:
+        most = 10**type_.precision - 1
+        return -most, most
+    return LIMITS_INT32 if type_.kind is Kind.INT32 else LIMITS_INT64
+
+
+def outside(values: Array, low: int, high: int) -> Mask | None:
+    """Where values lie outside [low, high]; None if they do not."""
+    if not values.size or (values.min() >= low and values.max() <= high):
+        return None
+    mask: Mask = (values < low) | (values > high)
+    return mask
+
+
+def either(one: Mask | None, other: Mask | None) -> Mask | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
+def add_integers(left: Array, right: Array) -> Checked:
+    total = left + right
+    # A sum that overflowed has a sign that neither operand has.
+    signs = left ^ total
+    signs &= right ^ total
+    return total, None, (signs < 0 if signs.size and signs.min() < 0 else None)
+
+
+def subtract_integers(left: Array, right: Array) -> Checked:
+    difference = np.subtract(left, right)
+    signs = left ^ right
+    signs &= left ^ difference
+    return difference, None, (signs < 0 if signs.size and signs.min() < 0 else None)
+
+
+def add_constant(left: Array, right: Array) -> Checked:
+    """A sum with a constant overflows where it went the other way."""
+    total = left + right
+    wrong = np.less(total, left) if right >= 0 else np.greater(total, left)
+    return total, None, any_or_none(wrong)
+
+
+def subtract_constant(left: Array, right: Array) -> Checked:
+    difference = np.subtract(left, right)
+    wrong = np.greater(difference, left) if right >= 0 else np.less(difference, left)
+    return difference, None, any_or_none(wrong)
+
+
+def add_decimals(sign: int, limit: tuple[int, int], left: Array, right: Array) -> Checked:
+    # Two numbers of 18 digits add up within int64.
+    total = left + right if sign > 0 else left - right
+    return total, None, outside(total, *limit)
+
+
+def multiply_integers(left: Array, right: Array) -> Checked:
+    product = np.multiply(left, right)
+    low, high = LIMITS_INT64 if product.dtype == np.int64 else LIMITS_INT32
+    if not product.size or extreme(left) * extreme(right) <= high:
+        return product, None, None
+    if product.dtype == np.int32:
+        return product, None, outside(np.multiply(left, right, dtype=np.int64), low, high)
+    # Far from the limit, floats tell; near it, Python's integers do.
+    size = np.abs(np.multiply(left, right, dtype=np.float64))
+    bad = size > 2.0**63 * 1.000001
+    for place in np.flatnonzero((size > 2.0**63 * 0.999999) & ~bad):
+        exact = int(np.broadcast_to(left, size.shape)[place]) * int(np.broadcast_to(right, size.shape)[place])
+        bad[place] = not low <= exact <= high
+    return product, None, any_or_none(bad)
+
+
+def extreme(values: Any) -> int:
+    """The largest absolute value, as a Python integer: that of the least int64 has no int64."""
+    if not isinstance(values, np.ndarray):
+        return abs(int(values))
+    return max(int(values.max()), -int(values.min()))
+
+
+def multiply_decimals(limit: tuple[int, int], left: Array, right: Array) -> Checked:
+    product, _, bad = multiply_integers(left, right)
+    return product, None, either(bad, outside(product, *limit))
+
+
+def zeros(divisor: Array, dividend: Array) -> Mask | None:
+    """Where the divisor is 0; either may be a constant."""
+    mask = np.equal(divisor, 0)
+    return np.broadcast_to(mask, np.broadcast_shapes(mask.shape, dividend.shape)) if mask.any() else None
+
+
+def remainder(left: Array, right: Array, low: int | None) -> tuple[Array, Array, Mask | None, Mask | None]:
+    """The remainder with the sign of the dividend, the divisor made safe, where it was 0, where the quotient overflows."""
+    nulls = zeros(right, left)
+    divisor = right if nulls is None else np.where(nulls, right.dtype.type(1), right)
+    bad = None if low is None else any_or_none((divisor == -1) & (left == low))
+    if bad is not None:
+        divisor = np.where(bad, divisor.dtype.type(1), divisor)
+    return np.fmod(left, divisor), divisor, nulls, bad
+
+
+def integer_modulo(low: int | None, left: Array, right: Array) -> Checked:
+    rest, _, nulls, bad = remainder(left, right, low)
+    return rest, nulls, bad
+
+
+def integer_divide(low: int | None, left: Array, right: Array) -> Checked:
+    rest, divisor, nulls, bad = remainder(left, right, low)
+    return (left - rest) // divisor, nulls, bad
+
+
+def divided(values: Array, unit: int) -> Array:
+    """Integers divided by a power of ten, a half rounded away from zero."""
+    if unit == 1:
+        return values
+    quotient: Array = values // unit
+    rest = values - quotient * unit
+    nearest: Array = quotient + (rest >= unit // 2 + (values < 0))
+    return nearest
+
+
+# --- floats ---------------------------------------------------------------------------------------------
+
+
+def rounded(values: Array) -> Array:
+    """To the nearest whole number, a half away from zero (numpy's own goes to the even one)."""
+    whole: Array = np.trunc(values)
+    nearest: Array = whole + np.copysign(np.abs(values - whole) >= 0.5, values)
+    return nearest
+
+
+def divide_floats(left: Array, right: Array) -> Checked:
+    return np.divide(left, right), zeros(right, left), None
+
+
+def modulo_floats(left: Array, right: Array) -> Checked:
+    return np.fmod(left, right), zeros(right, left), None
+
+
+def square_root(values: Array) -> Checked:
+    return np.sqrt(values), None, any_or_none(values < 0)
+
+
+def logarithm(function: Callable[[Array], Array], values: Array) -> Checked:
+    return function(values), None, any_or_none(values <= 0)
+
+
+def logarithm_to_base(base: Array, values: Array) -> Checked:
+    bad = np.asarray((values <= 0) | (base <= 0) | (base == 1))
+    return np.log10(values) / np.log10(base), None, any_or_none(bad)
+
+
+def power(base: Array, exponent: Array) -> Checked:
+    result = np.power(base, exponent)
+    root_of_infinity = np.isneginf(base) & np.equal(exponent, 0.5)
+    if root_of_infinity.any():
+        # numpy takes the square root instead, which is NaN where the power is infinite.
+        result = np.where(root_of_infinity, np.inf, result)
+    return result, None, any_or_none(np.asarray((base == 0) & (exponent < 0)))
+
+
+# --- builders: which of the above a call needs ------------------------------------------------------------
+
+
+def overflow(what: str, type_: DataType) -> str:
+    return f"{what} overflows {type_}"
+
+
+def build_add(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    integers = add_constant if arguments[1].constant else add_integers
+    return sum_kernel("addition", 1, integers, result)
+
+
+def build_subtract(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    integers = subtract_constant if arguments[1].constant else subtract_integers
+    return sum_kernel("subtraction", -1, integers, result)
+
+
+def sum_kernel(what: str, sign: int, integers: Callable[[Array, Array], Checked], result: DataType) -> Kernel:
+    plain: Callable[..., Any] = np.add if sign > 0 else np.subtract
+    if result.is_float:
+        return Kernel(plain, noisy=True)
+    if result.kind is not Kind.DECIMAL:
+        return Kernel(integers, overflow(what, result))
+    if result.precision < DECIMAL_DIGITS_MAX:
+        return Kernel(plain)  # one digit more than the operands have
+    return Kernel(partial(add_decimals, sign, limits(result)), overflow(what, result))
+
+
+def build_multiply(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    reason = overflow("multiplication", result)
+    if result.is_float:
+        return Kernel(np.multiply, noisy=True)
+    if result.kind is not Kind.DECIMAL:
+        return Kernel(multiply_integers, reason)
+    if sum(argument.type.precision for argument in arguments) <= DECIMAL_DIGITS_MAX:
+        return Kernel(np.multiply)
+    return Kernel(partial(multiply_decimals, limits(result)), reason)
+
+
+def build_divide(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    if arguments[1].constant and arguments[1].value != 0:
+        return Kernel(np.divide, noisy=True)
+    return Kernel(divide_floats, "division by zero", noisy=True)
+
+
+def build_modulo(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    right = arguments[1]
+    if right.constant and right.value not in (0, -1):
+        return Kernel(np.fmod, noisy=True)
+    if result.is_float:
+        return Kernel(modulo_floats, "division by zero", noisy=True)
+    low = limits(result)[0] if result.is_integer else None
+    return Kernel(partial(integer_modulo, low), overflow("modulo", result))
+
+
+def build_integer_divide(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    right = arguments[1]
+    if right.constant and right.value not in (0, -1):
+        return Kernel(lambda left, right: (left - np.fmod(left, right)) // right)
+    return Kernel(partial(integer_divide, limits(result)[0]), overflow("division", result))
+
+
+def unless_least(function: Callable[[Array], Array], what: str, type_: DataType) -> Kernel:
+    """Negation and the like, which the least integer has no result for."""
+    if not type_.is_integer:
+        return Kernel(function)
+    least = limits(type_)[0]
+    return Kernel(
+        lambda values: (function(values), None, any_or_none(values == least)), overflow(what, type_)
+    )
+
+
+def build_negate(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    return unless_least(np.negative, "negation", result)
+
+
+def build_abs(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    return unless_least(np.abs, "abs", result)
+
+
+def build_sign(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    # The sign of NaN is 0.
+    return Kernel(lambda values: (values > 0).astype(np.int32) - (values < 0))
+
+
+def build_floor(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    if result.is_float:
+        return Kernel(np.floor)
+    unit = 10 ** arguments[0].type.scale
+    return Kernel(lambda values: values // unit)
+
+
+def build_ceil(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    if result.is_float:
+        return Kernel(np.ceil)
+    unit = 10 ** arguments[0].type.scale
+    return Kernel(lambda values: -(-values // unit))
+
+
+def build_round(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    type_ = arguments[0].type
+    if len(arguments) == 1:
+        if type_.is_float:
+            return Kernel(rounded, noisy=True)
+        if type_.kind is Kind.DECIMAL:
+            return Kernel(partial(divided, unit=10**type_.scale))
+        return Kernel(lambda values: values)
+    if type_.is_float:
+        return Kernel(round_floats, noisy=True)
+    return Kernel(
+        partial(round_integers, type_.scale if type_.kind is Kind.DECIMAL else 0, limits(result)),
+        overflow("round", result),
+    )
+
+
+def round_floats(values: Array, digits: Array) -> Array:
+    """To so many digits after the point (before it, if negative), by a power of ten as DuckDB does it."""
+    unit = np.power(10.0, np.abs(np.asarray(digits, np.float64)))
+    fine = rounded(values * unit) / unit
+    coarse = rounded(values / unit) * unit
+    fine = np.where(np.isfinite(fine), fine, values)
+    coarse = np.where(np.isfinite(coarse), coarse, np.where(np.isfinite(values), 0.0, values))
+    dtype = getattr(values, "dtype", np.float64)
+    return np.where(np.greater_equal(digits, 0), fine, coarse).astype(dtype)
+
+
+def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Array) -> Checked:
+    """Integers held with `scale` digits after the point, to `digits` of them, the scale kept."""
+    shape = np.broadcast_shapes(np.shape(values), np.shape(digits))
+    values, digits = np.broadcast_to(values, shape), np.broadcast_to(digits, shape)
+    result, bad = values.copy(), np.zeros(shape, bool)
+    for wanted in np.unique(digits).tolist():
+        if wanted >= scale:
+            continue
+        places = np.flatnonzero(digits == wanted)
+        if scale - wanted > DECIMAL_DIGITS_MAX:
+            # 10^19 is beyond int64, and half of it beyond half the range: only the outermost int64 round up.
+            up = np.abs(values[places].astype(np.float64)) >= 5e18 if scale - wanted == 19 else False
+            result[places], bad[places] = 0, up
+            continue
+        unit = 10 ** (scale - wanted)
+        quotient = divided(values[places].astype(np.int64), unit)
+        fits = (quotient <= limit[1] // unit) & (quotient >= -(limit[1] // unit))
+        result[places] = np.where(fits, quotient, 0) * unit
+        bad[places] = ~fits
+    return result, None, any_or_none(bad)
+
+
+def builder(kernel: Kernel) -> Build:
+    return lambda arguments, result: kernel
+
+
+def build_logarithm(arguments: Sequence[Argument], result: DataType) -> Kernel:
+    if len(arguments) == 2:
+        return Kernel(logarithm_to_base, "logarithm of a number not above zero", noisy=True)
+    return Kernel(partial(logarithm, np.log10), "logarithm of a number not above zero", noisy=True)
+
+
+BUILDERS: dict[str, Build] = {
+    "add": build_add,
+    "subtract": build_subtract,
+    "multiply": build_multiply,
+    "divide": build_divide,
+    "integer_divide": build_integer_divide,
+    "modulo": build_modulo,
+    "negate": build_negate,
+    "abs": build_abs,
+    "sign": build_sign,
+    "floor": build_floor,
+    "ceil": build_ceil,
+    "round": build_round,
+    "sqrt": builder(Kernel(square_root, "square root of a negative number", noisy=True)),
+    "exp": builder(Kernel(np.exp, noisy=True)),
+    "ln": builder(Kernel(partial(logarithm, np.log), "logarithm of a number not above zero", noisy=True)),
+    "log2": builder(Kernel(partial(logarithm, np.log2), "logarithm of a number not above zero", noisy=True)),
+    "log10": build_logarithm,
+    "power": builder(Kernel(power, "zero to a negative power", noisy=True)),
+}

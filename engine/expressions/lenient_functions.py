@@ -1,0 +1,175 @@
+"""Functions with their own way with NULL: AND, OR, IS NULL, COALESCE, NULLIF, CASE, CONCAT.
+
+Parts that only some rows need are computed within these rows (`Node.within`), so that the others cannot fail by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from engine.data.schema import BOOLEAN, STRING, DataType
+from engine.data.train import Mask
+from engine.expressions.frames import Computed, Frame, Node, blank, constant_node
+from engine.expressions.kernels import logic
+
+
+def conjunction(nodes: Sequence[Node]) -> Node:
+    return connected(nodes, False, logic.all_of, logic.surely_not)
+
+
+def disjunction(nodes: Sequence[Node]) -> Node:
+    return connected(nodes, True, logic.any_of, logic.surely)
+
+
+def connected(
+    nodes: Sequence[Node],
+    decisive: bool,
+    combine: Callable[[logic.Booleans, logic.Booleans], logic.Booleans],
+    decided: Callable[[logic.Booleans], Mask],
+) -> Node:
+    """AND or OR; where one has the decisive value, those after it are not needed."""
+    needed: list[Node] = []
+    for node in nodes:
+        needed.append(node)
+        if node.constant and not node.is_null and node.value == decisive:
+            if not any(one.fails for one in needed):
+                return node
+            break
+    unknown = any(node.is_null for node in needed)
+    # A constant is neutral here, but for a decisive one at the end.
+    columns = [node for node in needed if not node.constant or node.value == decisive]
+    if not columns:
+        return Node(BOOLEAN) if unknown else constant_node(BOOLEAN, not decisive)
+    if len(columns) == 1 and not unknown:
+        return columns[0]
+    first, *others = columns
+
+    def run(frame: Frame) -> Computed:
+        column = first.run(frame)
+        for other in others:
+            if other.fails:
+                column = combine(column, other.within(frame, ~decided(column)))
+            else:
+                column = combine(column, other.run(frame))
+        return combine(column, NULL) if unknown else column
+
+    return Node(BOOLEAN, run, fails=any(node.fails for node in columns))
+
+
+NULL: Any = (np.False_, np.False_)
+"""A NULL beside a boolean column."""
+
+
+def null_test(node: Node, wanted: bool) -> Node:
+    """IS NULL, IS NOT NULL."""
+    if node.constant:
+        return constant_node(BOOLEAN, node.is_null == wanted)
+
+    def run(frame: Frame) -> Computed:
+        _, valid = node.run(frame)
+        if valid is None:
+            return np.full(frame.rows, not wanted), None
+        return ~valid if wanted else valid, None
+
+    return Node(BOOLEAN, run, fails=node.fails)
+
+
+def coalesce(type_: DataType, nodes: Sequence[Node]) -> Node:
+    needed: list[Node] = []
+    for node in nodes:
+        if not node.is_null:
+            needed.append(node)
+            if node.constant:
+                break
+    if len(needed) < 2:
+        return needed[0] if needed else Node(type_)
+    first, *others = needed
+
+    def run(frame: Frame) -> Computed:
+        data, valid = first.run(frame)
+        for node in others:
+            if valid is None:
+                break
+            other, other_valid = branch(node, frame, ~valid)
+            data = logic.choose(type_, valid, data, other)
+            valid = logic.choose_valid(valid, None, other_valid)
+        return data, valid
+
+    return Node(type_, run, fails=any(node.fails for node in needed))
+
+
+def branch(node: Node, frame: Frame, needed: Mask) -> tuple[Any, Mask | bool | None]:
+    """A part that some rows need, for `logic.choose`: a constant stays one."""
+    if not node.constant:
+        return node.within(frame, needed)
+    return (blank(node.type), False) if node.value is None else (node.value, None)
+
+
+def nullif(first: Node, same: Node) -> Node:
+    if same.constant:
+        return Node(first.type) if same.value else first
+
+    def run(frame: Frame) -> Computed:
+        data, valid = first.run(frame)
+        differs = ~logic.surely(same.run(frame))
+        return data, differs if valid is None else valid & differs
+
+    return Node(first.type, run, fails=first.fails or same.fails)
+
+
+def case(type_: DataType, pairs: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
+    """The value of the first branch whose condition is true."""
+    branches: list[tuple[Node, Node]] = []
+    for condition, value in pairs:
+        if not condition.constant:
+            branches.append((condition, value))
+        elif condition.value:
+            otherwise = value
+            break
+    if not branches:
+        return otherwise
+
+    def run(frame: Frame) -> Computed:
+        chosen: list[tuple[Mask, Any, Mask | bool | None]] = []
+        undecided: Mask | None = None
+        for condition, value in branches:
+            if undecided is None:
+                taken = logic.surely(condition.run(frame))
+                undecided = ~taken
+            else:
+                taken = logic.surely(condition.within(frame, undecided)) & undecided
+                undecided = undecided & ~taken
+            chosen.append((taken, *branch(value, frame, taken)))
+        assert undecided is not None
+        data, valid = branch(otherwise, frame, undecided)
+        for taken, other, other_valid in reversed(chosen):
+            data = logic.choose(type_, taken, other, data)
+            valid = logic.choose_valid(taken, other_valid, valid)
+        assert not isinstance(valid, bool)  # that was a constant's, and there is a branch
+        return data, valid
+
+    parts = [otherwise, *(part for pair in branches for part in pair)]
+    return Node(type_, run, fails=any(part.fails for part in parts))
+
+
+def concat(nodes: Sequence[Node]) -> Node:
+    """Text after text, NULLs passed over."""
+    parts = [node for node in nodes if not node.is_null]
+    if all(node.constant for node in parts):
+        return constant_node(STRING, "".join(node.value for node in parts))
+
+    def run(frame: Frame) -> Computed:
+        texts: list[Any] = []
+        for node in parts:
+            if node.constant:
+                texts.append(node.value)
+                continue
+            data, valid = node.run(frame)
+            texts.append(data if valid is None else logic.choose(STRING, valid, data, ""))
+        return pc.binary_join_element_wise(*texts, ""), None
+
+    return Node(STRING, run, fails=any(node.fails for node in parts))

@@ -1,4 +1,0 @@
-"""Kernels: what a scalar function does to whole columns of values, one module per kind of value.
-
-A kernel knows nothing of expressions, NULLs or trains; `engine/expressions.py` puts those around it.
-"""

@@ -1,0 +1,648 @@
+"""The operator network of a class: plans joined up, equal parts built once, queries added and removed.
+
+A node is an operator with its queue. Nodes are found again by what they compute (the plan node itself, or for panes
+input, keys and pane length), so equal sub-plans of any two queries are one node. A window join is two nodes, one a
+side. A node lives as long as a query uses it; removing a query disturbs nobody else's state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from configs.classes.limits import ClassLimits
+from configs.classes.plans import PlanSettings
+from configs.classes.window_settings import WindowSettings
+from configs.errors import InvalidInput, nearest
+from engine.data.held_state import Account, Holding, Lot
+from engine.data.schema import StreamSchema
+from engine.data.train import Mask, Train, late_together, merged, progress
+from engine.data.watermark_causes import NO_PROGRESS, Meeting, followed
+from engine.expressions.compiler import Condition, Failures, compile_condition
+from engine.operators.join import JoinSideOperator, JoinState
+from engine.operators.join_state import TOO_MANY_PAIRS
+from engine.operators.last import LastRows, LastRowsOperator, LookUp, LookUpOperator
+from engine.operators.protocol import Operator
+from engine.operators.rows import NumberOperator, RowWindowOperator
+from engine.operators.select import SelectOperator, plain_columns
+from engine.operators.source import SourceOperator
+from engine.operators.table import TableJoinOperator
+from engine.operators.union import UnionInputOperator
+from engine.operators.windows import PaneOperator, PeriodicWindowOperator, WindowOperator
+from engine.plan.plan import (
+    TRUE,
+    Apart,
+    EventTime,
+    Expression,
+    Filter,
+    IntervalJoin,
+    LastJoin,
+    Numbered,
+    Plan,
+    Project,
+    Query,
+    QueryOutput,
+    RowWindow,
+    Scan,
+    TableJoin,
+    TimeWindow,
+    Union,
+    WindowAggregate,
+    WindowJoin,
+    event_time,
+    inputs,
+)
+from engine.plan.plan_references import check_lookups
+from engine.plan.plan_rewrites import arranged
+from engine.windows.panes import PaneStore, stands_for
+from engine.windows.window_schedule import WindowSchedule
+
+# Before the name of a query, the user of what stands beside it until it takes its place; no query is named so.
+TWIN = "~"
+
+
+@dataclass(eq=False)
+class Node:
+    """One box with its queue."""
+
+    key: Hashable
+    name: str
+    operator: Operator
+    downstream: list[Node] = field(default_factory=list)
+    upstream: list[Node] = field(default_factory=list)
+    queue: deque[Train] = field(default_factory=deque)
+    lots: deque[Lot | None] = field(default_factory=deque)  # of the trains in the queue; none at a source
+    tuples: int = 0  # queued
+    dropped: float = 0.0
+    """Input behind the tuples dropped before the first train of a source's queue; it counts against that train."""
+    width: int | None = None  # bytes of a tuple that it gives; 0 if there are texts among them, which differ
+    users: set[str] = field(default_factory=set)  # queries that need it
+    outputs: set[str] = field(default_factory=set)  # queries whose answers it gives
+    partner: Node | None = None
+    source: bool = False
+    stream: str = ""  # that a source takes in, in small letters
+    progressive: bool = False  # whether progress without tuples matters to it
+    tells: bool = False  # whether it passes on progress only
+    timed: bool = False  # whether it is told of progress only, and takes no tuples
+    relays: bool = True  # whether it passes on the progress that it is told
+    holding: Holding = field(default_factory=Holding)  # what the operator holds
+    worked: int = 0  # tuples that it took in slices; a call without any counts for one
+    worked_s: float = 0.0  # processor time of that
+    given: int = 0  # tuples that it passed on or answered
+
+    @property
+    def mean_cost_s(self) -> float | None:
+        """Processor time of a tuple on the mean; None before it has run."""
+        return self.worked_s / self.worked if self.worked else None
+
+    @property
+    def failed(self) -> Counter[str]:
+        """Tuples that failed in the operator or found no room, by reason."""
+        inside: Counter[str] | None = getattr(self.operator, "failed", None)
+        return self.holding.refused if inside is None else inside + self.holding.refused
+
+    def enqueue(self, train: Train, lot: Lot | None = None) -> bool:
+        """Queue a train; whether the node had nothing before."""
+        was_empty = not self.queue
+        if not len(train) and self.queue and not len(self.queue[-1]):
+            before = self.queue[-1]
+            self.queue[-1] = progress(
+                max(before.watermark, train.watermark),
+                followed(before.causes, train.causes),
+                late_together(before.late, train.late),
+            )
+        else:
+            self.queue.append(train)
+            self.tuples += len(train)
+            if not self.source:
+                self.lots.append(lot)
+        return was_empty
+
+    def arrived_within(self, tuples: int) -> float:
+        """When the train arrived with which so many tuples are queued."""
+        for train in self.queue:
+            tuples -= len(train)
+            if tuples <= 0:
+                return float(train.arrival[0])
+        return math.inf
+
+    def leave_lots(self) -> None:
+        """What is queued will not be taken."""
+        for lot in self.lots:
+            if lot is not None:
+                lot.leave()
+        self.lots.clear()
+
+    def wants(self, time: int) -> bool:
+        """Whether progress of event time to `time`, without tuples, matters to it or to those behind it."""
+        if self.progressive and self.operator.wants(time):
+            return True
+        return self.relays and any(below.wants(time) for below in self.downstream)
+
+    def dequeue(self, most: int, upto: float = math.inf) -> Train:
+        """The next train, cut to `most` tuples; at a source, with those behind it that fit whole and arrived by then."""
+        train = self.queue.popleft()
+        if len(train) > most:
+            self.queue.appendleft(train.slice(most, len(train)))
+            train = train.slice(0, most)
+        elif self.source and self.queue and not self.dropped:
+            train = self._gathered(train, most, upto)
+        elif self.lots and (lot := self.lots.popleft()) is not None:
+            lot.leave()
+        self.tuples -= len(train)
+        if self.dropped and len(train):
+            train = train.slice(0, len(train))
+            train.kept = len(train) / (len(train) * stands_for(train.kept) + self.dropped)
+            self.dropped = 0.0
+        return train
+
+    def drop(self, most: int) -> int:
+        """Drop the oldest tuples of a source's queue; return how many there were. The next train stands for them, too."""
+        left, offered, self.dropped = most, self.dropped, 0.0
+        while left and self.queue:
+            train = self.dequeue(left)
+            left -= len(train)
+            offered += len(train) * stands_for(train.kept)
+        self.dropped = offered
+        return most - left
+
+    def older(self, before: float) -> int:
+        """Return how many of the oldest tuples in the queue arrived earlier than this."""
+        count = 0
+        for train in self.queue:
+            early = int((train.arrival < before).sum())
+            count += early
+            if early < len(train):
+                break
+        return count
+
+    def _gathered(self, first: Train, most: int, upto: float) -> Train:
+        """A call costs the same for few tuples as for many, and a shed stream comes in small trains."""
+        parts, tuples = [first], len(first)
+        while self.queue and goes_with(first, self.queue[0]) and tuples + len(self.queue[0]) <= most:
+            if self.queue[0].arrival[0] > upto:
+                break
+            parts.append(self.queue.popleft())
+            tuples += len(parts[-1])
+        return merged(parts)
+
+
+def goes_with(train: Train, other: Train) -> bool:
+    """Whether nothing is lost if the tuples of both are one train."""
+    return train.kept == other.kept and train.watermark == other.watermark == NO_PROGRESS
+
+
+class ClassNetwork:
+    """All nodes of a class, in an order in which every node comes after those that feed it."""
+
+    def __init__(self, tables: Mapping[str, Train] | None = None, limits: ClassLimits | None = None) -> None:
+        self.account = Account(ClassLimits() if limits is None else limits)
+        self.nodes: list[Node] = []
+        self._tables = {name.lower(): table for name, table in (tables or {}).items()}
+        self.queries: dict[str, Query] = {}
+        # How often nodes have gone, and the others may have new places; or windows have been given other slacks.
+        self.removals = 0
+        self._found: dict[Hashable, tuple[Node, ...]] = {}
+        self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, Node]]] = {}
+        self._windows_as = WindowSettings()
+        self.plan = PlanSettings()  # of queries that are added from now on
+        self._planned_as: dict[str, PlanSettings] = {}
+        self._twins: dict[str, tuple[Node, ...]] = {}  # who will give the answers
+        self._beside: list[Node] = []  # that only twins use
+        self._sources: dict[str, Node] = {}
+        self._pane_lengths: dict[Hashable, int] = {}
+
+    @property
+    def pane_lengths(self) -> Mapping[Hashable, int]:
+        """Of each time window; they depend on which queries came when."""
+        return dict(self._pane_lengths)
+
+    def expect(self, pane_lengths: Mapping[Hashable, int]) -> None:
+        """Windows that are added from now on have these panes, as they had in another network."""
+        self._pane_lengths.update(pane_lengths)
+
+    @property
+    def windows(self) -> WindowSettings:
+        """When windows with SLIDE AT MOST are answered."""
+        return self._windows_as
+
+    @windows.setter
+    def windows(self, settings: WindowSettings) -> None:
+        self._windows_as = settings
+        self.removals += 1
+        for stores in self._stores.values():
+            for _, schedule, _ in stores:
+                schedule.settings = settings
+
+    def add(self, *queries: Query) -> list[tuple[str, Node]]:
+        """Add queries; those added together choose pane lengths that serve them all. Who gives the answers of each."""
+        for query in queries:
+            if query.name in self.queries:
+                raise InvalidInput(
+                    "the class has a query of this name", "query", query.name, "choose another name"
+                )
+        most = self.account.limits.queries
+        if len(self.queries) + len(queries) > most:
+            hint = "remove queries that nobody needs, or raise the class's limit"
+            raise InvalidInput(f"the class may have {most:,} queries", "query", queries[-1].name, hint)
+        plans: dict[str, Plan] = {}
+        known = dict(self.queries)
+        for query in queries:
+            plans[query.name] = arranged(query, known, self.plan, query.name)
+            known[query.name] = query
+            self._check_tables(plans[query.name])
+            check_lookups(plans[query.name], {})
+        # Nothing has been built so far: a query that is refused leaves no trace.
+        self.queries = known
+        self._planned_as.update((query.name, self.plan) for query in queries)
+        self._common_panes = common_panes(plans.values())
+        found = [(name, node) for name, plan in plans.items() for node in self._build(plan, name)]
+        for name, node in found:
+            node.outputs.add(name)
+        return found
+
+    def remove(self, name: str) -> None:
+        """Remove a query and what only it needed."""
+        if self.queries.pop(name, None) is None:
+            raise InvalidInput(
+                "the class has no query of this name", "query", name, "see the list of queries"
+            )
+        del self._planned_as[name]
+        for node in self.nodes:
+            node.users.discard(name)
+            node.outputs.discard(name)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop what nobody needs any more."""
+        gone = [node for node in self.nodes if not node.users]
+        for node in gone:
+            if isinstance(node.operator, WindowOperator):
+                node.operator.close()
+            node.holding.release()
+            node.leave_lots()
+        self.nodes = [node for node in self.nodes if node.users]
+        for node in self.nodes:
+            node.downstream = [below for below in node.downstream if below.users]
+        # Only what goes is looked up: hashing the plans of all that stays would take a second for 10,000 queries.
+        for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
+            del self._found[plan]
+            self._pane_lengths.pop(plan, None)
+        for key in [key for key, stores in self._stores.items() if not all(one[-1].users for one in stores)]:
+            self._stores[key] = [one for one in self._stores[key] if one[-1].users]
+            if not self._stores[key]:
+                del self._stores[key]
+        self._sources = {name: node for name, node in self._sources.items() if node.users}
+        self.removals += 1
+
+    def planned_as(self, name: str) -> PlanSettings:
+        """By which of the equivalent plans a query runs."""
+        return self._planned_as[name]
+
+    def arranged(self, name: str, plan: PlanSettings) -> Plan:
+        """A query's plan, as it is or would be built."""
+        return arranged(self.queries[name], self.queries, plan, name)
+
+    def add_twins(self, *names: str) -> None:
+        """Build these queries by the class's plan beside themselves; nobody is given those answers yet."""
+        plans = {name: self.arranged(name, self.plan) for name in names}
+        self._common_panes = common_panes(plans.values())
+        for name, plan in plans.items():
+            self._twins[name] = self._build(plan, TWIN + name)
+        self._find_beside()
+
+    def drop_twins(self) -> None:
+        """Nobody is to take a query's place."""
+        if not self._twins:
+            return
+        users = {TWIN + name for name in self._twins}
+        self._twins.clear()
+        self._beside = []
+        for node in self.nodes:
+            node.users -= users
+        self._sweep()
+
+    def exchange(self, name: str) -> list[Node]:
+        """The twin takes the query's place, and gives its answers from now on."""
+        nodes, twin = self._twins.pop(name), TWIN + name
+        for node in self.nodes:
+            node.users.discard(name)
+            node.outputs.discard(name)
+            if twin in node.users:
+                node.users.discard(twin)
+                node.users.add(name)
+        for node in nodes:
+            node.outputs.add(name)
+        self._planned_as[name] = self.plan
+        self._find_beside()
+        self._sweep()
+        return list(nodes)
+
+    def has_bounded_windows(self) -> bool:
+        """Whether some window has SLIDE AT MOST."""
+        return any(isinstance(node.operator, PeriodicWindowOperator) for node in self.nodes)
+
+    def is_nearly_full(self) -> bool:
+        """Whether there may soon be no room for tuples."""
+        account = self.account
+        return 4 * account.state > 3 * account.state_limit or 4 * account.groups > 3 * account.limits.groups
+
+    def have_twins_refused(self) -> bool:
+        """Whether some of what stands beside its query lacks tuples for which it had no room."""
+        return any(node.holding.refused or node.failed[TOO_MANY_PAIRS] for node in self._beside)
+
+    def _find_beside(self) -> None:
+        users = {TWIN + name for name in self._twins}
+        self._beside = [node for node in self.nodes if node.users <= users]
+
+    def source(self, stream: str) -> Node | None:
+        """Where a stream enters; None if no query reads it."""
+        return self._sources.get(stream.lower())
+
+    # --- building ------------------------------------------------------------------------------------
+
+    def _build(self, plan: Plan, user: str) -> tuple[Node, ...]:
+        """The nodes that give the plan's output, built or found; a join has two."""
+        if isinstance(plan, Apart):
+            return self._build(plan.input, user)
+        nodes = self._found.get(plan)
+        if nodes is None:
+            nodes = self._found[plan] = tuple(self._made(plan, user))
+        for node in nodes:
+            used_by(node, user)
+        return nodes
+
+    def _made(self, plan: Plan, user: str) -> Iterator[Node]:
+        match plan:
+            case Scan(stream):
+                yield self._source(stream)
+            case Project(Filter(below, condition), expressions):
+                yield self._fed(Node(plan, "select", SelectOperator(condition, expressions)), below, user)
+            case Project(below, expressions):
+                yield self._fed(Node(plan, "project", SelectOperator(None, expressions)), below, user)
+            case Filter(below, condition):
+                yield self._fed(Node(plan, "filter", SelectOperator(condition, None)), below, user)
+            case WindowAggregate(below, TimeWindow() as window):
+                yield self._windows(plan, below, window, user)
+            case WindowAggregate(below, RowWindow() as window):
+                yield self._row_windows(plan, below, window, user)
+            case Numbered(below):
+                yield self._fed(Node(plan, "number", NumberOperator(), relays=False), below, user)
+            case IntervalJoin():
+                yield from self._interval_join(plan, user)
+            case WindowJoin():
+                yield from self._window_join(plan, user)
+            case TableJoin():
+                yield self._table_join(plan, user)
+            case LastJoin():
+                yield from self._last_join(plan, user)
+            case Union(inputs):
+                state = Meeting([0] * len(inputs))
+                for place, below in enumerate(inputs):
+                    operator = UnionInputOperator(state, place)
+                    yield self._fed(Node((plan, place), "union", operator, progressive=True), below, user)
+            case QueryOutput():
+                raise AssertionError("queries over queries are inlined before they are built")
+
+    def _check_tables(self, plan: Plan) -> None:
+        for one in walk(plan):
+            if isinstance(one, TableJoin) and one.table.name.lower() not in self._tables:
+                hint = nearest(one.table.name, self._tables)
+                raise InvalidInput("the table has not been loaded", "table", one.table.name, hint)
+
+    def _source(self, stream: StreamSchema) -> Node:
+        lateness = stream.lateness_us // stream.time_unit_us
+        node = Node(
+            ("source", stream),
+            f"source:{stream.name}",
+            SourceOperator(stream.time, lateness),
+            source=True,
+            stream=stream.name.lower(),
+        )
+        self._place(node)
+        self._sources[stream.name.lower()] = node
+        return node
+
+    def _place(self, node: Node) -> None:
+        node.holding.enter(self.account)
+        self.nodes.append(node)
+
+    def _fed(self, node: Node, below: Plan, user: str) -> Node:
+        """A new node behind the ones that give its input."""
+        feeders = self._build(below, user)
+        self._place(node)
+        for feeder in feeders:
+            join_up(feeder, node)
+        return node
+
+    def _windows(self, plan: WindowAggregate, below: Plan, window: TimeWindow, user: str) -> Node:
+        time = time_of(below)
+        range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
+        store, schedule, panes = self._panes(plan, below, window, time, user)
+        # One reader a window: a query may have several, and a window outlive the query that built it.
+        reader = f"{window} {plan.aggregates} {plan.schema}"
+        kind = PeriodicWindowOperator if window.at_most else WindowOperator
+        operator = kind(store, reader, range_, slide, plan.aggregates, plan.schema, schedule)
+        name = "window:at most" if window.at_most else "window"
+        node = Node(plan, name, operator, progressive=True, timed=True)
+        self._place(node)
+        join_up(panes, node)
+        return node
+
+    def _row_windows(self, plan: WindowAggregate, below: Plan, window: RowWindow, user: str) -> Node:
+        numbered = next(one for one in walk(below) if isinstance(one, Numbered))
+        numbers = self._build(numbered, user)[0].operator
+        assert isinstance(numbers, NumberOperator)
+        operator = RowWindowOperator(
+            numbers.total,
+            window,
+            plan.keys,
+            plan.aggregates,
+            below.schema,
+            plan.schema,
+            time_of(below).place,
+            plan.clock,
+        )
+        return self._fed(
+            Node(plan, "rows", operator, progressive=True, holding=operator.holding), below, user
+        )
+
+    def _panes(
+        self, plan: WindowAggregate, below: Plan, window: TimeWindow, time: EventTime, user: str
+    ) -> tuple[PaneStore, WindowSchedule, Node]:
+        """A store whose panes make up the window, or a new one."""
+        key = (below, plan.keys)
+        range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
+        pane = math.gcd(range_, slide)
+        fitting = [one for one in self._stores.get(key, ()) if is_made_of(window, range_, slide, one[0].pane)]
+        longest = max((store.pane for store, _, _ in fitting), default=0)
+        length = longest or math.gcd(pane, self._common_panes.get(key, 0) // time.unit_us)
+        length = self._pane_lengths.setdefault(plan, length)
+        for store, schedule, node in fitting:
+            if store.pane == length:
+                return store, schedule, node
+        types = [below.schema.fields[place].type for place in plan.keys]
+        store = PaneStore(length, time.place, plan.keys, types)
+        node = Node(
+            ("panes", key, length),
+            "panes",
+            PaneOperator(store),
+            progressive=True,
+            holding=store.holding,
+            tells=True,
+        )
+        self._fed(node, below, user)
+        schedule = WindowSchedule(store, self._windows_as)
+        self._stores.setdefault(key, []).append((store, schedule, node))
+        return store, schedule, node
+
+    def _interval_join(self, plan: IntervalJoin, user: str) -> Iterator[Node]:
+        unit = time_of(plan.left).unit_us
+        return self._sides(plan, plan.low_us // unit, plan.high_us // unit, condition_of(plan.residual), user)
+
+    def _window_join(self, plan: WindowJoin, user: str) -> Iterator[Node]:
+        """Pairs within the ranges of each other, of which some common window's end still sees both."""
+        left, right = time_of(plan.left), time_of(plan.right)
+        slide = math.lcm(plan.left_window.slide_us, plan.right_window.slide_us) // left.unit_us
+        ranges = plan.left_window.range_us // left.unit_us, plan.right_window.range_us // left.unit_us
+        places = left.place, len(plan.left.schema) + right.place
+        condition = condition_of(plan.residual)
+
+        def together(pairs: Train, failures: Failures) -> Mask:
+            first, second = (pairs.columns[place].data for place in places)
+            end = (np.maximum(first, second) // slide + 1) * slide
+            seen: Mask = (end - ranges[0] <= first) & (end - ranges[1] <= second)
+            if condition is not None:
+                chosen = np.flatnonzero(seen)  # the others are no pairs, so that they cannot fail
+                seen[chosen] = condition(pairs.take(chosen), failures)
+            return seen
+
+        return self._sides(plan, -ranges[1], ranges[0], together, user)
+
+    def _sides(
+        self, plan: IntervalJoin | WindowJoin, low: int, high: int, test: Condition | None, user: str
+    ) -> Iterator[Node]:
+        """Both sides of a join of streams."""
+        state = JoinState(
+            (plan.left.schema, plan.right.schema),
+            (plan.left_keys, plan.right_keys),
+            (time_of(plan.left).place, time_of(plan.right).place),
+            low,
+            high,
+        )
+        inputs = [picked(plan.left), picked(plan.right)]
+        operators = [JoinSideOperator(state, side, test, inputs[side][1]) for side in (0, 1)]
+        left, right = (
+            Node((plan, side), f"join.{name}", operator, progressive=True, holding=operator.holding)
+            for side, (name, operator) in enumerate(zip(("left", "right"), operators, strict=True))
+        )
+        left.partner, right.partner = right, left
+        yield self._fed(left, inputs[0][0], user)
+        yield self._fed(right, inputs[1][0], user)
+
+    def _last_join(self, plan: LastJoin, user: str) -> Iterator[Node]:
+        times = time_of(plan.left), time_of(plan.right)
+        state = LookUp(
+            LastRows(plan.right.schema, plan.right_keys, times[1]),
+            plan.right.schema,
+            plan.left_keys,
+            times,
+            condition_of(plan.residual),
+            plan.outer,
+            plan.schema,
+        )
+        left = Node((plan, 0), "lookup", LookUpOperator(state), progressive=True, holding=state.holding)
+        right = Node((plan, 1), "last", LastRowsOperator(state), progressive=True, holding=state.rows_holding)
+        left.partner, right.partner = right, left
+        yield self._fed(left, plan.left, user)
+        yield self._fed(right, plan.right, user)
+
+    def _table_join(self, plan: TableJoin, user: str) -> Node:
+        operator = TableJoinOperator(
+            self._tables[plan.table.name.lower()],
+            plan.table.schema,
+            plan.keys,
+            plan.table_keys,
+            condition_of(plan.residual),
+            plan.outer,
+            plan.schema,
+        )
+        return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
+
+
+def slack_of(node: Node) -> Callable[[], float] | None:
+    """What tells how many seconds an answer may take from falling due; None if no window of time leads to it."""
+    seen, stack = {id(node)}, [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one.operator, WindowOperator):
+            assert isinstance(one.key, WindowAggregate)
+            unit_s, operator = time_of(one.key.input).unit_us / 1e6, one.operator
+            return lambda: operator.slack * unit_s
+        stack += [above for above in one.upstream if id(above) not in seen]
+        seen.update(map(id, one.upstream))
+    return None
+
+
+def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
+    """Whether panes of this length make up the window; with SLIDE AT MOST it may slide by less than it says."""
+    return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
+
+
+def join_up(above: Node, below: Node) -> None:
+    above.downstream.append(below)
+    below.upstream.append(above)
+
+
+def used_by(node: Node, user: str) -> None:
+    """The query needs the node and all that feeds it."""
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        if user not in one.users:
+            one.users.add(user)
+            stack.extend(one.upstream)
+
+
+def picked(plan: Plan) -> tuple[Plan, tuple[int, ...] | None]:
+    """A projection that only picks columns as what it picks from and which; it needs no operator of its own."""
+    if isinstance(plan, Project) and not isinstance(plan.input, Filter):
+        places = plain_columns(plan.expressions)
+        if places is not None:
+            return plan.input, places
+    return plan, None
+
+
+def condition_of(expression: Expression) -> Condition | None:
+    """A join's residual condition over pairs; None if all of them satisfy it."""
+    return None if expression == TRUE else compile_condition(expression)
+
+
+def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
+    """For windows over equal input and keys among the plans, the longest pane that all are made of."""
+    lengths: dict[Hashable, int] = {}
+    for whole in plans:
+        for plan in walk(whole):
+            if isinstance(plan, WindowAggregate) and isinstance(plan.window, TimeWindow):
+                key = (plan.input, plan.keys)
+                pane = math.gcd(plan.window.range_us, plan.window.slide_us)
+                lengths[key] = math.gcd(lengths.get(key, 0), pane)
+    return lengths
+
+
+def walk(plan: Plan) -> Iterator[Plan]:
+    """The plan and all plans below it."""
+    yield plan
+    for below in inputs(plan):
+        yield from walk(below)
+
+
+def time_of(plan: Plan) -> EventTime:
+    """The event time of a plan that the planner has seen to have one."""
+    time = event_time(plan)
+    assert time is not None, f"{type(plan).__name__} has no event time"
+    return time

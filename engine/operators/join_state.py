@@ -1,0 +1,340 @@
+"""The tuples that one side of a join keeps: columns with room at their end, forgotten from the front.
+
+    | forgotten | kept, found through the index | kept, not in the index | room |
+                ^ head                          ^ indexed                ^ end
+
+Adding is a copy into the room. When there is none left, whatever is alive moves to the front of new arrays with room
+for as much again, so a tuple is copied about twice. Texts stay in Arrow arrays, few of them because they merge by
+doubling.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.data.keys import Codes
+from engine.data.schema import DataType, Kind, Schema
+from engine.data.train import Arrivals, Mask, Places, Train, Values, is_same, joined
+from engine.data.watermark_causes import NO_PROGRESS
+
+Times = npt.NDArray[np.int64]
+
+ROOM_MIN = 1024
+# Up to so many stored tuples are looked up among the probing ones, which is quicker than keeping an index of them.
+SCANNED_MAX = 16_384
+# An index is worth making when so many times as many tuples as it would hold have been scanned for want of it.
+SCANS = 4
+# The first tuples that are looked at together for whether they can be forgotten; then twice as many, and so on.
+STRIDE = 1024
+# Code, arrival and kept fraction of a tuple.
+HIDDEN_BYTES = 24
+# Where memory is scarce, tuples move only for this part of the room that there is.
+GAIN = 8
+NO_END = 2**62
+# Pairs of equal keys that one train may make: beyond this a step would take memory and time from everybody.
+PAIRS_MAX = 4_000_000
+TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:,})"
+NOWHERE: Places = np.empty(0, np.intp)
+
+
+class Column(Protocol):
+    """One column of the stored tuples."""
+
+    def write(self, values: Values, at: int) -> None: ...
+
+    def take(self, places: Places) -> Values: ...
+
+    def move(self, places: Places, room: int) -> None:
+        """Keep the tuples at the places alone, with room for `room` in all."""
+        ...
+
+
+class Fixed:
+    """A column of numbers."""
+
+    def __init__(self, type_: DataType, room: int) -> None:
+        self._type = type_
+        self.data: npt.NDArray[Any] = np.empty(room, type_.numpy)
+        self._valid: Mask | None = None  # made when there is a NULL
+
+    def write(self, values: Values, at: int) -> None:
+        self.data[at : at + len(values)] = values.data
+        if values.valid is not None and self._valid is None:
+            self._valid = np.ones(len(self.data), bool)
+        if self._valid is not None:
+            self._valid[at : at + len(values)] = True if values.valid is None else values.valid
+
+    def take(self, places: Places) -> Values:
+        return Values(
+            self._type, self.data.take(places), None if self._valid is None else self._valid.take(places)
+        )
+
+    def move(self, places: Places, room: int) -> None:
+        self.data = moved(self.data, places, room)
+        if self._valid is not None:
+            self._valid = moved(self._valid, places, room)
+
+
+class Texts:
+    """A column of texts."""
+
+    def __init__(self, type_: DataType) -> None:
+        self._type = type_
+        self._parts: list[Values] = []
+
+    @property
+    def bytes(self) -> int:
+        return sum([part.data.nbytes for part in self._parts])
+
+    def write(self, values: Values, at: int) -> None:
+        parts = self._parts
+        parts.append(values)
+        while len(parts) > 1 and len(parts[-2]) <= len(parts[-1]):
+            parts[-2:] = [joined(parts[-2:])]
+
+    def take(self, places: Places) -> Values:
+        parts = self._parts
+        if len(parts) == 1:
+            return parts[0].take(places)
+        chunks = pa.chunked_array([part.data for part in parts], pa.string())
+        data = chunks.take(pa.array(places)).combine_chunks()
+        if all(part.valid is None for part in parts):
+            return Values(self._type, data)
+        return Values(self._type, data, np.concatenate([known(part) for part in parts]).take(places))
+
+    def move(self, places: Places, room: int) -> None:
+        self._parts = [self.take(places)]
+
+
+class Stored:
+    """Tuples in the order in which they came, found by their keys' codes."""
+
+    def __init__(
+        self, schema: Schema, time: int, room: int = ROOM_MIN, scanned_max: int = SCANNED_MAX
+    ) -> None:
+        self._room_min, self._scanned_max = room, scanned_max
+        self._columns: list[Column] = [
+            Texts(one.type) if one.type.kind is Kind.STRING else Fixed(one.type, room)
+            for one in schema.fields
+        ]
+        times = self._columns[time]
+        assert isinstance(times, Fixed)
+        self._time = times
+        self._texts = [one for one in self._columns if isinstance(one, Texts)]
+        numbers = [one.type.numpy for one in schema.fields if one.type.kind is not Kind.STRING]
+        self._width = sum([np.dtype(one).itemsize + 1 for one in numbers]) + HIDDEN_BYTES
+        self._codes: Codes = np.empty(room, np.intp)
+        self._arrival = np.empty(room)
+        self._kept = np.empty(room)
+        self._head = self._end = self._indexed = 0
+        self._index = KeyOrder(self._codes[:0], 0)
+        self._scanned = 0  # for want of an index
+        self.refused = 0  # pairs that would have been too many for one train
+        self._latest = -np.inf  # no tuple has arrived after this
+        self._floor = NO_PROGRESS
+        self._last = NO_PROGRESS  # no tuple is of after this
+        self._least_kept = 1.0
+        self.bytes = 0  # what it takes, with the room that is not used yet
+        self._measure()
+
+    def __len__(self) -> int:
+        return self._end - self._head
+
+    def fits(self, train: Train) -> bool:
+        """Whether a train can be added without a byte more."""
+        return not self._texts and self._end + len(train) <= len(self._codes)
+
+    def prepare(self, train: Train, most: int, beside: int = 0) -> int:
+        """Make room for a train, by no more than `most` bytes; how many of its tuples can be added.
+
+        Each tuple takes `beside` bytes elsewhere, for which something of `most` must be left.
+        """
+        texts = 0
+        if self._texts:
+            texts = sum([one.data.nbytes for one in train.columns if one.type.kind is Kind.STRING])
+        tuples = len(train) if texts <= most else len(train) * most // texts
+        room, free = len(self._codes), len(self._codes) - self._end
+        if tuples > free:
+            rows = room + max(0, most - texts) // (self._width + beside)
+            # Moving everything for the sake of a few would take for ever.
+            if rows - self._alive().sum() > max(free, room // GAIN):
+                self._make_room(tuples, rows)
+                free = len(self._codes) - self._end
+        return min(tuples, free)
+
+    def codes(self) -> Codes:
+        """The codes of all tuples."""
+        return self._codes[self._head : self._end]
+
+    def recode(self, mapped: Codes) -> None:
+        """Codes have got others."""
+        self.codes()[:] = mapped[self.codes()]
+        self._index, self._indexed = KeyOrder(self._codes[:0], 0), self._head
+
+    def add(self, train: Train, codes: Codes) -> None:
+        """Keep a train's tuples."""
+        begin, end = self._end, self._end + len(train)
+        if end > len(self._codes):
+            self._make_room(len(train))
+            begin, end = self._end, self._end + len(train)
+        for column, values in zip(self._columns, train.columns, strict=True):
+            column.write(values, begin)
+        self._codes[begin:end] = codes
+        self._arrival[begin:end] = train.arrival
+        self._kept[begin:end] = train.kept
+        self._latest = max(self._latest, latest(train.arrival))
+        self._last = max(self._last, int(self._time.data[begin:end].max()))
+        self._least_kept = min(self._least_kept, train.kept)
+        self._end = end
+        if self._texts:
+            self._measure()
+
+    def forget(self, before: int) -> None:
+        """Tuples older than this are not needed; those in front go, the others when the rest must move anyway."""
+        self._floor, stride = before, STRIDE
+        times = self._time.data
+        while self._head < self._end and times[self._head] < before:
+            alive = times[self._head : min(self._head + stride, self._end)] >= before
+            first = int(alive.argmax())
+            self._head += first if alive[first] else len(alive)
+            stride *= 2
+
+    def matches(self, codes: Codes, times: Times, low: int, high: int, size: int) -> tuple[Places, Places]:
+        """Pairs (probe, stored) of equal code, the stored tuple's time minus the probe's in [low, high]."""
+        near = times <= self._last - low
+        if near.all():
+            probe, stored = self._equal(codes, size)
+        else:
+            places = near.nonzero()[0]
+            probe, stored = self._equal(codes.take(places), size)
+            probe = places.take(probe)
+        gap = self._time.data.take(stored)
+        gap -= times.take(probe)
+        gap -= low
+        # As unsigned numbers negative ones are the largest: one look tells both ends.
+        close = (gap.view(np.uint64) <= high - low).nonzero()[0]
+        return probe.take(close), stored.take(close)
+
+    def take(self, places: Places) -> tuple[Values, ...]:
+        return tuple([column.take(places) for column in self._columns])
+
+    def arrivals(self, places: Places, own: Arrivals) -> Arrivals:
+        """The later arrival of each stored tuple and its partner."""
+        if is_same(own) and own[0] >= self._latest:
+            return own
+        return np.maximum(own, self._arrival.take(places))
+
+    def kept(self, places: Places) -> float:
+        """The smallest kept fraction of the tuples at the places."""
+        return 1.0 if self._least_kept == 1.0 else float(self._kept.take(places).min())
+
+    def _equal(self, codes: Codes, size: int) -> tuple[Places, Places]:
+        """Pairs (probe, stored) of equal code."""
+        if not len(self):
+            return NOWHERE, NOWHERE
+        start = max(self._head, self._indexed)
+        if len(self) > len(codes) and len(self) <= self._scanned_max:
+            return self._scan(self._head, codes, size)
+        self._scanned += self._end - start
+        if len(self) <= len(codes) or self._scanned > SCANS * len(self):
+            if self._end > start:
+                self._reindex(size)
+            return self._indexed_pairs(codes)
+        found = self._indexed_pairs(codes), self._scan(start, codes, size)
+        return np.concatenate([found[0][0], found[1][0]]), np.concatenate([found[0][1], found[1][1]])
+
+    def _scan(self, start: int, codes: Codes, size: int) -> tuple[Places, Places]:
+        order = KeyOrder(codes, size)
+        stored, probe = order.pairs(self._codes[start : self._end])
+        self.refused += order.refused
+        stored += start
+        return probe, stored
+
+    def _indexed_pairs(self, codes: Codes) -> tuple[Places, Places]:
+        before = self._index.refused
+        probe, stored = self._index.pairs(codes)
+        self.refused += self._index.refused - before
+        stored += self._indexed - len(self._index)
+        return probe, stored
+
+    def _reindex(self, size: int) -> None:
+        self._index = KeyOrder(self._codes[self._head : self._end], size)
+        self._indexed, self._scanned = self._end, 0
+        self._measure()
+
+    def _measure(self) -> None:
+        texts = sum([one.bytes for one in self._texts])
+        self.bytes = self._width * len(self._codes) + texts + self._index.bytes
+
+    def _alive(self) -> Mask:
+        """Which tuples are needed."""
+        alive: Mask = self._time.data[self._head : self._end] >= self._floor
+        return alive
+
+    def _make_room(self, more: int, most: int = NO_END) -> None:
+        """Room for so many more tuples; for no more than `most` in all."""
+        alive = self._alive().nonzero()[0] + self._head
+        room = min(most, max(self._room_min, 2 * len(alive) + 4 * more))
+        for column in self._columns:
+            column.move(alive, room)
+        self._codes = moved(self._codes, alive, room)
+        self._arrival = moved(self._arrival, alive, room)
+        self._kept = moved(self._kept, alive, room)
+        self._least_kept = float(self._kept[: len(alive)].min(initial=1.0))
+        self._head, self._end = 0, len(alive)
+        self._index, self._indexed = KeyOrder(self._codes[:0], 0), 0
+        self._measure()
+
+
+class KeyOrder:
+    """Tuples in the order of their codes, with where each code begins."""
+
+    def __init__(self, codes: Codes, size: int) -> None:
+        self._order = narrow(codes, size).argsort(kind="stable")
+        # One more, which nobody has: codes that came later are taken for it.
+        self._count = np.bincount(codes, minlength=size + 1)
+        self._first = self._count.cumsum() - self._count
+        self.bytes = self._order.nbytes + self._count.nbytes + self._first.nbytes
+        self.refused = 0  # pairs beyond PAIRS_MAX that were not looked at, so far
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def pairs(self, codes: Codes) -> tuple[Places, Places]:
+        """Every pair (probe, indexed) of equal code."""
+        count = self._count.take(codes, mode="clip")
+        probes = count.astype(bool).nonzero()[0]
+        count, first = count.take(probes), self._first.take(codes.take(probes))
+        if int(count.sum()) > PAIRS_MAX:
+            fitting = int(np.searchsorted(count.cumsum(), PAIRS_MAX, "right"))
+            self.refused += int(count[fitting:].sum())
+            probes, count, first = probes[:fitting], count[:fitting], first[:fitting]
+        probe = probes.repeat(count)
+        # 0, 1, 2 … within each probe's stretch of the order
+        within = (first - count.cumsum() + count).repeat(count)
+        within += np.arange(len(within))
+        return probe, self._order.take(within)
+
+
+def narrow(codes: Codes, size: int) -> npt.NDArray[Any]:
+    """The codes in the smallest type that holds them: a stable sort of 16 bits is a radix sort."""
+    return codes.astype(np.uint16) if size <= 1 << 16 else codes
+
+
+def moved(data: npt.NDArray[Any], places: Places, room: int) -> npt.NDArray[Any]:
+    """A longer array that begins with what is at the places."""
+    longer = np.empty(room, data.dtype)
+    data.take(places, out=longer[: len(places)], mode="clip")
+    return longer
+
+
+def latest(arrival: Arrivals) -> float:
+    return float(arrival[0]) if is_same(arrival) else float(arrival.max())
+
+
+def known(part: Values) -> Mask:
+    return np.ones(len(part), bool) if part.valid is None else part.valid

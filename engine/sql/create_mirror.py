@@ -1,0 +1,245 @@
+"""CREATE MIRROR: remote objects that are looked at as often as it is worth, and the stream of their changes.
+
+    CREATE MIRROR prices (item string, price float64, stock int32)
+      FROM HTTP 'http://shop.example/items/{key}'
+      KEYS ('apple', 'pear')                                  -- or KEYS FROM URL 'http://shop.example/items'
+      BANDWIDTH 50 PER SECOND                                 -- or 100000 BYTES PER SECOND
+      PROFILE ('apple' 5, 'p*' 1)                             -- how much each is wanted, before it is known
+      REPEAT EVERY 60 SECONDS                                 -- also what has not changed, for queries that come later
+      LOOKUPS FROM acme/lookups                               -- a query whose answers name the objects that are used
+    CREATE MIRROR stock (item string, count int64) FROM DATABASE 'sqlite:///stock.db' TABLE 'stock' BANDWIDTH 10 PER SECOND
+
+The first column is the key. The mirror's stream has the columns, and behind them `changed_at`, when the object changed if its
+store tells, and `seen_at`, when the mirror saw it, which is the event time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from engine.data.schema import TIMESTAMP, Field, Kind, Schema, StreamSchema
+from engine.sql.create import COLUMNS_MAX, ColumnOf, StreamParser, schema_of
+from engine.sql.dialect import read
+from engine.sql.errors import Text
+
+EXAMPLE = (
+    "CREATE MIRROR prices (item string, price float64) FROM HTTP 'http://host/items/{key}' "
+    "KEYS ('a', 'b') BANDWIDTH 50 PER SECOND"
+)
+KEYS_MAX = 100_000
+BANDWIDTH_LEAST = 1e-5  # about one a day
+PLACEHOLDER = "{key}"
+CHANGED_AT, SEEN_AT = "changed_at", "seen_at"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOrigin:
+    """An object a key, at an address."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOrigin:
+    """A row a key, of a table."""
+
+    url: str
+    table: str
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """What a CREATE MIRROR declares."""
+
+    name: str
+    columns: Schema
+    """Of the objects; the first is the key."""
+    origin: HttpOrigin | DatabaseOrigin
+    keys: tuple[str, ...]
+    keys_url: str | None
+    """Where the keys are listed, if they are not said."""
+    bandwidth: float
+    """A second."""
+    by_bytes: bool
+    profile: tuple[tuple[str, float], ...]
+    """Patterns of keys with weights."""
+    lookups: str | None
+    """TENANT/QUERY."""
+    repeat_s: float | None = None
+    """An object that has not changed for so long is brought again."""
+
+    @property
+    def stream(self) -> StreamSchema:
+        """Of its changes."""
+        fields = (*self.columns.fields, Field(CHANGED_AT, TIMESTAMP), Field(SEEN_AT, TIMESTAMP))
+        return StreamSchema(self.name, Schema(fields), len(fields) - 1)
+
+    @property
+    def stream_sql(self) -> str:
+        """The CREATE STREAM of it."""
+        told = ", ".join(f"{one.name} {one.type}" for one in self.stream.schema.fields)
+        return f"CREATE STREAM {self.name} ({told}, WATERMARK FOR {SEEN_AT} AS {SEEN_AT})"
+
+
+class MirrorOf(exp.Expression):
+    """As it was read."""
+
+    arg_types: ClassVar = {"this": True, "expressions": True, "told": True}
+
+
+class MirrorParser(StreamParser):
+    """Reads one CREATE MIRROR."""
+
+    def read_mirror(self) -> MirrorOf:
+        if not self._match_text_seq("CREATE", "MIRROR"):
+            self._refuse("a mirror is declared with CREATE MIRROR", hint=EXAMPLE)
+        name = self._name("the name of the mirror")
+        self._must(TokenType.L_PAREN, "the columns are missing here")
+        columns = self._parse_csv(self._column)
+        self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
+        told: dict[str, object] = {"at": {}}
+        while self._curr:
+            self._clause(told)
+        return MirrorOf(this=name, expressions=columns, told=told)
+
+    def _column(self) -> ColumnOf:
+        name = self._name("the name of a column")
+        return ColumnOf(this=name, kind=self._type_name())
+
+    def _clause(self, told: dict[str, object]) -> None:
+        at = self._curr.start
+        value: object
+        if self._match_text_seq("FROM", "HTTP"):
+            name, value = (
+                "FROM",
+                HttpOrigin(self._text("the address of an object", "'http://host/items/{key}'")),
+            )
+        elif self._match_text_seq("FROM", "DATABASE"):
+            url = self._text("the address of the database", "'sqlite:///prices.db'")
+            if not self._match_text_seq("TABLE"):
+                self._refuse("TABLE is missing here", self._seen, "FROM DATABASE 'sqlite:///x.db' TABLE 'x'")
+            name, value = "FROM", DatabaseOrigin(url, self._text("the name of the table", "TABLE 'prices'"))
+        elif self._match_text_seq("KEYS", "FROM", "URL"):
+            name, value = "KEYS", self._text("the address of the keys", "KEYS FROM URL 'http://host/items'")
+        elif self._match_text_seq("KEYS"):
+            self._must(TokenType.L_PAREN, "the keys are missing here", "KEYS ('a', 'b')")
+            name, value = "KEYS", tuple(self._parse_csv(lambda: self._text("a key", "KEYS ('a', 'b')")))
+            self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
+        elif self._match_text_seq("BANDWIDTH"):
+            number = self._number("BANDWIDTH 50 PER SECOND")
+            by_bytes = bool(self._match_text_seq("BYTES"))
+            if not self._match_text_seq("PER", "SECOND"):
+                self._refuse("PER SECOND is missing here", self._seen, "BANDWIDTH 50 PER SECOND")
+            name, value = "BANDWIDTH", (number, by_bytes)
+        elif self._match_text_seq("PROFILE"):
+            self._must(TokenType.L_PAREN, "patterns and weights are missing here", "PROFILE ('a' 5, 'b*' 1)")
+            name, value = "PROFILE", tuple(self._parse_csv(self._weighed))
+            self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
+        elif self._match_text_seq("REPEAT", "EVERY"):
+            name, value = "REPEAT", self._number("REPEAT EVERY 60 SECONDS")
+            if not (self._match_text_seq("SECONDS") or self._match_text_seq("SECOND")):
+                self._refuse("SECONDS is missing here", self._seen, "REPEAT EVERY 60 SECONDS")
+        elif self._match_text_seq("LOOKUPS", "FROM"):
+            name, value = "LOOKUPS", self._query()
+        else:
+            self._refuse("this is not expected here", self._seen, EXAMPLE)
+        places = told["at"]
+        assert isinstance(places, dict)
+        if name in places:
+            raise Text(self.sql).error(at, f"{name} is said twice")
+        places[name], told[name] = at, value
+
+    def _weighed(self) -> tuple[str, float]:
+        pattern = self._text("a key or a pattern", "PROFILE ('a' 5, 'b*' 1)")
+        return pattern, self._number("PROFILE ('a' 5, 'b*' 1)")
+
+    def _query(self) -> str:
+        tenant = self._name("the tenant of the query")
+        self._must(TokenType.SLASH, "the query is missing here", "LOOKUPS FROM tenant/query")
+        return f"{tenant.name}/{self._name('the name of the query').name}"
+
+    def _text(self, what: str, example: str) -> str:
+        if not self._match(TokenType.STRING):
+            self._refuse(f"{what} is missing here, in quotes", self._seen, example)
+        return str(self._prev.text)
+
+    def _number(self, example: str) -> float:
+        if not self._match(TokenType.NUMBER):
+            self._refuse("a number is missing here", self._seen, example)
+        at, text = self._prev.start, self._prev.text
+        try:
+            number = float(text)
+        except ValueError:
+            number = 0.0
+        if not 0 < number <= 1e12:
+            raise Text(self.sql).error(at, "must be above 0 and at most 1e12", text, example)
+        return number
+
+    def _must(self, kind: TokenType, title: str, example: str = EXAMPLE) -> None:
+        if not self._match(kind):
+            self._refuse(title, self._seen, example)
+
+
+def parse_create_mirror(sql: str) -> Mirror:
+    """The mirror that a CREATE MIRROR declares, or a PlanningError."""
+    text = Text(sql)
+    tree = read(sql, MirrorParser, MirrorParser.read_mirror)
+    assert isinstance(tree, MirrorOf)
+    told = tree.args["told"]
+    at = told["at"]
+    columns = list(tree.expressions)
+    if not 1 <= len(columns) <= COLUMNS_MAX:
+        raise text.error(tree, f"a mirror has 1 to {COLUMNS_MAX:,} columns", hint=EXAMPLE)
+    schema = schema_of(text, columns)
+    if schema.fields[0].type.kind not in (Kind.STRING, Kind.INT64, Kind.INT32):
+        title = "the first column is the key: a string or a whole number"
+        raise text.error(columns[0], title, f"{columns[0].name} {schema.fields[0].type}")
+    for column in columns:
+        if column.name.lower() in (CHANGED_AT, SEEN_AT):
+            raise text.error(column, "every mirror has a column of this name", column.name, "leave it out")
+    for clause, example in (
+        ("FROM", "FROM HTTP 'http://host/items/{key}'"),
+        ("BANDWIDTH", "BANDWIDTH 50 PER SECOND"),
+    ):
+        if clause not in told:
+            raise text.error(len(sql), f"{clause} is missing", hint=example)
+    origin, keys = told["FROM"], told.get("KEYS", ())
+    if isinstance(origin, HttpOrigin):
+        if not origin.url.lower().startswith(("http://", "https://")):
+            raise text.error(at["FROM"], "not an address of HTTP", origin.url, "'http://host/items/{key}'")
+        if PLACEHOLDER not in origin.url:
+            hint = "write {key} where the key of the object goes"
+            raise text.error(at["FROM"], "all objects would have one address", origin.url, hint)
+        if not keys:
+            raise text.error(
+                len(sql), "KEYS is missing", hint="KEYS ('a', 'b'), or KEYS FROM URL 'http://host/items'"
+            )
+    elif isinstance(keys, str):
+        raise text.error(at["KEYS"], "a database lists its keys itself", keys, "leave KEYS out, or list them")
+    if isinstance(keys, tuple):
+        if len(keys) > KEYS_MAX:
+            raise text.error(at["KEYS"], f"a mirror has {KEYS_MAX:,} objects at most", len(keys))
+        if len(set(keys)) < len(keys):
+            twice = Counter(keys).most_common(1)[0][0]
+            raise text.error(at["KEYS"], "a key is said twice", twice, "leave one of them out")
+    number, by_bytes = told["BANDWIDTH"]
+    if number < BANDWIDTH_LEAST:
+        title = f"nothing would be polled: {BANDWIDTH_LEAST:g} is the least"
+        raise text.error(at["BANDWIDTH"], title, number, "BANDWIDTH 50 PER SECOND")
+    return Mirror(
+        tree.name,
+        schema,
+        origin,
+        keys if isinstance(keys, tuple) else (),
+        keys if isinstance(keys, str) else None,
+        number,
+        by_bytes,
+        told.get("PROFILE", ()),
+        told.get("LOOKUPS"),
+        told.get("REPEAT"),
+    )  # fmt: skip

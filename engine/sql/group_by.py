@@ -1,0 +1,368 @@
+"""Aggregates and groups: which columns a windowed query needs below its window, and what it makes of the results.
+
+Expressions of SELECT and HAVING are read twice over: below the window, as arguments of aggregates and as group keys,
+and above it, where only window bounds, keys and aggregates are left. A key or an aggregate that occurs again is the
+same one. What is found keeps a provisional place until all are known and their order is settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlglot import exp
+
+from engine.data.schema import BOOLEAN, TIMESTAMP, DataType, Field, Schema
+from engine.plan.plan import (
+    Aggregate,
+    Aggregation,
+    Case,
+    Column,
+    EventTime,
+    Expression,
+    Literal,
+    Plan,
+    Project,
+    RowWindow,
+    TimeWindow,
+    WindowAggregate,
+    event_time,
+)
+from engine.sql.terms.aggregates import (
+    AGGREGATES,
+    EXAMPLES,
+    OF_CONDITIONS,
+    QUANTILES,
+    SCALABLE,
+    SCALED_ERROR,
+    SCALINGS,
+    TOP_MAX,
+    argument_type,
+    result_type,
+)
+from engine.sql.terms.expressions import BOUNDS, UNTYPED, Expressions
+from engine.sql.terms.normal_form import all_of, key
+
+FIRST_AGGREGATE = 1_000_000  # provisional places: bounds 0 and 1, keys from 2, aggregates from here
+FIRST_KEY = 2
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An aggregate of an expression below the window."""
+
+    function: Aggregation
+    argument: Expression | None
+    type: DataType
+    parameter: float = 0.0
+    scaled: bool = False
+    error: bool = False
+
+    @property
+    def order(self) -> tuple[str, str, float, bool, bool]:
+        argument = key(self.argument) if self.argument else ""
+        return self.function.value, argument, self.parameter, self.scaled, self.error
+
+
+class Grouped(Expressions):
+    """Reads expressions over the results of a windowed aggregate."""
+
+    def __init__(
+        self,
+        below: Expressions,
+        keys: Sequence[Expression],
+        bound: DataType | None,
+        roots: Sequence[exp.Expr],
+        where: str,
+    ) -> None:
+        """`bound`: the type of window bounds; None for windows of rows, which have none.
+        `roots`: everything that will be read.
+        """
+        super().__init__(below.scope, below.offsets, where)
+        self.below, self.keys, self.bound = below, list(keys), bound
+        self.above = {id(one) for root in roots for one in self._over_results(root)}
+        self.computed_keys = any(not isinstance(one, Column) for one in keys)
+        self.wanted: dict[Wanted, int] = {}
+        self.aliases: dict[str, exp.Expr] = {}
+
+    def read(self, node: exp.Expr) -> Expression:
+        if (
+            self.computed_keys
+            and id(node) not in self.above
+            and not isinstance(node, exp.Column | exp.Literal)
+        ):
+            key = self.key_column(self.below.read(node))
+            if key is not None:
+                return key
+        return super().read(node)
+
+    def _over_results(self, root: exp.Expr) -> Iterator[exp.Expr]:
+        """The parts that hold an aggregate, a window bound or an alias, and so mean nothing below the window."""
+        for one in root.walk():
+            if is_aggregate(one) or (
+                isinstance(one, exp.Column) and (self._is_own_bound(one) or self.scope.find(one) is None)
+            ):
+                above: exp.Expr | None = one
+                while above is not None:
+                    yield above
+                    above = None if above is root else above.parent
+
+    def _is_own_bound(self, node: exp.Column) -> bool:
+        """A bound of the query's window, whatever columns of this name the window is over."""
+        return self.bound is not None and is_bound(node)
+
+    def key_column(self, expression: Expression) -> Expression | None:
+        if expression in self.keys:
+            return Column(FIRST_KEY + self.keys.index(expression), expression.type)
+        return None
+
+    def _column(self, node: exp.Column) -> Expression:
+        seen = None if self._is_own_bound(node) else self.scope.find(node)
+        if seen is None and is_bound(node):
+            if self.bound is None:
+                raise self.text.error(node, "a window of rows has no start and no end", node.name)
+            return Column(BOUNDS.index(node.name.lower()), self.bound)
+        if seen is None and not node.table and node.name.lower() in self.aliases:
+            aliased = self.aliases.pop(node.name.lower())  # an alias does not stand for itself
+            found = self.repeated(node, self.read(aliased))
+            self.aliases[node.name.lower()] = aliased
+            return found
+        if seen is None:
+            raise self.scope.unknown(node, [*BOUNDS, *self.aliases])
+        key = self.key_column(self.below.visible(node, seen))
+        if key is None:
+            name = self.text.of(node)
+            hint = f"GROUP BY {name}, or take one value of each group: MAX({name})"
+            raise self.text.error(node, "this column is neither grouped nor aggregated", name, hint)
+        return key
+
+    READERS: ClassVar = {**Expressions.READERS, exp.Column: _column}
+
+    # -- aggregates ----------------------------------------------------------------------------------
+
+    def aggregate(self, node: exp.Anonymous) -> Expression:
+        return self._aggregate(node)
+
+    def filtered(self, node: exp.Filter) -> Expression:
+        """AGGREGATE(x) FILTER (WHERE condition): the aggregate of x where the condition holds."""
+        aggregate = node.this
+        if not isinstance(aggregate, exp.Anonymous) or not is_aggregate(aggregate):
+            raise self.text.error(
+                node, "FILTER stands after an aggregate", hint="SUM(x) FILTER (WHERE y > 0)"
+            )
+        condition = Expressions(self.scope, self.offsets, "FILTER").condition(node.expression.this)
+        return self._aggregate(aggregate, condition)
+
+    def _aggregate(
+        self, node: exp.Anonymous, condition: Expression | None = None, scaling: str = ""
+    ) -> Expression:
+        """`scaling`: in which of SCALINGS the aggregate stands, if in any."""
+        name = str(node.name).lower()
+        arguments = list(node.expressions)
+        if name in SCALINGS:
+            return self._scaled(node, condition, scaling)
+        function = AGGREGATES[name]
+        if scaling and function not in SCALABLE:
+            raise self.text.error(node, "only counts and sums are scaled", name, scaled_examples(scaling))
+        parameter = 0.0
+        if function in EXAMPLES:
+            if len(arguments) != 2:
+                raise self.text.error(node, f"{name} takes two arguments", hint=EXAMPLES[function])
+            parameter = self._parameter(function, arguments.pop())
+        if len(arguments) != 1:
+            raise self.text.error(node, f"{name} takes one argument", hint=f"{name.upper()}(x)")
+        argument = arguments[0]
+        if isinstance(argument, exp.Star):
+            if function is not Aggregation.COUNT or name in OF_CONDITIONS:
+                raise self.text.error(node, f"{name} takes a column, not *", hint="COUNT(*)")
+            return self._counted(condition, scaling)
+        if isinstance(argument, exp.Distinct):
+            argument = argument.expressions[0]
+            if function is Aggregation.COUNT and not scaling and name not in OF_CONDITIONS:
+                function = Aggregation.COUNT_DISTINCT
+            elif function not in (Aggregation.MIN, Aggregation.MAX):  # for which DISTINCT changes nothing
+                raise self.text.error(
+                    node, f"{name} of DISTINCT values is not supported", hint="COUNT(DISTINCT x)"
+                )
+        value = self._argument(argument)
+        if name in OF_CONDITIONS and value.type != BOOLEAN:
+            what, hint = f"{name} takes a condition, and this is {value.type}", f"`{name.upper()}(x > 0)`"
+            raise self.text.error(node, what, self.text.of(argument), hint)
+        if name in OF_CONDITIONS and function is Aggregation.COUNT:
+            return self._counted(value if condition is None else all_of((condition, value)), scaling)
+        type_ = argument_type(function, value.type, bool(scaling))
+        if type_ is None:
+            what, hint = (
+                f"{name} takes numbers, and this is {value.type}",
+                number_hint(name, self.text.of(argument), value.type),
+            )
+            raise self.text.error(node, what, self.text.of(argument), hint)
+        value = self.below.fitted(argument, value, type_)
+        if function is Aggregation.COUNT and isinstance(value, Literal) and value.value is not None:
+            return self._counted(condition, scaling)
+        if condition is not None:
+            value = where(condition, value)
+        return self._one(function, value, type_, scaling, parameter)
+
+    def _counted(self, condition: Expression | None, scaling: str) -> Expression:
+        """COUNT(*), or how often a condition holds."""
+        function, argument = Aggregation.COUNT_ALL, None
+        if condition is not None:
+            function, argument = Aggregation.COUNT, where(condition, Literal(True, BOOLEAN))
+        return self._one(function, argument, None, scaling)
+
+    def _argument(self, node: exp.Expr) -> Expression:
+        for one in node.walk():
+            if isinstance(one, exp.Anonymous) and is_aggregate(one):
+                hint = "aggregate the results of another query: FROM (SELECT …) AS x [RANGE …]"
+                raise self.text.error(one, "an aggregate of an aggregate", self.text.of(node), hint)
+        return self.below.value(node)
+
+    def _scaled(self, node: exp.Anonymous, condition: Expression | None, outer: str) -> Expression:
+        name = str(node.name).lower()
+        inner = node.expressions[0] if len(node.expressions) == 1 else None
+        if outer or not isinstance(inner, exp.Anonymous) or not is_aggregate(inner):
+            what = f"{(outer or name).upper()} takes a count or a sum"
+            raise self.text.error(node, what, hint=scaled_examples(outer or name))
+        return self._aggregate(inner, condition, name)
+
+    def _parameter(self, function: Aggregation, node: exp.Expr) -> float:
+        value = Expressions(self.scope, (), "a parameter").read(node) if not node.find(exp.Column) else None
+        if isinstance(value, Literal) and value.type.is_numeric and value.type != UNTYPED:
+            number = float(value.value or 0) / float(10**value.type.scale)
+            if function in QUANTILES and 0 <= number <= 1:
+                return number
+            if function in TOP_MAX and number == int(number) and 1 <= number <= TOP_MAX[function]:
+                return number
+        quantile = function in QUANTILES
+        wanted = "a constant from 0 to 1" if quantile else f"a number from 1 to {TOP_MAX[function]:,}"
+        raise self.text.error(
+            node, f"the second argument of {function.value} is {wanted}", self.text.of(node)
+        )
+
+    def _one(
+        self,
+        function: Aggregation,
+        argument: Expression | None,
+        argument_type: DataType | None,
+        scaling: str,
+        parameter: float = 0.0,
+    ) -> Expression:
+        type_ = result_type(function, argument_type, bool(scaling))
+        wanted = Wanted(function, argument, type_, parameter, bool(scaling), scaling == SCALED_ERROR)
+        place = self.wanted.setdefault(wanted, FIRST_AGGREGATE + len(self.wanted))
+        return Column(place, wanted.type)
+
+
+Grouped.READERS[exp.Filter] = Grouped.filtered
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and (
+        str(node.name).lower() in AGGREGATES or str(node.name).lower() in SCALINGS
+    )
+
+
+def scaled_examples(scaling: str) -> str:
+    return f"{scaling.upper()}(SUM(x)), {scaling.upper()}(COUNT(*))"
+
+
+def number_hint(name: str, argument: str, type_: DataType) -> str:
+    """Return what to write instead of an aggregate of numbers over values that are none."""
+    if type_ == BOOLEAN:
+        return f"count where it holds: `COUNT_IF({argument})`"
+    if type_ == TIMESTAMP:
+        return f"for a number write `epoch_ms({argument})`"
+    several = f"`TOP({argument}, 10)`, `MIN({argument})` and `COUNT(DISTINCT {argument})` take texts"
+    return f"{several}; where they hold numbers, `TRY_CAST({argument} AS float64)` converts them"
+
+
+def is_bound(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and not node.table and node.name.lower() in BOUNDS
+
+
+def where(condition: Expression, value: Expression) -> Expression:
+    """The value where the condition holds, otherwise NULL."""
+    return Case(((condition, value),), Literal(None, value.type), value.type)
+
+
+# -- the plan --------------------------------------------------------------------------------------------
+
+
+def windowed(
+    plan: Plan,
+    window: TimeWindow | RowWindow,
+    time: EventTime | None,
+    keys: Sequence[Expression],
+    wanted: Sequence[Wanted],
+    clock: Column | None = None,
+) -> tuple[WindowAggregate, dict[int, Expression]]:
+    """The windowed aggregate, and where things of provisional places are in its output.
+
+    `time` is the event time that windows go by; keys and arguments that are not columns are computed below. `clock`
+    is what FIRST and LAST go by in a window of rows.
+    """
+    arguments = [one.argument for one in wanted if one.argument is not None]
+    used = [*keys, *arguments, *([] if clock is None else [clock])]
+    if all(isinstance(one, Column) for one in used) and (time is None or time == event_time(plan)):
+        places: dict[Expression, int] = {one: one.place for one in used if isinstance(one, Column)}
+    else:
+        plan, places = computed_below(plan, used, time)
+    order = sorted(range(len(keys)), key=lambda one: places[keys[one]])
+    ranked = sorted(wanted, key=lambda one: one.order)
+    bounds = bound_fields(plan) if isinstance(window, TimeWindow) else ()
+    fields = [
+        *bounds,
+        *(Field(f"k{place}", keys[one].type) for place, one in enumerate(order)),
+        *(Field(f"a{place}", one.type) for place, one in enumerate(ranked)),
+    ]
+    aggregates = tuple(
+        Aggregate(
+            one.function,
+            None if one.argument is None else places[one.argument],
+            one.type,
+            one.parameter,
+            one.scaled,
+            one.error,
+        )
+        for one in ranked
+    )
+    node = WindowAggregate(
+        plan,
+        window,
+        tuple(places[keys[one]] for one in order),
+        aggregates,
+        Schema(tuple(fields)),
+        None if clock is None else places[clock],
+    )
+    base = len(bounds)
+    found = {place: Column(place, one.type) for place, one in enumerate(bounds)}
+    found |= {FIRST_KEY + one: Column(base + place, keys[one].type) for place, one in enumerate(order)}
+    base += len(order)
+    provisional = {one: FIRST_AGGREGATE + place for place, one in enumerate(wanted)}
+    found |= {provisional[one]: Column(base + place, one.type) for place, one in enumerate(ranked)}
+    return node, dict(found)
+
+
+def computed_below(
+    plan: Plan, used: Sequence[Expression], time: EventTime | None
+) -> tuple[Project, dict[Expression, int]]:
+    """A projection to what the window needs."""
+    needed = dict.fromkeys(used)
+    clock = None
+    if time is not None:
+        clock = Column(time.place, plan.schema.fields[time.place].type)
+        needed[clock] = None
+    ordered = sorted(needed, key=key)
+    places = {one: place for place, one in enumerate(ordered)}
+    schema = Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(ordered)))
+    return Project(plan, tuple(ordered), schema, None if clock is None else places[clock]), places
+
+
+def bound_fields(plan: Plan) -> tuple[Field, Field]:
+    """Window bounds are points in event time: they have its type and its unit."""
+    time = event_time(plan)
+    assert time is not None
+    type_ = plan.schema.fields[time.place].type
+    return Field(BOUNDS[0], type_), Field(BOUNDS[1], type_)

@@ -1,0 +1,46 @@
+"""The values of constant expressions: as the engine computes them, so that there is one arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.data.schema import Kind
+from engine.data.train import Train
+from engine.expressions.compiler import Failures, compile_projection
+from engine.plan.plan import Call, Cast, Literal
+
+ONE_ROW = Train((), np.zeros(1))
+
+# Functions of text are left to the engine: REPLACE of long constants can grow without measure.
+COMPUTED = {
+    *("add", "subtract", "multiply", "divide", "integer_divide", "modulo", "power", "negate", "abs"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+}
+
+
+def computed(call: Call) -> Literal | None:
+    """The value of a function of constants; None if it is left to the engine, which counts what fails."""
+    values = [one.value for one in call.arguments if isinstance(one, Literal)]
+    if call.function not in COMPUTED:
+        return None
+    if None in values:
+        return Literal(None, call.type)
+    return _value(call) if len(values) == len(call.arguments) else None
+
+
+def converted(cast: Cast) -> Literal | None:
+    """The constant in another type; None if there is no such value."""
+    return _value(cast)
+
+
+def _value(expression: Call | Cast) -> Literal | None:
+    failures = Failures()
+    (values,) = compile_projection([expression])(ONE_ROW, failures)
+    if failures.rows() is not None:
+        return None
+    if values.valid is not None and not values.valid[0]:
+        return Literal(None, expression.type)
+    value = values.data[0]
+    if expression.type.kind is Kind.STRING:
+        return Literal(str(value.as_py()), expression.type)
+    return Literal(value.item(), expression.type)

@@ -1,0 +1,456 @@
+"""Expressions: from the tree of the text to typed plan expressions in their one form.
+
+Types are settled here: `engine.expressions.functions` says what a function takes, and casts to that are put in. A cast that the
+user did not write changes numbers into wider ones, constants, and nothing else: text is no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from sqlglot import exp
+
+from configs.errors import WeirError, nearest
+from engine.data.schema import BOOLEAN, INT64, STRING, TIMESTAMP, DataType, Kind, decimal
+from engine.expressions.functions import TRUNCATIONS, castable, common_type, resolve
+from engine.plan.plan import Case, Column, Expression, Literal
+from engine.sql.dialect import TypeName
+from engine.sql.errors import PlanningError, Text
+from engine.sql.names import Scope, Visible
+from engine.sql.terms.aggregates import AGGREGATES, SCALINGS
+from engine.sql.terms.foreign_constructs import construct_of, is_known, unknown_function, unknown_part
+from engine.sql.terms.literals import interval_us, number
+from engine.sql.terms.normal_form import DoesNotFit, call, cast, negated, shifted, size
+from engine.sql.terms.type_names import type_named
+
+# The type of a bare NULL until something says which it takes.
+UNTYPED = DataType(Kind.INT32, scale=-1)
+BOUNDS = ("window_start", "window_end")
+IMPURE = {
+    *("now", "today", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"),
+    *("get_current_timestamp", "random", "rand", "setseed", "uuid", "gen_random_uuid", "nextval"),
+    *("getenv", "current_user", "session_user", "version", "read_text", "read_blob", "read_csv", "read_json"),
+    *("read_parquet", "glob", "http_get", "pg_read_file", "load_file"),
+}
+OUT_OF_REACH = "queries reach no clock, no chance, no files, no network and no environment"
+NUMBER_WRITTEN = "a number has no quotes, as 5 or 2.5; a column's name has none or double quotes"
+CONSTANTS = {
+    **dict.fromkeys((Kind.INT32, Kind.INT64), "a whole number has no quotes, as 5"),
+    **dict.fromkeys((Kind.FLOAT32, Kind.FLOAT64, Kind.DECIMAL), NUMBER_WRITTEN),
+    Kind.BOOLEAN: "write TRUE or FALSE",
+    Kind.TIMESTAMP: "write `TIMESTAMP '2026-01-01 00:00:00'`",
+}
+# How much of a plan may be repetition: of a subquery's columns, of the x in `x BETWEEN 1 AND 2`.
+REPEATED_MAX = 20_000
+
+
+class Expressions:
+    """Reads expressions over the columns of a scope."""
+
+    def __init__(self, scope: Scope, offsets: Sequence[int | None], where: str) -> None:
+        """`offsets`: where each relation's columns start in the input; None for one that is out of reach.
+        `where`: the clause, for messages.
+        """
+        self.scope, self.text, self.offsets, self.where = scope, scope.text, offsets, where
+        self._known: dict[int, Expression] = {}
+        self._repeated = 0
+
+    # -- what is asked for ---------------------------------------------------------------------------
+
+    def value(self, node: exp.Expr) -> Expression:
+        """A value; a bare NULL is an int32, as in DuckDB."""
+        return typed(self.read(node), None)
+
+    def condition(self, node: exp.Expr) -> Expression:
+        found = typed(self.read(node), BOOLEAN)
+        if found.type != BOOLEAN:
+            hint = "compare it with something: x > 0"
+            raise self.text.error(
+                node, f"{self.where} wants a condition, and this is {found.type}", hint=hint
+            )
+        return found
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def read(self, node: exp.Expr) -> Expression:
+        """What a part of the text means here; read once, however often it is asked for."""
+        found = self._known.get(id(node))
+        if found is None:
+            reader = self.READERS.get(type(node))
+            if reader is None:
+                raise not_supported(self.text, node, self.where)
+            found = self._known[id(node)] = reader(self, node)
+        return found
+
+    def _column(self, node: exp.Column) -> Expression:
+        seen = self.scope.find(node)
+        if seen is None:
+            if node.name.lower() in IMPURE:
+                raise self.text.error(
+                    node, OUT_OF_REACH, node.name, "for the time, take the event time of the stream"
+                )
+            if node.name.lower() in BOUNDS:
+                hint = "aggregate in a window: FROM s [RANGE 10 SECONDS]"
+                raise self.text.error(node, f"there are no window bounds in {self.where}", node.name, hint)
+            raise self.scope.unknown(node)
+        return self.visible(node, seen)
+
+    def visible(self, node: exp.Expr, seen: Visible) -> Expression:
+        offset = self.offsets[seen.owner]
+        if offset is None:
+            raise self.text.error(node, f"{self.where} cannot use this column", seen.column.name)
+        return shifted(self.repeated(node, seen.column.expression), offset)
+
+    def repeated(self, node: exp.Expr, expression: Expression, times: int = 1) -> Expression:
+        """An expression that the text has once and the plan more often: short texts must not grow without bound."""
+        if not isinstance(expression, Column | Literal):
+            self._repeated += times * size(expression, REPEATED_MAX)
+            if self._repeated > REPEATED_MAX:
+                raise self.text.error(
+                    node, "the query has too many parts", hint="split it into queries over queries"
+                )
+        return expression
+
+    def _literal(self, node: exp.Literal) -> Expression:
+        return Literal(node.name, STRING) if node.is_string else number(self.text, node)
+
+    def _null(self, _: exp.Null) -> Expression:
+        return Literal(None, UNTYPED)
+
+    def _boolean(self, node: exp.Boolean) -> Expression:
+        return Literal(bool(node.this), BOOLEAN)
+
+    def _paren(self, node: exp.Paren) -> Expression:
+        return self.read(node.this)
+
+    def _interval(self, node: exp.Interval) -> Expression:
+        hint = "ts + INTERVAL '10 seconds'"
+        raise self.text.error(
+            node, "an interval stands beside a timestamp only", self.text.of(node) or None, hint
+        )
+
+    def _negative(self, node: exp.Neg) -> Expression:
+        return self.function(node, "negate", [node.this])
+
+    def _not(self, node: exp.Not) -> Expression:
+        inner = typed(self.read(node.this), BOOLEAN)
+        if inner.type != BOOLEAN:
+            raise self.text.error(node.this, f"NOT wants a condition, and this is {inner.type}")
+        return negated(inner)
+
+    def _operator(self, node: exp.Binary) -> Expression:
+        return self.function(node, OPERATORS[type(node)], [node.left, node.right])
+
+    def _logical(self, node: exp.And | exp.Or) -> Expression:
+        """A chain of AND or OR, of any length."""
+        operands: list[exp.Expr] = []
+        stack: list[exp.Expr] = [node]
+        while stack:
+            one = stack.pop()
+            if type(one) is type(node):
+                stack += [one.right, one.left]
+            else:
+                operands.append(one)
+        return self.function(node, "and" if isinstance(node, exp.And) else "or", operands)
+
+    def _plus_minus(self, node: exp.Add | exp.Sub) -> Expression:
+        left, right = interval_us(self.text, node.left), interval_us(self.text, node.right)
+        minus = isinstance(node, exp.Sub)
+        if left is None and right is None:
+            return self._sum(node)
+        if left is not None and (right is not None or minus):
+            raise self.text.error(
+                node, "an interval is added to a timestamp", hint="ts + INTERVAL '10 seconds'"
+            )
+        beside, length = (node.right, left) if right is None else (node.left, right)
+        assert length is not None
+        moment = self.read(beside)
+        unit_us = self.unit_us(moment)
+        if unit_us is None:
+            raise self.text.error(
+                beside, "an interval is added to a timestamp", str(moment.type), "ts + INTERVAL '10 seconds'"
+            )
+        if length % unit_us:
+            raise self.text.error(
+                node, "this time column counts milliseconds", self.text.of(node), "INTERVAL '1 second'"
+            )
+        step = Literal((-length if minus else length) // unit_us, INT64)
+        return call("add", (moment, step), moment.type)
+
+    def _sum(self, node: exp.Add | exp.Sub) -> Expression:
+        operands = [self.read(one) for one in (node.left, node.right)]
+        if TIMESTAMP in (one.type for one in operands):
+            both = operands[0].type == operands[1].type
+            hint = "epoch_ms(a) - epoch_ms(b)" if both else "ts + INTERVAL '10 seconds'"
+            what = (
+                "two timestamps give no number"
+                if both
+                else "an interval is added to a timestamp, not a number"
+            )
+            raise self.text.error(node, what, self.text.of(node), hint)
+        return self.applied(node, OPERATORS[type(node)], [node.left, node.right], operands)
+
+    def unit_us(self, moment: Expression) -> int | None:
+        """Of a point in time, what 1 more means; None for anything else."""
+        if moment.type == TIMESTAMP:
+            return 1
+        for owner, relation in enumerate(self.scope.relations):
+            offset = self.offsets[owner]
+            if relation.time and offset is not None and moment == Column(relation.time.place + offset, INT64):
+                return relation.time.unit_us
+        return None
+
+    def _between(self, node: exp.Between) -> Expression:
+        # Every part is read once: reading it per use would double with each level of nesting.
+        value, low, high = (self.read(one) for one in (node.this, node.args["low"], node.args["high"]))
+        self.repeated(node, value)
+        above = self.applied(node, "greater_equal", [node.this, node.args["low"]], [value, low])
+        below = self.applied(node, "less_equal", [node.this, node.args["high"]], [value, high])
+        return call("and", (above, below), BOOLEAN)
+
+    def _in(self, node: exp.In) -> Expression:
+        nodes = [node.this, *node.expressions]
+        operands = [self.read(one) for one in nodes]
+        if not all(isinstance(one, Literal) for one in operands[1:]):
+            self.repeated(node, operands[0], len(nodes))
+        return self.applied(node, "in", nodes, operands)
+
+    def _is(self, node: exp.Is) -> Expression:
+        match node.expression:
+            case exp.Null():
+                return self.function(node, "is_null", [node.this])
+            case exp.Boolean(this=wanted):
+                condition = typed(self.read(node.this), BOOLEAN)
+                if condition.type != BOOLEAN:
+                    raise self.text.error(node, f"IS {str(bool(wanted)).upper()} wants a condition")
+                certain = condition if wanted else negated(condition)
+                return call("coalesce", (certain, Literal(False, BOOLEAN)), BOOLEAN)
+        raise self.text.error(node, "IS stands before NULL, TRUE and FALSE", self.text.of(node))
+
+    def _distinct_from(self, node: exp.NullSafeEQ | exp.NullSafeNEQ) -> Expression:
+        nodes = [node.left, node.right]
+        operands = [self.read(one) for one in nodes]
+        differ = self.applied(node, "not_equal", nodes, operands)
+        for one in operands:
+            self.repeated(node, one)
+        nulls = [self.applied(at, "is_null", [at], [one]) for at, one in zip(nodes, operands, strict=True)]
+        one_null = call("not_equal", nulls, BOOLEAN)
+        distinct = call("coalesce", (differ, one_null), BOOLEAN)
+        return distinct if isinstance(node, exp.NullSafeNEQ) else negated(distinct)
+
+    def _like(self, node: exp.Like | exp.ILike, *escape: exp.Expr) -> Expression:
+        name = "like" if isinstance(node, exp.Like) else "ilike"
+        found = self.function(node, name, [node.this, node.expression, *escape])
+        return negated(found) if node.args.get("negate") else found
+
+    def _escape(self, node: exp.Escape) -> Expression:
+        return self._like(node.this, node.expression)
+
+    def _cast(self, node: exp.Cast) -> Expression:
+        target, try_ = node.args["to"], isinstance(node, exp.TryCast)
+        assert isinstance(target, TypeName)
+        type_ = type_named(self.text, target)
+        argument = self.read(node.this)
+        if argument.type == UNTYPED:
+            return Literal(None, type_)
+        if not castable(argument.type, type_):
+            hint = "epoch_ms(x) goes between timestamps and milliseconds"
+            raise self.text.error(
+                node, f"{argument.type} cannot become {type_}", self.text.of(node.this), hint
+            )
+        try:
+            return cast(argument, type_, try_)
+        except DoesNotFit:
+            title, hint = f"this is not a value of type {type_}", CONSTANTS.get(type_.kind, "")
+            raise self.text.error(node.this, title, self.text.of(node.this), hint) from None
+
+    def _case(self, node: exp.Case) -> Expression:
+        if node.this is None:
+            conditions = [self.condition(branch.this) for branch in node.args["ifs"]]
+        else:
+            operand = self.repeated(node, self.read(node.this), len(node.args["ifs"]))
+            conditions = [
+                self.applied(branch, "equal", [node.this, branch.this], [operand, self.read(branch.this)])
+                for branch in node.args["ifs"]
+            ]
+        default = node.args.get("default")
+        nodes = [*(branch.args["true"] for branch in node.args["ifs"]), default or node]
+        values = [self.read(one) for one in nodes[:-1]]
+        values.append(self.read(default) if default else Literal(None, UNTYPED))
+        type_ = self.common(node, values)
+        *results, otherwise = (self.fitted(at, one, type_) for at, one in zip(nodes, values, strict=True))
+        return Case(tuple(zip(conditions, results, strict=True)), otherwise, type_)
+
+    def common(self, node: exp.Expr, values: Sequence[Expression]) -> DataType:
+        """The type all branches can be brought to."""
+        found = common_type([type_or_none(one) for one in beside_decimals(values)])
+        if found is None:
+            types = ", ".join(dict.fromkeys(str(one.type) for one in values if one.type != UNTYPED))
+            raise self.text.error(
+                node, "the branches have types that do not go together", types, "CAST one of them"
+            )
+        return found
+
+    def _call(self, node: exp.Anonymous) -> Expression:
+        name, arguments = str(node.name).lower(), list(node.expressions)
+        if name in AGGREGATES or name in SCALINGS:
+            return self.aggregate(node)
+        if (
+            name in ("date_part", "datepart")
+            and len(arguments) == 2
+            and isinstance(arguments[0], exp.Literal)
+        ):
+            name = arguments.pop(0).name.lower()  # date_part('hour', ts) is hour(ts)
+            if (unknown := unknown_part(name)) is not None:
+                raise self.text.error(node, *unknown)
+        if name in IMPURE:
+            raise self.text.error(
+                node, OUT_OF_REACH, f"{name}()", "for the time, take the event time of the stream"
+            )
+        if not is_known(name):
+            raise self.text.error(node, *unknown_function(name))
+        for argument in arguments:
+            if isinstance(argument, exp.Star | exp.Distinct):
+                raise self.text.error(node, f"{name} takes values only")
+        return self.function(node, name, arguments)
+
+    def aggregate(self, node: exp.Anonymous) -> Expression:
+        """An aggregate, where there are none."""
+        hint = (
+            "filter groups with HAVING" if self.where == "WHERE" else "aggregates stand in SELECT and HAVING"
+        )
+        raise self.text.error(node, f"there are no aggregates in {self.where}", f"{node.name.lower()}", hint)
+
+    # -- functions -----------------------------------------------------------------------------------
+
+    def function(self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr]) -> Expression:
+        return self.applied(node, name, nodes, [self.read(one) for one in nodes])
+
+    def applied(
+        self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr], operands: Sequence[Expression]
+    ) -> Expression:
+        """A function of operands, which are cast to what it takes."""
+        if name in BESIDE_DECIMALS:
+            operands = beside_decimals(operands)
+        try:
+            signature = resolve(name, [type_or_none(one) for one in operands])
+        except WeirError as problem:
+            raise self.text.error(node, problem.title, self.text.of(node) or None, problem.hint) from None
+        fitted = [
+            self.fitted(at, one, wanted)
+            for at, one, wanted in zip(nodes, operands, signature.arguments, strict=True)
+        ]
+        if signature.name == "date_trunc":
+            fitted[0] = self.truncation(nodes[0], fitted[0])
+        return call(signature.name, fitted, signature.result)
+
+    def fitted(self, node: exp.Expr, operand: Expression, wanted: DataType) -> Expression:
+        """An operand in the type that is wanted of it."""
+        operand = typed(operand, wanted)
+        if operand.type == STRING and wanted != STRING and not isinstance(operand, Literal):
+            written = self.text.of(node)
+            hint = (
+                "a constant to compare texts with is quoted, as '5'; where the texts hold values of that type, "
+                f"`TRY_CAST({written} AS {wanted})` converts them, and gives NULL for others"
+            )
+            raise self.text.error(node, f"a string stands where {wanted} is needed", written, hint)
+        try:
+            return cast(operand, wanted)
+        except DoesNotFit:
+            title, hint = f"this is not a value of type {wanted}", CONSTANTS.get(wanted.kind, "")
+            raise self.text.error(node, title, self.text.of(node), hint) from None
+
+    def truncation(self, node: exp.Expr, unit: Expression) -> Expression:
+        if not isinstance(unit, Literal) or not isinstance(unit.value, str):
+            raise self.text.error(node, "date_trunc wants a constant unit", hint="date_trunc('hour', ts)")
+        name = unit.value.lower()
+        name = name if name in TRUNCATIONS else name.removesuffix("s")
+        if name not in TRUNCATIONS:
+            raise self.text.error(node, "there is no such unit", unit.value, nearest(name, TRUNCATIONS))
+        return Literal(name, STRING)
+
+    READERS: ClassVar[dict[type[exp.Expr], Callable[..., Expression]]] = {
+        exp.Column: _column,
+        exp.Literal: _literal,
+        exp.Null: _null,
+        exp.Boolean: _boolean,
+        exp.Paren: _paren,
+        exp.Interval: _interval,
+        exp.Neg: _negative,
+        exp.Not: _not,
+        exp.And: _logical,
+        exp.Or: _logical,
+        exp.Add: _plus_minus,
+        exp.Sub: _plus_minus,
+        exp.Between: _between,
+        exp.In: _in,
+        exp.Is: _is,
+        exp.NullSafeEQ: _distinct_from,
+        exp.NullSafeNEQ: _distinct_from,
+        exp.Like: _like,
+        exp.ILike: _like,
+        exp.Escape: _escape,
+        exp.Cast: _cast,
+        exp.TryCast: _cast,
+        exp.Case: _case,
+        exp.Anonymous: _call,
+    }
+
+
+def not_supported(text: Text, node: exp.Expr, where: str) -> PlanningError:
+    """Return the error for a part of the tree that the grammar reads and no plan has."""
+    construct = construct_of(node)
+    if construct is None:
+        return text.error(node, f"{node.key.upper()} is not supported in {where}", text.of(node) or None)
+    name = "" if not isinstance(node.this, exp.Anonymous) else str(node.this.name).upper()
+    return text.error(node, construct.title.format(name=name), text.of(node) or None, construct.hint)
+
+
+OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "add",
+    exp.Sub: "subtract",
+    exp.Mul: "multiply",
+    exp.Div: "divide",
+    exp.IntDiv: "integer_divide",
+    exp.Mod: "modulo",
+    exp.Pow: "power",
+    exp.EQ: "equal",
+    exp.NEQ: "not_equal",
+    exp.LT: "less",
+    exp.LTE: "less_equal",
+    exp.GT: "greater",
+    exp.GTE: "greater_equal",
+    exp.DPipe: "append",
+}
+for _class in OPERATORS:
+    Expressions.READERS.setdefault(_class, Expressions._operator)
+
+
+BESIDE_DECIMALS = {*OPERATORS.values(), "in", "coalesce", "nullif", "greatest", "least"}
+
+
+def beside_decimals(operands: Sequence[Expression]) -> Sequence[Expression]:
+    """Constant integers beside decimals, as decimals of just their digits: 10 in `price > 10` widens nothing."""
+    if all(one.type.kind is not Kind.DECIMAL for one in operands):
+        return operands
+    return [
+        Literal(one.value, decimal(max(len(str(abs(int(one.value)))), 1), 0))
+        if isinstance(one, Literal)
+        and one.type.is_integer
+        and one.value is not None
+        and abs(int(one.value)) < 10**18
+        else one
+        for one in operands
+    ]
+
+
+def type_or_none(expression: Expression) -> DataType | None:
+    return None if expression.type == UNTYPED else expression.type
+
+
+def typed(expression: Expression, type_: DataType | None) -> Expression:
+    """The expression; if it is a bare NULL, one of the given type."""
+    if expression.type != UNTYPED:
+        return expression
+    return Literal(None, type_ or DataType(Kind.INT32))

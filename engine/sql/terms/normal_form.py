@@ -1,0 +1,244 @@
+"""One form for expressions that mean the same, so that queries written differently share their operators.
+
+    operands of AND, OR, +, ×, = … in one order         1 < x                     → x > 1
+    AND and OR flat, each operand once                  NOT (a OR b)              → NOT a AND NOT b
+    a negated comparison is its opposite                x = 1 OR x = 2            → x IN (1, 2)
+    constants computed                                  x BETWEEN 1 AND 2         → x >= 1 AND x <= 2
+    a comparison with TRUE or FALSE is the condition    x IS NULL = FALSE         → x IS NOT NULL
+
+The order is that of `key`: columns by place, then calls, then constants. All of it holds for NULL as well, and for
+NaN, which compares as the greatest number. Two floats may change places, never three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+from engine.data.schema import BOOLEAN, FLOAT64, INT64, DataType
+from engine.plan.plan import TRUE, Call, Case, Cast, Column, Expression, Literal
+from engine.sql.terms.constants import computed, converted
+
+FALSE = Literal(False, BOOLEAN)
+
+OPPOSITE = {
+    "equal": "not_equal",
+    "not_equal": "equal",
+    "less": "greater_equal",
+    "greater_equal": "less",
+    "greater": "less_equal",
+    "less_equal": "greater",
+    "is_null": "is_not_null",
+    "is_not_null": "is_null",
+}
+MIRRORED = {
+    "equal": "equal",
+    "not_equal": "not_equal",
+    "less": "greater",
+    "greater": "less",
+    "less_equal": "greater_equal",
+    "greater_equal": "less_equal",
+}
+COMMUTATIVE = {"add", "multiply", "greatest", "least"}
+
+
+class DoesNotFit(ValueError):
+    """A constant that a type cannot hold."""
+
+
+def key(expression: Expression) -> str:
+    """What expressions are ordered by; equal for equal expressions only."""
+    match expression:
+        case Column(place, type_):
+            return f"0{place:09}:{type_}"
+        case Call(function, arguments, type_):
+            return f"1{function}({','.join(map(key, arguments))}):{type_}"
+        case Cast(argument, type_, try_):
+            return f"2{'try' if try_ else 'cast'}({key(argument)}):{type_}"
+        case Case(branches, otherwise, type_):
+            told = ",".join(f"{key(condition)}?{key(value)}" for condition, value in branches)
+            return f"3case({told},{key(otherwise)}):{type_}"
+        case Literal(value, type_):
+            return f"4{value!r}:{type_}"
+
+
+def call(function: str, arguments: Iterable[Expression], type_: DataType) -> Expression:
+    """A call in its one form."""
+    operands = tuple(arguments)
+    match function:
+        case "and" | "or":
+            return connected(function, operands)
+        case "not":
+            return negated(operands[0])
+        case "in":
+            return any_of([call("equal", (operands[0], one), BOOLEAN) for one in operands[1:]])
+        case "is_null" | "is_not_null" if isinstance(operands[0], Literal):
+            return Literal((operands[0].value is None) == (function == "is_null"), BOOLEAN)
+        case "coalesce":
+            return first_known(operands, type_)
+    if (constant := computed(Call(function, operands, type_))) is not None:
+        return constant
+    if function in COMMUTATIVE:
+        operands = tuple(sorted(operands, key=key))
+    elif function in MIRRORED and key(operands[0]) > key(operands[1]):
+        function, operands = MIRRORED[function], (operands[1], operands[0])
+    if function in ("equal", "not_equal") and operands[1] in (TRUE, FALSE):
+        return operands[0] if (function == "equal") == (operands[1] == TRUE) else negated(operands[0])
+    return Call(function, operands, type_)
+
+
+def all_of(conditions: Iterable[Expression]) -> Expression:
+    return connected("and", tuple(conditions))
+
+
+def any_of(conditions: Iterable[Expression]) -> Expression:
+    return connected("or", tuple(conditions))
+
+
+def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expression:
+    """A cast; of a constant the constant. DoesNotFit if a constant does not."""
+    if argument.type == type_:
+        return argument
+    if not isinstance(argument, Literal):
+        return Cast(argument, type_, try_)
+    if argument.value is None:
+        return Literal(None, type_)
+    if argument.type.is_integer and type_ in (INT64, FLOAT64):  # by far the most frequent
+        return Literal(int(argument.value) if type_ == INT64 else float(argument.value), type_)
+    constant = converted(Cast(argument, type_, try_))
+    if constant is None:
+        raise DoesNotFit
+    return constant
+
+
+def connected(function: str, operands: Iterable[Expression]) -> Expression:
+    """AND or OR of any number of conditions."""
+    empty, ruling = (TRUE, FALSE) if function == "and" else (FALSE, TRUE)
+    flat = dict.fromkeys(_flat(function, operands))
+    flat.pop(empty, None)
+    if ruling in flat:
+        return ruling
+    conditions = sorted(_merged(function, flat), key=key)
+    if not conditions:
+        return empty
+    return conditions[0] if len(conditions) == 1 else Call(function, tuple(conditions), BOOLEAN)
+
+
+def _flat(function: str, operands: Iterable[Expression]) -> Iterable[Expression]:
+    for one in operands:
+        if isinstance(one, Call) and one.function == function:
+            yield from one.arguments
+        else:
+            yield one
+
+
+def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Expression]:
+    """x = 1 OR x = 2 as one IN; x <> 1 AND x <> 2 as its opposite."""
+    values: dict[Expression, dict[Literal, None]] = {}
+    for one in conditions:
+        found = _members(function, one)
+        if found is None:
+            yield one
+        else:
+            values.setdefault(found[0], {}).update(dict.fromkeys(found[1]))
+    for value, members in values.items():
+        if len(members) == 1:
+            one = call("equal", (value, *members), BOOLEAN)
+        else:
+            one = Call("in", (value, *sorted(members, key=key)), BOOLEAN)
+        yield one if function == "or" else negated(one)
+
+
+def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Literal, ...]] | None:
+    """Of x = 1 or x IN (1, 2), under AND of their opposites: x and the constants."""
+    if function == "and":
+        match condition:
+            case Call("not_equal" | "not", (_, *_)):
+                condition = negated(condition)
+            case _:
+                return None
+    if not isinstance(condition, Call) or condition.function not in ("equal", "in"):
+        return None
+    value, *members = condition.arguments
+    constants = tuple(one for one in members if isinstance(one, Literal))
+    return (value, constants) if len(constants) == len(members) and not isinstance(value, Literal) else None
+
+
+def negated(condition: Expression) -> Expression:
+    """NOT, pushed inward as far as it goes."""
+    match condition:
+        case Call("not", (inner,)):
+            return inner
+        case Call("and" | "or" as function, operands):
+            other = "or" if function == "and" else "and"
+            return connected(other, [negated(one) for one in operands])
+        case Call(function, operands) if function in OPPOSITE:
+            return Call(OPPOSITE[function], operands, BOOLEAN)
+        case Literal(value):
+            return Literal(None if value is None else not value, BOOLEAN)
+    return Call("not", (condition,), BOOLEAN)
+
+
+def first_known(operands: Iterable[Expression], type_: DataType) -> Expression:
+    """COALESCE without what cannot be its value."""
+    useful: list[Expression] = []
+    for one in operands:
+        if isinstance(one, Literal) and one.value is None:
+            continue
+        useful.append(one)
+        if isinstance(one, Literal):
+            break
+    if not useful:
+        return Literal(None, type_)
+    return useful[0] if len(useful) == 1 else Call("coalesce", tuple(useful), type_)
+
+
+def mapped(expression: Expression, columns: Mapping[int, Expression]) -> Expression:
+    """The expression with other expressions in place of its columns, in its one form again."""
+    match expression:
+        case Column(place):
+            return columns[place]
+        case Literal():
+            return expression
+        case Cast(argument, type_, try_):
+            return cast(mapped(argument, columns), type_, try_)
+        case Call(function, arguments, type_):
+            return call(function, [mapped(one, columns) for one in arguments], type_)
+        case Case(branches, otherwise, type_):
+            return Case(
+                tuple((mapped(one, columns), mapped(value, columns)) for one, value in branches),
+                mapped(otherwise, columns),
+                type_,
+            )
+
+
+def shifted(expression: Expression, by: int) -> Expression:
+    """The expression over columns that stand so many places further right."""
+    if not by:
+        return expression
+    moved = {one.place: Column(one.place + by, one.type) for one in columns_in(expression)}
+    return mapped(expression, moved)
+
+
+def columns_in(expression: Expression) -> Iterator[Column]:
+    return (one for one in parts_of(expression) if isinstance(one, Column))
+
+
+def size(expression: Expression, most: int) -> int:
+    """The parts of an expression, counted no further than just beyond `most`."""
+    return sum(1 for _ in islice(parts_of(expression), most + 1))
+
+
+def parts_of(expression: Expression) -> Iterator[Expression]:
+    stack = [expression]
+    while stack:
+        one = stack.pop()
+        yield one
+        match one:
+            case Cast(argument):
+                stack.append(argument)
+            case Call(_, arguments):
+                stack += arguments
+            case Case(branches, otherwise):
+                stack += (part for branch in branches for part in branch)
+                stack.append(otherwise)

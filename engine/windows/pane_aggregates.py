@@ -1,0 +1,205 @@
+"""From a pane to an aggregate's value per group: which measures it needs, and what is made of them.
+
+A window is one pane here, combined of all that it covers (`engine.windows.window_schedule`).
+
+SQL's rules: NULL arguments do not count; an aggregate of nothing is NULL, a count of nothing 0. Sums of integers are
+int64, and NULL if they do not fit. Medians and percentiles interpolate between neighbours; FIRST and LAST go by event
+time, then by arrival. The planner has cast decimals to float64 where a mean or a quantile is asked for. Approximate
+aggregates come of sketches (`engine.data.sketches`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.data.keys import Codes, from_python
+from engine.data.schema import Kind
+from engine.data.sketches import distinct_counts, most_frequent, quantiles
+from engine.data.train import Values
+from engine.plan.plan import Aggregate, Aggregation
+from engine.windows.panes import (
+    Array,
+    Measure,
+    Pane,
+    approximate_sum,
+    extreme,
+    whole_sum,
+)
+
+MOMENTS = (Aggregation.STDDEV, Aggregation.VARIANCE)
+SKETCHED = {
+    Aggregation.APPROX_COUNT_DISTINCT: "distinct",
+    Aggregation.APPROX_QUANTILE: "quantile",
+    Aggregation.APPROX_TOP: "frequent",
+}
+
+
+def measures_of(aggregate: Aggregate) -> set[Measure]:
+    """What panes must hold for the aggregate."""
+    place = aggregate.argument
+    function = aggregate.function
+    if aggregate.scaled:
+        counts = {("count", place)} if function is Aggregation.SUM else set()
+        return {estimate_of(aggregate), *counts}
+    if function is Aggregation.COUNT_ALL:
+        return {("rows", None)}
+    if function is Aggregation.COUNT:
+        return {("count", place)}
+    if function in (Aggregation.SUM, Aggregation.AVG):
+        return {("sum", place), ("count", place)}
+    if function in (Aggregation.MIN, Aggregation.MAX) and aggregate.type.kind is not Kind.STRING:
+        return {(function.value, place), ("count", place)}
+    if function in SKETCHED:
+        return {(SKETCHED[function], place)}
+    return {("moments", place)} if function in MOMENTS else {("values", place)}
+
+
+def estimate_of(aggregate: Aggregate) -> Measure:
+    """The measure that holds a scaled aggregate, or its standard error."""
+    of = {Aggregation.COUNT_ALL: "rows", Aggregation.COUNT: "count", Aggregation.SUM: "sum"}
+    return f"{'error' if aggregate.error else 'scaled'} {of[aggregate.function]}", aggregate.argument
+
+
+def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes) -> Values:
+    """The aggregate's value for each of the groups."""
+    place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
+    if aggregate.scaled:
+        return estimated(aggregate, pane, groups)
+    if function is Aggregation.COUNT_ALL:
+        return Values(type_, rows[groups].astype(np.int64, copy=False))
+    if function in SKETCHED:
+        return of_sketches(aggregate, pane, groups)
+    if ("values", place) in measures_of(aggregate):
+        return of_values(aggregate, pane, groups)
+    if function in MOMENTS:
+        return of_moments(aggregate, pane, groups)
+    count = measured(pane, ("count", place), groups, 0)
+    if function is Aggregation.COUNT:
+        return Values(type_, count.astype(np.int64, copy=False))
+    valid = None if count.all() else count > 0
+    if function in (Aggregation.MIN, Aggregation.MAX):
+        lowest = function is Aggregation.MIN
+        data = measured(pane, (function.value, place), groups, extreme(type_, largest=lowest))
+        return Values(type_, data.astype(type_.numpy, copy=False), valid)
+    total = measured(pane, ("sum", place), groups, 0)
+    if total.ndim == 2:
+        if function is Aggregation.SUM:
+            sums, fits = whole_sum(total)
+            known = fits if valid is None else valid & fits
+            return Values(type_, sums, None if known.all() else known)
+        total = approximate_sum(total)
+    if function is Aggregation.AVG:
+        return Values(type_, total / np.maximum(count, 1), valid)
+    return Values(type_, total.astype(type_.numpy, copy=False), valid)
+
+
+def estimated(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
+    """A count or a sum as it would be without shedding, or the standard error of that."""
+    data = measured(pane, estimate_of(aggregate), groups, 0.0)
+    if data.ndim == 2:
+        with np.errstate(over="ignore", invalid="ignore"):
+            data = approximate_sum(data)
+    if aggregate.function is not Aggregation.SUM:
+        return Values(aggregate.type, data)
+    count = measured(pane, ("count", aggregate.argument), groups, 0)
+    return Values(aggregate.type, data, None if count.all() else count > 0)
+
+
+def measured(pane: Pane, measure: Measure, groups: Codes, neutral: Any) -> Array:
+    """One measure of the groups; the pane may not know the youngest of them yet."""
+    state = pane.measures.get(measure)
+    if state is None:
+        return np.full(len(groups), neutral)
+    if groups[-1] < state.shape[-1]:
+        return state[..., groups]
+    found = np.full((*state.shape[:-1], len(groups)), neutral, state.dtype)
+    known = groups < state.shape[-1]
+    found[..., known] = state[..., groups[known]]
+    return found
+
+
+def of_moments(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
+    if ("moments", aggregate.argument) not in pane.measures:
+        return Values(aggregate.type, np.zeros(len(groups)), np.zeros(len(groups), bool))
+    count, _, spread = measured(pane, ("moments", aggregate.argument), groups, 0.0)
+    variance = spread / np.maximum(count - 1, 1)
+    data = np.sqrt(variance) if aggregate.function is Aggregation.STDDEV else variance
+    valid = count > 1
+    return Values(aggregate.type, data, None if valid.all() else valid)
+
+
+def of_sketches(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
+    """Aggregates that look at what sketches have kept of a group's values."""
+    measure = SKETCHED[aggregate.function], aggregate.argument
+    sketches: Any = pane.sketches.get(measure)
+    parts = [] if sketches is None else [sketches]
+    type_ = aggregate.type
+    if aggregate.function is Aggregation.APPROX_COUNT_DISTINCT:
+        return Values(type_, distinct_counts(parts, groups))
+    if aggregate.function is Aggregation.APPROX_TOP:
+        return from_python(most_frequent(parts, groups, int(aggregate.parameter)), type_)
+    data, known = quantiles(parts, groups, aggregate.parameter) if parts else nothing(len(groups))
+    return Values(type_, data, None if known.all() else known)
+
+
+def nothing(groups: int) -> tuple[Array, Array]:
+    return np.zeros(groups), np.zeros(groups, bool)
+
+
+def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
+    """Aggregates that look at every value of a group."""
+    chunks = pane.values.get(("values", aggregate.argument), [])
+    answer = ANSWERS[aggregate.function]
+    if not chunks:
+        return from_python([answer([], aggregate) for _ in groups], aggregate.type)
+    codes = np.concatenate([codes for codes, _, _ in chunks])
+    times = np.concatenate([times for _, _, times in chunks])
+    data = [as_numpy(data) for _, data, _ in chunks]
+    values = np.concatenate(data)
+    order = np.lexsort((times, codes))  # stable: equal times stay in the order of arrival
+    codes, values = codes[order], values[order]
+    starts, ends = np.searchsorted(codes, groups, "left"), np.searchsorted(codes, groups, "right")
+    return from_python(
+        [answer(values[start:end].tolist(), aggregate) for start, end in zip(starts, ends, strict=True)],
+        aggregate.type,
+    )
+
+
+def as_numpy(data: Any) -> Array:
+    if isinstance(data, pa.Array):
+        return np.array(data.to_pylist(), object)
+    return np.asarray(data)
+
+
+def percentile(values: list[Any], part: float) -> float | None:
+    return float(np.quantile(np.array(values, float), part)) if values else None
+
+
+def count_distinct(values: list[Any], _: Aggregate) -> int:
+    # NaN differs from itself, but is one value to SQL.
+    return len({"NaN" if value != value else value for value in values})
+
+
+def top(values: list[Any], aggregate: Aggregate) -> str | None:
+    """The most frequent values; ties in the order of the values."""
+    if not values:
+        return None
+    ranked = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{value}:{count}" for value, count in ranked[: int(aggregate.parameter)])
+
+
+ANSWERS: dict[Aggregation, Callable[[list[Any], Aggregate], Any]] = {
+    Aggregation.COUNT_DISTINCT: count_distinct,
+    Aggregation.MEDIAN: lambda values, aggregate: percentile(values, 0.5),
+    Aggregation.PERCENTILE: lambda values, aggregate: percentile(values, aggregate.parameter),
+    Aggregation.FIRST: lambda values, aggregate: values[0] if values else None,
+    Aggregation.LAST: lambda values, aggregate: values[-1] if values else None,
+    Aggregation.MIN: lambda values, aggregate: min(values, default=None),
+    Aggregation.MAX: lambda values, aggregate: max(values, default=None),
+    Aggregation.TOP: top,
+}

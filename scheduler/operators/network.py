@@ -1,0 +1,234 @@
+"""The operator network of a class as the scheduler sees it, and the quantities every policy is made of.
+
+Operators are numbered in topological order; an operator without downstream is a root, its outputs are answers.
+From the measured cost c and selectivity s of every operator follow, for the segment x … root (Sharaf §3.1):
+
+    S_x   answers per tuple that enters x          (summed over the roots below x)
+    C̄_x   expected processor time per tuple that enters x
+    T_r   ideal processor time of one answer of root r: every operator that had to run for it
+
+A window join is two operators, one an input, that share their windows: each side has its own cost and
+selectivity (what a tuple meets on the other side), hence its own priority (Sharaf §3.4.2, segments E_LL and E_RR).
+They name each other as partners, so that T of an answer is Sharaf's C_L + C_R + 2·c_J + C_C.
+
+An operator shared by several queries has one S and C̄ but a T per root; policies that divide by T therefore use
+the sums Σ S/T and Σ S/T² over the roots, which for a plain chain are the thesis's own S/T and S/T².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+from configs.classes.utility import UtilityGraph
+from scheduler.operators.segment_trees import NO_TREE, Tree, tree_above
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One box of the network. `source` marks the operators that take tuples from a stream's queue."""
+
+    name: str
+    downstream: tuple[int, ...] = ()
+    source: bool = False
+    size_out: float = 1.0  # mean size of an output tuple, any unit; for policies that go by memory
+    partner: int | None = None  # the other side of a join
+    utility: UtilityGraph | None = None  # of a root: what its answers are worth by their latency
+    slack_s: float | None = None  # of a root that answers windows: how long after falling due it is tardy
+    weight: float = 1.0  # of an output: how much its freshness counts, for all queries that have it
+    answers: bool = False  # whether it has an output though others read it, too; a root always has one
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is believed of an operator: processor-seconds per input tuple, output tuples per input tuple."""
+
+    cost_s: float
+    selectivity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Operator x down to its roots, summed up."""
+
+    selectivity: float  # S
+    cost_s: float  # C̄
+    ideal_s: float  # T; the smallest among the roots below
+    answers_per_ideal: float  # Σ S/T
+    answers_per_ideal_sq: float  # Σ S/T²
+
+
+Found = TypeVar("Found")
+# What an answer is counted as, by the name of its sum over a segment.
+Gain = Literal["selectivity", "answers_per_ideal", "answers_per_ideal_sq"]
+
+NOTHING = Segment(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Operators in topological order: every edge goes from a lower number to a higher one."""
+
+    operators: tuple[Operator, ...]
+    roots: tuple[int, ...] = field(init=False)
+    sources: tuple[int, ...] = field(init=False)
+    upstream: list[list[int]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._look_at(0, (), (), [[] for _ in self.operators])
+
+    def extended(self, more: Sequence[Operator], edges: Iterable[tuple[int, int]]) -> Network:
+        """With more operators at the end, and edges to them from those that were there; these are not looked at."""
+        operators, start = [*self.operators, *more], len(self.operators)
+        upstream = [*self.upstream, *([] for _ in more)]
+        for above, below in edges:
+            assert above < start <= below, f"edge {above} → {below} is not to a new operator"
+            own = operators[above]
+            operators[above] = replace(own, downstream=(*own.downstream, below))
+            upstream[below].append(above)
+        network = object.__new__(Network)
+        object.__setattr__(network, "operators", tuple(operators))
+        roots = [number for number in self.roots if not operators[number].downstream]
+        network._look_at(start, roots, self.sources, upstream)
+        return network
+
+    def _look_at(
+        self, start: int, roots: Sequence[int], sources: Sequence[int], upstream: list[list[int]]
+    ) -> None:
+        """Check the operators from `start` on, and add them to what is known of those before."""
+        fresh = range(start, len(self.operators))
+        for number in fresh:
+            for below in self.operators[number].downstream:
+                assert number < below < len(self.operators), f"edge {number} → {below} is not topological"
+                upstream[below].append(number)
+        more_roots = [number for number in fresh if not self.operators[number].downstream]
+        more_sources = [number for number in fresh if self.operators[number].source]
+        object.__setattr__(self, "roots", (*roots, *more_roots))
+        object.__setattr__(self, "sources", (*sources, *more_sources))
+        object.__setattr__(self, "upstream", upstream)
+
+    def segments(self, estimates: Sequence[Estimate]) -> tuple[Segment, ...]:
+        """Every operator's segment under the estimates, in one walk from the roots up."""
+        size = len(self.operators)
+        return self.segments_with((NOTHING,) * size, range(size), estimates)
+
+    def segments_with(
+        self, known: Sequence[Segment], others: Iterable[int], estimates: Sequence[Estimate]
+    ) -> tuple[Segment, ...]:
+        """The segments, of which all but those of the others are known.
+
+        All sums over the roots below are linear in what the downstream operators have, so none is listed twice.
+        """
+        found = list(known)
+        for number in sorted(others, reverse=True):
+            own, below = estimates[number], [found[one] for one in self.operators[number].downstream]
+            kept = own.selectivity
+            if below:
+                found[number] = Segment(
+                    kept * sum([one.selectivity for one in below]),
+                    own.cost_s + kept * sum([one.cost_s for one in below]),
+                    min([one.ideal_s for one in below]),
+                    kept * sum([one.answers_per_ideal for one in below]),
+                    kept * sum([one.answers_per_ideal_sq for one in below]),
+                )
+            else:
+                whole = self.ideal_cost(number, estimates)
+                per_ideal, per_ideal_sq = (kept / whole, kept / whole**2) if whole > 0 else (0.0, 0.0)
+                found[number] = Segment(kept, own.cost_s, whole, per_ideal, per_ideal_sq)
+        return tuple(found)
+
+    def ideal_costs(self, estimates: Sequence[Estimate]) -> dict[int, float]:
+        """T of every root: the processor time of one answer if it were alone in the system."""
+        return {root: self.ideal_cost(root, estimates) for root in self.roots}
+
+    def ideal_cost(self, root: int, estimates: Sequence[Estimate]) -> float:
+        needed = self.feeding([root], with_partners=True)
+        return sum([estimates[number].cost_s for number in sorted(needed)])
+
+    def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
+        """The operators and all that stand above them; with partners, also the other sides of joins."""
+        found = set(numbers)
+        stack = list(found)
+        while stack:
+            number = stack.pop()
+            partner = self.operators[number].partner if with_partners else None
+            for other in self.upstream[number] if partner is None else [*self.upstream[number], partner]:
+                if other not in found:
+                    found.add(other)
+                    stack.append(other)
+        return found
+
+    def fed_by(self, number: int) -> set[int]:
+        """The operator and all that stand below it."""
+        found, stack = {number}, [number]
+        while stack:
+            below = set(self.operators[stack.pop()].downstream) - found
+            found |= below
+            stack.extend(below)
+        return found
+
+    def depth_first_paths(self) -> list[tuple[int, ...]]:
+        """Every source-to-root path, for policies that are defined on paths."""
+        paths: list[tuple[int, ...]] = []
+        stack: list[tuple[int, ...]] = [(source,) for source in reversed(self.sources)]
+        while stack:
+            path = stack.pop()
+            below = self.operators[path[-1]].downstream
+            if not below:
+                paths.append(path)
+            stack.extend((*path, number) for number in reversed(below))
+        return paths
+
+
+@dataclass(frozen=True)
+class NetworkEstimates:
+    """A network with what is believed of it at one moment: all that a policy may look at."""
+
+    network: Network
+    estimates: tuple[Estimate, ...]
+    known: tuple[Segment, ...] | None = field(default=None, compare=False, repr=False)
+    _trees: dict[Gain, list[Tree]] = field(default_factory=dict, compare=False, repr=False)
+    _worked_out: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.network.segments(self.estimates) if self.known is None else self.known
+
+    def once(self, what: Hashable, work_out: Callable[[NetworkEstimates], Found]) -> Found:
+        """What follows from it by this name, for all who ask: the policies inside and of sources, and plans."""
+        if what not in self._worked_out:
+            self._worked_out[what] = work_out(self)
+        found: Found = self._worked_out[what]
+        return found
+
+    def trees(self, gain: Gain) -> list[Tree]:
+        """The priority-defining tree of every operator, by what an answer is counted."""
+        if gain not in self._trees:
+            size = len(self.estimates)
+            self._trees[gain] = self._trees_with([NO_TREE] * size, range(size), gain)
+        return self._trees[gain]
+
+    def _trees_with(self, known: Sequence[Tree], others: Iterable[int], gain: Gain) -> list[Tree]:
+        """The trees, of which all but those of the others are known."""
+        found, segments = list(known), self.segments
+        for number in sorted(others, reverse=True):
+            own, below = self.estimates[number], self.network.operators[number].downstream
+            if below:
+                found[number] = tree_above(own.cost_s, own.selectivity, below, found)
+            else:
+                found[number] = Tree(getattr(segments[number], gain), own.cost_s)
+        return found
+
+    def extended(self, network: Network, more: Sequence[Estimate]) -> tuple[NetworkEstimates, set[int]]:
+        """What is believed of an extended network, and which operators have other segments than before."""
+        estimates = (*self.estimates, *more)
+        changed = network.feeding(range(len(self.estimates), len(estimates)))
+        if "segments" not in vars(self):  # nobody has asked
+            return NetworkEstimates(network, estimates), changed
+        known = (*self.segments, *(NOTHING for _ in more))
+        after = NetworkEstimates(network, estimates, network.segments_with(known, changed, estimates))
+        for gain, trees in self._trees.items():
+            after._trees[gain] = after._trees_with([*trees, *(NO_TREE for _ in more)], changed, gain)
+        return after, changed

@@ -1,0 +1,148 @@
+"""Policies that are defined on paths from a source to a root (MavStream ch. 4): path capacity, segment, simplified segment.
+
+    path                1 / Σ s_1…s_{i−1}·c_i over the path: tuples a second that it can take through   least latency
+    segment             (in − out·Πs) / Σ s_1…s_{i−1}·c_i over the segment: size released a second      least memory
+    simplified-segment  the same, with at most two segments a path                                       little memory
+
+A path is cut where the next operator on its own releases no more a second than the current one: what comes after is
+a segment of its own. Simplified, the first segment goes on while the next operator releases more than γ of what the
+current one does, and the second is the rest. A segment that is part of another path's segment is dropped.
+
+All operators of a path (or segment) have its value; an operator of several has the best of theirs. Once one of them is picked,
+the whole path (or segment) runs, from the source down (`scheduler.operators.decision_plans`). As in Chain, what leaves a root leaves the system's memory; the thesis counts
+it as output, and a root that keeps everything would then run last, behind a growing queue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+
+from scheduler.operators.network import NetworkEstimates
+from scheduler.operators.policies.static import Priorities, ratio
+
+Path = tuple[int, ...]
+Stretch = tuple[float, Path]  # of a path, with the size of the tuples that enter it
+
+
+def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+    """Of the paths through an operator, the highest processing capacity."""
+    best = best_paths(believed)
+    return [best[one][0] for one in operators]
+
+
+def fastest_release(gamma: float | None = None) -> Priorities:
+    """Of the segments that an operator is in, the highest memory release capacity; given a γ, of simplified ones."""
+
+    def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        best = best_segments(believed, gamma)
+        return [best[one][0] for one in operators]
+
+    return priorities
+
+
+def best_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
+    """Of every operator the path of the highest processing capacity that it is on."""
+    return believed.once("paths", found_paths)
+
+
+def best_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
+    """Of every operator the segment of the highest memory release capacity that it is in."""
+    return believed.once(("segments", gamma), partial(found_segments, gamma=gamma))
+
+
+def found_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
+    paths = believed.network.depth_first_paths()
+    return best_of((ratio(1.0, service_s(believed, path)), path) for path in paths)
+
+
+def found_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
+    segments = {
+        segment
+        for path in believed.network.depth_first_paths()
+        for segment in (cut(believed, path) if gamma is None else cut_once(believed, path, gamma))
+    }
+    return best_of((release_capacity(believed, one), one[1]) for one in whole_segments(segments))
+
+
+def best_of(values: Iterable[tuple[float, Path]]) -> Mapping[int, tuple[float, Path]]:
+    best: dict[int, tuple[float, Path]] = {}
+    for value, path in values:
+        for one in path:
+            if one not in best or value > best[one][0]:
+                best[one] = (value, path)
+    return best
+
+
+def service_s(believed: NetworkEstimates, path: Path) -> float:
+    """Expected processor time of one tuple that enters the path, in the operators of the path."""
+    spent, kept = 0.0, 1.0
+    for one in path:
+        spent += kept * believed.estimates[one].cost_s
+        kept *= believed.estimates[one].selectivity
+    return spent
+
+
+def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
+    """Size that leaves memory in a second of processor time spent on the stretch."""
+    size_in, path = stretch
+    kept = 1.0
+    for one in path:
+        kept *= believed.estimates[one].selectivity
+    return a_second(size_in - kept * size_after(believed, path[-1]), service_s(believed, path))
+
+
+def a_second(released: float, spent_s: float) -> float:
+    # In no time: nothing is nothing, and less than nothing comes last.
+    return math.copysign(ratio(abs(released), spent_s), released) if released else 0.0
+
+
+def size_after(believed: NetworkEstimates, operator: int) -> float:
+    own = believed.network.operators[operator]
+    return own.size_out if own.downstream else 0.0
+
+
+def sizes_before(believed: NetworkEstimates, path: Path) -> list[float]:
+    """The size of a tuple that each operator of the path takes."""
+    return [1.0, *(size_after(believed, one) for one in path[:-1])]
+
+
+def releases(believed: NetworkEstimates, path: Path, sizes: Sequence[float]) -> list[float]:
+    """Of each operator of the path on its own."""
+    found = []
+    for size, one in zip(sizes, path, strict=True):
+        own = believed.estimates[one]
+        found.append(a_second(size - own.selectivity * size_after(believed, one), own.cost_s))
+    return found
+
+
+def cut(believed: NetworkEstimates, path: Path) -> list[Stretch]:
+    sizes = sizes_before(believed, path)
+    falls = [after <= before for before, after in pairwise(releases(believed, path, sizes))]
+    starts = [0, *(place for place, falls_here in enumerate(falls, start=1) if falls_here), len(path)]
+    return [(sizes[start], path[start:end]) for start, end in pairwise(starts)]
+
+
+def cut_once(believed: NetworkEstimates, path: Path, gamma: float) -> list[Stretch]:
+    sizes = sizes_before(believed, path)
+    capacities = releases(believed, path, sizes)
+    end = 1
+    # Written without a quotient: one that grows what it takes releases less than nothing.
+    while end < len(path) and capacities[end] > capacities[end - 1] - (1 - gamma) * abs(capacities[end - 1]):
+        end += 1
+    return [(sizes[start], path[start:stop]) for start, stop in ((0, end), (end, len(path))) if start < stop]
+
+
+def whole_segments(segments: Iterable[Stretch]) -> list[Stretch]:
+    """Without those that are part of another."""
+    every = sorted(segments)
+    parts = {
+        path[start:end]
+        for _, path in every
+        for start in range(len(path))
+        for end in range(start + 1, len(path) + 1)
+        if end - start < len(path)
+    }
+    return [one for one in every if one[1] not in parts]

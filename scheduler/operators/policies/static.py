@@ -1,0 +1,115 @@
+"""Policies whose priorities change only with the statistics: HR, HNR, SRPT, Chain.
+
+    HR     S/C̄          least mean response
+    HNR    S/(C̄·T)      least mean slowdown (Sharaf eq. 3.4)
+    SRPT   1/T
+    Chain  slope of the lower envelope of the progress chart (`chain.py`): least memory
+
+Ready operators sit in a heap by priority, so that a decision costs O(log n) whatever the policy. An operator that went
+idle, or whose priority has changed, leaves its place in the heap when it surfaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from heapq import heapify, heappop, heappush
+
+from configs.classes.policies import Sharing
+from scheduler.operators.network import Gain, NetworkEstimates
+from scheduler.operators.policies.protocol import NONE
+
+# Of some operators.
+Priorities = Callable[[NetworkEstimates, Collection[int]], Sequence[float]]
+
+
+class StaticPolicy:
+    """Highest priority first."""
+
+    def __init__(self, priorities: Priorities, believed: NetworkEstimates) -> None:
+        self._priorities = priorities
+        self._is_ready = [False] * len(believed.estimates)
+        self.rank(believed)
+
+    def rank(self, believed: NetworkEstimates) -> None:
+        values = self._priorities(believed, range(len(believed.estimates)))
+        # An operator's place in the heap; one with another tuple than this no longer counts.
+        self._place = [(-value, operator) for operator, value in enumerate(values)]
+        self._in_heap = list(self._is_ready)
+        self._heap = [place for place, is_ready in zip(self._place, self._is_ready, strict=True) if is_ready]
+        heapify(self._heap)
+
+    def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
+        more = range(len(self._is_ready), len(believed.estimates))
+        self._is_ready += [False for _ in more]
+        self._in_heap += [False for _ in more]
+        self._place += [(0.0, operator) for operator in more]
+        for operator, value in zip(changed, self._priorities(believed, changed), strict=True):
+            self._place[operator] = (-value, operator)
+            self._in_heap[operator] = self._is_ready[operator]
+            if self._is_ready[operator]:
+                heappush(self._heap, self._place[operator])
+
+    def ready(self, operator: int, head: float) -> None:
+        self._is_ready[operator] = True
+        if not self._in_heap[operator]:
+            self._in_heap[operator] = True
+            heappush(self._heap, self._place[operator])
+
+    def idle(self, operator: int) -> None:
+        self._is_ready[operator] = False
+
+    def pick(self, now: float) -> int:
+        heap, places = self._heap, self._place
+        while heap:
+            place = heap[0]
+            operator = place[1]
+            if places[operator] is place:
+                if self._is_ready[operator]:
+                    return operator
+                self._in_heap[operator] = False
+            heappop(heap)
+        return NONE
+
+
+def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
+    """S/C̄ with answers counted as HR, HNR or BSD do; an operator that costs nothing comes before all others.
+
+    Where an operator is shared: of its priority-defining tree, of all segments behind it, or of the best of them alone.
+    """
+
+    def of_trees(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        trees = believed.trees(gain)
+        return [trees[one].ratio for one in operators]
+
+    def of_sums(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        segments = [believed.segments[one] for one in operators]
+        return [ratio(getattr(one, gain), one.cost_s) for one in segments]
+
+    def of_best(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+        behind = paths_behind(believed, gain)
+        return [max(ratio(*one) for one in behind[number]) for number in operators]
+
+    by_sharing: dict[Sharing, Priorities] = {"pdt": of_trees, "sum": of_sums, "max": of_best}
+    return by_sharing[sharing]
+
+
+def paths_behind(believed: NetworkEstimates, gain: Gain) -> list[list[tuple[float, float]]]:
+    """Of every operator the segments from there, one a way to a root: gain and cost per tuple that enters."""
+    boxes = believed.network.operators
+    behind: list[list[tuple[float, float]]] = [[] for _ in boxes]
+    for number in range(len(boxes) - 1, -1, -1):
+        own = believed.estimates[number]
+        behind[number] = [
+            (own.selectivity * more, own.cost_s + own.selectivity * cost_s)
+            for below in boxes[number].downstream
+            for more, cost_s in behind[below]
+        ] or [(getattr(believed.segments[number], gain), own.cost_s)]
+    return behind
+
+
+def shortest_ideal(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
+    return [ratio(1.0, believed.segments[one].ideal_s) for one in operators]
+
+
+def ratio(over: float, under: float) -> float:
+    return over / under if under > 0 else float("inf")

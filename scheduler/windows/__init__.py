@@ -1,0 +1,7 @@
+"""Periodic window results over shared synopses: when each is computed, and which of them together."""
+
+from scheduler.windows.build import build_periodic
+from scheduler.windows.scan_model import PeriodicQuery, ScanCosts
+from scheduler.windows.tasks import Lateness, PeriodicScheduler, Task
+
+__all__ = ["Lateness", "PeriodicQuery", "PeriodicScheduler", "ScanCosts", "Task", "build_periodic"]

@@ -1,0 +1,63 @@
+"""Route of the audit log: who has changed what, and when; which fields, but never to what. For administrators."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from services.api.callers import CallerOf
+from services.api.problems import responses
+from services.api.request_bodies import JSON
+from services.api.routes.documents import LIMIT, After, Limit
+from services.api.routes.keys import moment
+from services.api.schemas import STRING, WHOLE, content, paged
+from services.api.service import Service
+
+# PostgreSQL has no texts with NUL in them.
+TEXT = r"^[^\x00]*$"
+Kind = Annotated[
+    str | None, Query(max_length=20, pattern=TEXT, description="Of this kind alone, as `Tenant` or `Key`.")
+]
+Name = Annotated[
+    str | None,
+    Query(max_length=160, pattern=TEXT, description="Of this name alone; a query's is TENANT/QUERY."),
+]
+ENTRY = {
+    "type": "object",
+    "required": ["id", "at", "who", "action", "kind", "name", "fields"],
+    "properties": {
+        "id": WHOLE,
+        "at": {"type": "string", "format": "date-time"},
+        "who": {"type": "string", "description": "The principal of the key, or the user of the command."},
+        "action": {"enum": ["created", "changed", "deleted", "revoked"]},
+        "kind": STRING,
+        "name": STRING,
+        "fields": {"type": "array", "items": STRING},
+    },
+}
+LISTED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The last change first.", "content": content(paged(ENTRY))}
+}
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+    @routes.get("", operation_id="listAudit", responses=LISTED | responses("forbidden"))
+    def list_audit(
+        caller: CallerOf, kind: Kind = None, name: Name = None, limit: Limit = LIMIT, after: After = None
+    ) -> Response:
+        """Changes of declarations and keys."""
+        caller.must_be_admin()
+        before = None if after is None else int(after)
+        found = service.catalog.audit(most=limit + 1, kind=kind, name=name, before=before)
+        shown = found[:limit]
+        following = str(shown[-1].id) if len(found) > limit else None
+        items = [asdict(one) | {"at": moment(one.at)} for one in shown]
+        return Response(orjson.dumps({"items": items, "next": following}), media_type=JSON)
+
+    return routes

@@ -1,0 +1,224 @@
+"""The console: a page in the browser for whoever signs in with a key, and the files that it is made of.
+
+    /console/sign-in            the key becomes a session, of which the browser has a cookie; the key itself is not kept
+    /console/                   the page; who has no session is sent to sign in
+    /console/assets/HASH/FILE   its files, under a hash of all of them, so that browsers may keep them for good
+    /console/session            who has signed in
+
+The page calls the API as any other client does. It may run only what is served here: no script, style or address from
+elsewhere, none in the page itself, and no text that is taken for markup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from services.api.callers import CONSOLE, Caller
+from services.api.problems import Forbidden, Malformed, NotFound, TooManyRequests, Unauthenticated
+from services.api.service import Service
+from services.api.sessions import COOKIE, LASTS_S
+from services.catalog.keys import Holder
+from services.ingest.keys import ADMIN, TENANT
+
+FOLDER = Path(__file__).parents[1] / "console"
+PAGE, SIGN_IN_PAGE = "index.html", "sign-in.html"
+HOME, SIGN_IN = f"{CONSOLE}/", f"{CONSOLE}/sign-in"
+MEDIA_TYPES: Mapping[str, str] = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# What the page for signing in needs.
+PUBLIC = ("console.css", "theme.js", "icon.svg")
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+GUARDS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+NOT_KEPT = {**GUARDS, "Cache-Control": "no-store"}
+KEPT = {**GUARDS, "Cache-Control": "private, max-age=31536000, immutable"}
+HASH_CHARACTERS = 16
+FIELDS_MAX = 8
+# Nobody who has shown no key yet keeps a connection for longer.
+FORM_S = 10.0
+# Of the address of the page for signing in: what is to be told there.
+REASONS: Mapping[str, str] = {"ended": "The session is over. Sign in again.", "out": "You have signed out."}
+WRONG = "This key is not live: it is wrong, has expired or was revoked."
+WRITES_ONLY = "This key may only write to streams. Sign in with an administrator's key, or a tenant's."
+
+
+@dataclass(frozen=True)
+class Assets:
+    """The files in memory, as they were when the service began."""
+
+    files: Mapping[str, bytes]
+    """By their path; those that browsers ask for by themselves."""
+    pages: Mapping[str, str]
+    address: str
+    """That all of them are under."""
+
+    def page(self, name: str) -> str:
+        return self.pages[name].replace("{assets}", self.address)
+
+
+def read_assets(folder: Path = FOLDER) -> Assets:
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in MEDIA_TYPES
+    }
+    digest = hashlib.sha256()
+    for name, content in files.items():
+        digest.update(f"{name}:{len(content)}:".encode() + content)
+    pages = {name: (folder / name).read_text("utf-8") for name in (PAGE, SIGN_IN_PAGE)}
+    return Assets(files, pages, f"{CONSOLE}/assets/{digest.hexdigest()[:HASH_CHARACTERS]}")
+
+
+def router(service: Service) -> APIRouter:
+    routes, assets = APIRouter(include_in_schema=False), read_assets()
+
+    def sign_in_page(told: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        page = assets.page(SIGN_IN_PAGE).replace("{told}", html.escape(told))
+        return HTMLResponse(page, status, {**NOT_KEPT, **(headers or {})})
+
+    @routes.get("/")
+    @routes.get(CONSOLE)
+    async def to_console() -> Response:
+        return sent_to(HOME)
+
+    @routes.get(HOME)
+    async def page(request: Request) -> Response:
+        if session_of(request) is None:
+            return sent_to(SIGN_IN)
+        return HTMLResponse(assets.page(PAGE), headers=NOT_KEPT)
+
+    @routes.get(SIGN_IN)
+    async def signing_in(request: Request) -> Response:
+        if session_of(request) is not None:
+            return sent_to(HOME)
+        return sign_in_page(" ".join(told for why, told in REASONS.items() if why in request.query_params))
+
+    @routes.post(SIGN_IN)
+    async def sign_in(request: Request) -> Response:
+        must_be_from_here(request)
+        holder = service.snapshot.holder_of(await key_in(request))
+        if holder is None:
+            try:
+                service.limits.check_failure(request.client.host if request.client else "")
+            except TooManyRequests as problem:
+                return sign_in_page(f"{problem.title}: {problem.hint}".capitalize(), 429, problem.headers)
+            return sign_in_page(WRONG, 401)
+        if not sees_something(holder):
+            return sign_in_page(WRITES_ONLY, 403)
+        service.sessions.end(request.cookies.get(COOKIE, ""))
+        answer = sent_to(HOME)
+        answer.set_cookie(
+            COOKIE,
+            service.sessions.begin(holder.id),
+            max_age=int(LASTS_S),
+            secure=service.settings.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    @routes.post(f"{CONSOLE}/sign-out")
+    async def sign_out(request: Request) -> Response:
+        must_be_from_here(request)
+        service.sessions.end(request.cookies.get(COOKIE, ""))
+        answer = sent_to(f"{SIGN_IN}?out=1")
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer
+
+    @routes.get(f"{CONSOLE}/session")
+    async def session(request: Request) -> Response:
+        caller = must_have_session(request)
+        told = {
+            "principal": caller.principal,
+            "scopes": sorted(caller.scopes),
+            "is_admin": caller.is_admin,
+            "tenants": sorted(caller.tenants),
+        }
+        return JSONResponse(told, headers=NOT_KEPT)
+
+    @routes.get(f"{CONSOLE}/assets/{{digest}}/{{name:path}}")
+    async def asset(request: Request, digest: str, name: str) -> Response:
+        if name not in PUBLIC:
+            must_have_session(request)
+        if name not in assets.files or not assets.address.endswith(f"/{digest}"):
+            raise NotFound("no such file", hint="load the page again")
+        media_type = MEDIA_TYPES[Path(name).suffix]
+        return Response(assets.files[name], headers=KEPT, media_type=media_type)
+
+    return routes
+
+
+def sent_to(address: str) -> RedirectResponse:
+    return RedirectResponse(address, 303, NOT_KEPT)
+
+
+def session_of(request: Request) -> Caller | None:
+    """Who has signed in; a door before all routes has looked at cookies and keys."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return caller
+
+
+def must_have_session(request: Request) -> Caller:
+    caller = session_of(request)
+    if caller is None:
+        raise Unauthenticated("nobody has signed in", hint=f"sign in at {SIGN_IN}")
+    return caller
+
+
+def must_be_from_here(request: Request) -> None:
+    """Another site's form would sign somebody in as somebody else, or out."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is None and origin is not None:  # browsers tell the one by TLS and of this machine alone
+        is_ours = origin.partition("://")[2] == request.headers.get("host")
+        site = "same-origin" if is_ours else "cross-site"
+    if site not in (None, "same-origin", "none"):
+        raise Forbidden("another site cannot sign in or out", hint="open the console itself")
+
+
+async def key_in(request: Request) -> bytes:
+    """The key that a form brings; empty if it brings none."""
+    try:
+        async with asyncio.timeout(FORM_S):
+            body = (await request.body()).decode("utf-8", "replace")
+    except TimeoutError:
+        away = {"Connection": "close"}
+        raise Malformed("the form did not come", hint="send it at once", headers=away) from None
+    try:
+        fields = parse_qs(body, max_num_fields=FIELDS_MAX)
+    except ValueError:
+        return b""
+    return fields.get("key", [""])[0].strip().encode("utf-8", "replace")
+
+
+def sees_something(holder: Holder) -> bool:
+    return any(scope == ADMIN or scope.startswith(TENANT) for scope in holder.scopes)

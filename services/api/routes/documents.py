@@ -1,0 +1,385 @@
+"""Routes of what is declared: priority classes, tenants, queries, streams, feeds, mirrors, the session; one by one, or many at once.
+
+What is read comes from memory. A document is shown as it was written, without secrets; its version is its ETag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.responses import Response
+
+from configs.documents.declarations import DOCUMENTS_MAX, Document, Ref, TenantDeclaration, declared_in
+from configs.errors import InvalidInput
+from services.api.callers import Caller, CallerOf, unknown
+from services.api.catalog_changes import Declaring, check_name, document_at, is_fresh, wanted_version
+from services.api.catalog_snapshot import Entry, page
+from services.api.problems import responses
+from services.api.request_bodies import JSON, Content, media_type, read_all, read_data
+from services.api.schemas import (
+    APPLY_BODY,
+    CHANGES,
+    DELETED,
+    document_answers,
+    document_body,
+    list_answer,
+    put_answers,
+)
+from services.api.service import Service
+from services.catalog.redaction import without_secrets
+
+SESSION = Ref("Session", "spark")
+LIMIT, LIMIT_MAX = 100, 10_000
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items at most.")]
+After = Annotated[
+    str | None,
+    Query(pattern="^[0-9]{1,18}$", description="Where to go on: `next` of the answer before."),
+]
+PathName = Annotated[str, Path(max_length=200)]
+DryRun = Annotated[bool, Query(description="Check all of it, and change nothing.")]
+IfMatch = Annotated[
+    str | None, Header(description="ETag: only if that version is there. `*`: only if there is one.")
+]
+IfNew = Annotated[str | None, Header(alias="If-None-Match", description="`*`: only if there is none.")]
+IfNoneMatch = Annotated[str | None, Header(description="ETags of what the caller has already.")]
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as the caller has it."}}
+READ = responses("forbidden", "not-found") | NOT_MODIFIED
+CHANGED = responses(
+    "malformed", "forbidden", "not-found", "version-differs", "too-large", "unsupported-media"
+)
+CHANGED |= responses("would-miss-target", "invalid")
+GONE = responses("forbidden", "not-found", "in-use", "version-differs")
+
+
+class Reading:
+    """What a caller may see of a kind, and how."""
+
+    def __init__(self, service: Service, kind: str) -> None:
+        self._service, self._kind = service, kind
+
+    def one(self, caller: Caller, ref: Ref) -> Entry:
+        found = self._service.snapshot.now.get(ref)
+        self._check(caller, ref.name)
+        if found is None or not self._sees(caller)(found):
+            raise unknown(self._service, caller, ref)
+        return found
+
+    def all(self, caller: Caller) -> Sequence[Entry]:
+        """In the order in which they were declared."""
+        self._check(caller)
+        found = self._service.snapshot.now.of_kind.get(self._kind, ())
+        return found if caller.is_admin else list(filter(self._sees(caller), found))
+
+    def shown(self, caller: Caller, entry: Entry) -> bytes:
+        """Of a stream, where it comes from is for administrators."""
+        return entry.document if caller.is_admin else entry.public
+
+    def _check(self, caller: Caller, name: str | None = None) -> None:
+        match self._kind:
+            case "Feed" | "Mirror" | "Session":
+                caller.must_be_admin()
+            case "Stream" if name is not None:
+                caller.must_see_stream(name)
+            case "Stream":
+                pass
+            case _:
+                caller.must_have_tenant()
+
+    def _sees(self, caller: Caller) -> Callable[[Entry], bool]:
+        if caller.is_admin:
+            return lambda _: True
+        match self._kind:
+            case "PriorityClass":
+                names = classes_of(self._service, caller)
+                return lambda one: one.ref.name in names
+            case "Tenant":
+                return lambda one: caller.sees_tenant(one.ref.name)
+            case "Stream":
+                return lambda one: caller.sees_stream(one.ref.name)
+        return lambda one: caller.sees_tenant(one.ref.tenant)
+
+
+def classes_of(service: Service, caller: Caller) -> set[str]:
+    """Of the tenants that the key is for."""
+    found = (service.snapshot.now.get(Ref("Tenant", name)) for name in caller.tenants)
+    declared = (one.stored.declaration for one in found if one is not None)
+    return {one.priority_class for one in declared if isinstance(one, TenantDeclaration)}
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1", tags=["declarations"])
+    add_kind(routes, service, "PriorityClass", "/priority-classes")
+    add_kind(routes, service, "Tenant", "/tenants")
+    add_kind(routes, service, "Stream", "/streams")
+    add_kind(routes, service, "Feed", "/feeds")
+    add_kind(routes, service, "Mirror", "/mirrors")
+    add_queries(routes, service)
+    add_session(routes, service)
+    add_apply(routes, service)
+    return routes
+
+
+# -- kinds with names ------------------------------------------------------------------------------------------
+
+
+def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
+    reading, one = Reading(service, kind), f"{path}/{{name}}"
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+
+    @routes.get(path, operation_id=f"list{plural}", summary=f"List {plural}", responses=list_answer(kind))
+    async def list_all(caller: CallerOf, limit: Limit = LIMIT, after: After = None) -> Response:
+        return listed(reading, caller, reading.all(caller), limit, after)
+
+    @routes.get(
+        one,
+        operation_id=f"get{kind}",
+        summary=f"Show a {kind}",
+        responses=document_answers(kind) | READ,
+    )
+    async def get(caller: CallerOf, name: PathName, if_none_match: IfNoneMatch = None) -> Response:
+        return shown(reading, caller, Ref(kind, name), if_none_match)
+
+    @routes.put(
+        one,
+        operation_id=f"put{kind}",
+        summary=f"Declare a {kind}",
+        responses=put_answers(kind) | CHANGED,
+        openapi_extra=document_body(kind),
+    )
+    def put(
+        request: Request,
+        caller: CallerOf,
+        content: Content,
+        name: PathName,
+        if_match: IfMatch = None,
+        if_none_match: IfNew = None,
+        dry_run: DryRun = False,
+    ) -> Response:
+        caller.must_be_admin()
+        return put_one(service, request, caller, content, Ref(kind, name), if_match, if_none_match, dry_run)
+
+    @routes.delete(one, operation_id=f"delete{kind}", summary=f"Delete a {kind}", responses=DELETED | GONE)
+    def delete(
+        caller: CallerOf, name: PathName, if_match: IfMatch = None, dry_run: DryRun = False
+    ) -> Response:
+        caller.must_be_admin()
+        return delete_one(service, caller, Ref(kind, name), if_match, dry_run)
+
+
+# -- queries ---------------------------------------------------------------------------------------------------
+
+
+def add_queries(routes: APIRouter, service: Service) -> None:
+    reading = Reading(service, "Query")
+    many, one = "/tenants/{tenant}/queries", "/tenants/{tenant}/queries/{query}"
+
+    @routes.get("/queries", operation_id="listQueries", responses=list_answer("Query"))
+    async def list_queries(caller: CallerOf, limit: Limit = LIMIT, after: After = None) -> Response:
+        """Of all tenants that the caller sees."""
+        return listed(reading, caller, reading.all(caller), limit, after)
+
+    @routes.get(many, operation_id="listTenantQueries", responses=list_answer("Query") | READ)
+    async def list_tenant_queries(
+        caller: CallerOf, tenant: PathName, limit: Limit = LIMIT, after: After = None
+    ) -> Response:
+        """Of one tenant."""
+        must_know_tenant(service, caller, tenant)
+        return listed(reading, caller, service.snapshot.now.queries.get(tenant, ()), limit, after)
+
+    @routes.get(one, operation_id="getQuery", responses=document_answers("Query") | READ)
+    async def get_query(
+        caller: CallerOf, tenant: PathName, query: PathName, if_none_match: IfNoneMatch = None
+    ) -> Response:
+        """Show a query."""
+        must_know_tenant(service, caller, tenant)
+        return shown(reading, caller, Ref("Query", query, tenant), if_none_match)
+
+    @routes.put(
+        one,
+        operation_id="putQuery",
+        responses=put_answers("Query") | CHANGED,
+        openapi_extra=document_body("Query"),
+    )
+    def put_query(
+        request: Request,
+        caller: CallerOf,
+        content: Content,
+        tenant: PathName,
+        query: PathName,
+        if_match: IfMatch = None,
+        if_none_match: IfNew = None,
+        dry_run: DryRun = False,
+    ) -> Response:
+        """Register a query, or change what it asks."""
+        must_know_tenant(service, caller, tenant)
+        ref = Ref("Query", query, tenant)
+        return put_one(service, request, caller, content, ref, if_match, if_none_match, dry_run)
+
+    @routes.delete(one, operation_id="deleteQuery", responses=DELETED | GONE)
+    def delete_query(
+        caller: CallerOf,
+        tenant: PathName,
+        query: PathName,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Response:
+        """End a query."""
+        must_know_tenant(service, caller, tenant)
+        return delete_one(service, caller, Ref("Query", query, tenant), if_match, dry_run)
+
+
+def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
+    """That the tenant is there, and the caller's to see."""
+    caller.must_see_tenant(name)
+    if not service.snapshot.now.has_tenant(name):
+        raise unknown(service, caller, Ref("Tenant", name))
+
+
+# -- the session -----------------------------------------------------------------------------------------------
+
+
+def add_session(routes: APIRouter, service: Service) -> None:
+    reading, path = Reading(service, "Session"), "/session"
+
+    @routes.get(path, operation_id="getSession", responses=document_answers("Session") | READ)
+    async def get_session(caller: CallerOf, if_none_match: IfNoneMatch = None) -> Response:
+        """How Spark is set; without a declaration there are defaults."""
+        return shown(reading, caller, SESSION, if_none_match)
+
+    @routes.put(
+        path,
+        operation_id="putSession",
+        responses=put_answers("Session") | CHANGED,
+        openapi_extra=document_body("Session"),
+    )
+    def put_session(
+        request: Request,
+        caller: CallerOf,
+        content: Content,
+        if_match: IfMatch = None,
+        if_none_match: IfNew = None,
+        dry_run: DryRun = False,
+    ) -> Response:
+        """Say how Spark is set."""
+        caller.must_be_admin()
+        return put_one(service, request, caller, content, SESSION, if_match, if_none_match, dry_run)
+
+    @routes.delete(path, operation_id="deleteSession", responses=DELETED | GONE)
+    def delete_session(caller: CallerOf, if_match: IfMatch = None, dry_run: DryRun = False) -> Response:
+        """Have Spark set as it is by default."""
+        caller.must_be_admin()
+        return delete_one(service, caller, SESSION, if_match, dry_run)
+
+
+# -- many at once ----------------------------------------------------------------------------------------------
+
+
+def add_apply(routes: APIRouter, service: Service) -> None:
+    @routes.post(
+        "/apply",
+        operation_id="apply",
+        responses=CHANGES | CHANGED,
+        openapi_extra=APPLY_BODY,
+    )
+    def apply(request: Request, caller: CallerOf, content: Content, dry_run: DryRun = False) -> Response:
+        """Declare all of the documents or, if anything is wrong, none. Who is no administrator may declare queries of its own."""
+        caller.must_have_tenant()
+        documents = documents_of(request, content)
+        for one in documents:
+            must_declare(caller, one)
+        made = Declaring(service, caller, dry_run).declare(documents)
+        return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
+
+
+def documents_of(request: Request, content: bytes) -> list[Document]:
+    """The documents of `{"documents": [...]}`, or of YAML as files have them."""
+    found = read_all(request, content)
+    if media_type(request) == JSON:
+        (body,) = found
+        if (
+            not isinstance(body, dict)
+            or set(body) != {"documents"}
+            or not isinstance(body["documents"], list)
+        ):
+            raise InvalidInput("not a list of documents", value=body, hint='send {"documents": [...]}')
+        found = body["documents"]
+    elif len(found) == 1 and isinstance(found[0], dict) and set(found[0]) == {"documents"}:
+        found = found[0]["documents"]
+        if not isinstance(found, list):
+            raise InvalidInput("not a list of documents", "documents", found, "write each after a `-`")
+    request.state.body = {"documents": found}
+    if not 1 <= len(found) <= DOCUMENTS_MAX:
+        hint = f"send 1 to {DOCUMENTS_MAX:,}"
+        raise InvalidInput("too few or too many documents", "documents", len(found), hint)
+    return [declared_in(one, f"documents[{place}]") for place, one in enumerate(found)]
+
+
+def must_declare(caller: Caller, one: Document) -> None:
+    if caller.is_admin:
+        return
+    if one.ref.kind != "Query":
+        caller.must_be_admin()
+    caller.must_see_tenant(one.ref.tenant)
+
+
+# -- answers ---------------------------------------------------------------------------------------------------
+
+
+def listed(
+    reading: Reading, caller: Caller, entries: Sequence[Entry], limit: int, after: str | None
+) -> Response:
+    found = page(entries, -1 if after is None else int(after), limit)
+    is_last = not found or found[-1] is entries[-1]
+    items = b",".join(
+        b'{"version":%d,"document":%b}' % (one.stored.version, reading.shown(caller, one)) for one in found
+    )
+    following = b"null" if is_last else b'"%d"' % found[-1].stored.place
+    return Response(b'{"items":[%b],"next":%b}' % (items, following), media_type=JSON)
+
+
+def shown(reading: Reading, caller: Caller, ref: Ref, if_none_match: str | None) -> Response:
+    entry = reading.one(caller, ref)
+    headers = {"ETag": entry.etag}
+    if is_fresh(entry, if_none_match):
+        return Response(status_code=304, headers=headers)
+    return Response(reading.shown(caller, entry), headers=headers, media_type=JSON)
+
+
+def put_one(
+    service: Service,
+    request: Request,
+    caller: Caller,
+    content: bytes,
+    ref: Ref,
+    if_match: str | None,
+    if_none_match: str | None,
+    dry_run: bool,
+) -> Response:
+    for name, parameter in ((ref.tenant, "tenant"), (ref.name, "name")):
+        if name:
+            check_name(name, parameter)
+    document = document_at(ref, read_data(request, content))
+    version = wanted_version(service.snapshot.refresh().get(ref), if_match, if_none_match)
+    made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).declare([document])
+    if dry_run:
+        return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
+    # A mirror may bring its stream along.
+    (change,) = (one for one in made.changes if one.ref == ref)
+    headers = {"ETag": f'"{change.version}"', **made.headers}
+    status = 201 if change.action == "created" else 200
+    return Response(orjson.dumps(without_secrets(change.after)), status, headers, JSON)
+
+
+def delete_one(service: Service, caller: Caller, ref: Ref, if_match: str | None, dry_run: bool) -> Response:
+    here = service.snapshot.refresh().get(ref)
+    if here is None:
+        raise unknown(service, caller, ref)
+    version = wanted_version(here, if_match, None)
+    made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).delete(ref)
+    if dry_run:
+        return Response(orjson.dumps(made.as_json()), media_type=JSON)
+    return Response(status_code=204)

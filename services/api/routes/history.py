@@ -1,0 +1,53 @@
+"""The route of how classes have fared in the last minutes: what live plots are drawn from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from services.api.callers import CallerOf
+from services.api.live_models import ClassHistory, History
+from services.api.routes.live import FOR_ALL, seen
+from services.api.service import Service
+from services.watch.history import SAMPLES_MAX
+from services.watch.watch import EVERY_S
+
+CLASSES_MAX = 50
+Seconds = Annotated[int, Query(ge=1, le=SAMPLES_MAX, description="How far back.")]
+Tenants = Annotated[
+    list[str] | None,
+    Query(max_length=CLASSES_MAX, description=f"Whose; without it the first {CLASSES_MAX}."),
+]
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1", tags=["live"])
+
+    @routes.get("/history", operation_id="getHistory", responses=FOR_ALL)
+    def history(caller: CallerOf, seconds: Seconds = 300, tenant: Tenants = None) -> History:
+        """Shares, loads, response times and losses of classes, a sample a second."""
+        caller.must_have_tenant()
+        watch, view = seen(service)
+        visible = [
+            one
+            for one in view.classes.values()
+            if caller.sees_tenant(one.name) and (tenant is None or one.name in tenant)
+        ]
+        shown = visible[:CLASSES_MAX]
+        past = watch.history.past(seconds, [one.name for one in shown])
+        return History(
+            interval_s=EVERY_S,
+            at=past.at,
+            classes=[
+                ClassHistory(
+                    name=one.name,
+                    delay_target_ms=one.settings.delay_target_ms,
+                    series={figure: list(values) for figure, values in past.classes[one.name].items()},
+                )
+                for one in shown
+            ],
+            left_out=len(visible) - len(shown),
+        )
+
+    return routes

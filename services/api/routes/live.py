@@ -1,0 +1,344 @@
+"""Routes of what runs: classes as they fare, why they were steered so, where every tuple went, who lends to whom.
+
+Everything is answered from what `services.watch` has seen within the last quarter of a second; only explanations and operators
+are asked of the class's host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Path, Query
+
+from configs.documents.declarations import Ref
+from configs.errors import UnknownName
+from engine.class_.explain import Line
+from services.api.callers import Caller, CallerOf, unknown
+from services.api.explanations import (
+    ANOTHER,
+    Decision,
+    LoadDecision,
+    Naming,
+    ShareDecision,
+    by_name,
+    decisions_of,
+    for_tenant,
+    moment,
+    share_decision,
+)
+from services.api.live_models import (
+    AccountLine,
+    Classes,
+    ClassStatus,
+    Explanation,
+    IdleTenant,
+    Ledger,
+    Lending,
+    LentLine,
+    NodeStatus,
+    Operator,
+    Operators,
+    QueryQuality,
+    SystemView,
+    Tardiness,
+    TenantLedger,
+    TenantQuality,
+    UnitPlace,
+    UtilityCorner,
+    Worth,
+)
+from services.api.problems import NotRunning, responses
+from services.api.service import Service, running
+from services.watch.accounts import Account, accounts
+from services.watch.class_views import ClassView, as_json, unit_lines
+from services.watch.loans import lending
+from services.watch.quality import QueryWorth, worth_of
+from services.watch.sentences import Lately, in_words
+from services.watch.source import Away
+from services.watch.states import Condition, State
+from services.watch.watch import View, Watch
+
+Tenant = Annotated[str, Path(description="Name of a tenant.", max_length=63)]
+Last = Annotated[int, Query(ge=1, le=1000, description="How many decisions of each kind.")]
+MOVES = 20
+# Time for which an explanation names what was shed.
+LATELY_S = 60.0
+FOR_ALL = responses("forbidden", "not-running")
+FOR_TENANT = responses("forbidden", "not-found", "not-running")
+
+Answer = TypeVar("Answer")
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1", tags=["live"])
+
+    @routes.get("/system", operation_id="getSystem", responses=FOR_ALL)
+    def system(caller: CallerOf) -> SystemView:
+        """Nodes, units, and why something does not run as it is declared."""
+        caller.must_be_admin()
+        watch = running(service.watch)
+        return answered(lambda: system_view(watch, watch.view()))
+
+    @routes.get("/classes", operation_id="listClasses", responses=FOR_ALL)
+    def classes(caller: CallerOf) -> Classes:
+        """The classes that run, as they fare now."""
+        caller.must_have_tenant()
+        watch, view = seen(service)
+        items = [status(watch, view, one) for one in view.classes.values() if caller.sees_tenant(one.name)]
+        return Classes(items=items, **as_of(watch, view))
+
+    @routes.get("/tenants/{tenant}/status", operation_id="getTenantStatus", responses=FOR_TENANT)
+    def status_of(caller: CallerOf, tenant: Tenant) -> ClassStatus | IdleTenant:
+        """A tenant's class, as it fares now."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        if tenant in view.classes:
+            return status(watch, view, view.classes[tenant])
+        condition = not_running(service, tenant)
+        return IdleTenant(name=tenant, state=condition.state, reason=condition.reason)
+
+    @routes.get("/tenants/{tenant}/explain", operation_id="explainTenant", responses=FOR_TENANT)
+    def explain(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
+        """Why a tenant's class was steered as it was: each branch that was taken, with its figures."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        if tenant not in view.classes:
+            return Explanation(
+                tenant=tenant, running=False, words=not_running(service, tenant).reason, items=[]
+            )
+        shown = view.classes[tenant]
+        if is_given_up(shown):  # its host has nothing of it to ask for
+            return Explanation(tenant=tenant, running=False, given_up=True, words=in_words(shown), items=[])
+        found = answered(lambda: watch.source.decisions(tenant, last))
+        items = decisions_of(found, naming_for(caller, tenant))
+        words = in_words(shown, lately(watch, view, tenant, items))
+        return Explanation(tenant=tenant, running=True, words=words, items=items)
+
+    @routes.get("/tenants/{tenant}/operators", operation_id="listTenantOperators", responses=FOR_TENANT)
+    def operators(caller: CallerOf, tenant: Tenant) -> Operators:
+        """The operators of a tenant's queries, with what was measured of them."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        if tenant not in view.classes or is_given_up(view.classes[tenant]):
+            return Operators(tenant=tenant, running=False, items=[])
+        lines = answered(lambda: watch.source.plan(tenant))
+        return Operators(tenant=tenant, running=True, items=[operator(one) for one in lines])
+
+    @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
+    def quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
+        """How good the answers of a tenant's queries have been: slowdown, what they were worth, missed deadlines, staleness."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        one = view.classes.get(tenant)
+        items = [] if one is None else [quality_line(each) for each in worth_of(view.system, one.settings)]
+        late = {} if one is None else one.figures.late_now
+        return TenantQuality(
+            tenant=tenant, running=one is not None, items=items, late_now=late, **as_of(watch, view)
+        )
+
+    @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
+    def ledger_of(caller: CallerOf, tenant: Tenant) -> TenantLedger:
+        """What has become of every tuple that was offered to a tenant's class, by stream."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        found = accounts(view.system, [tenant])
+        return TenantLedger(
+            tenant=tenant,
+            running=tenant in view.classes,
+            items=[account_line(one) for one in found],
+            closes=all(one.closes for one in found),
+            given_up=given_up_of(view, [tenant]),
+            **as_of(watch, view),
+        )
+
+    @routes.get("/ledger", operation_id="getLedger", responses=FOR_ALL)
+    def ledger(caller: CallerOf) -> Ledger:
+        """What has become of every tuple that was offered, by class and stream."""
+        caller.must_have_tenant()
+        watch, view = seen(service)
+        found = accounts(view.system, None if caller.is_admin else caller.tenants)
+        closes = all(one.closes for one in found)
+        return Ledger(
+            items=[account_line(one) for one in found],
+            closes=closes,
+            given_up=given_up_of(view, [name for name in view.classes if caller.sees_tenant(name)]),
+            **as_of(watch, view),
+        )
+
+    @routes.get("/lending", operation_id="getLending", responses=FOR_ALL)
+    def lending_of_all(caller: CallerOf) -> Lending:
+        """Who has lent to whom, and the last moves of shares."""
+        caller.must_be_admin()
+        watch, view = seen(service)
+        moves, epoch_s = answered(lambda: watch.source.moves(MOVES))
+        told = [share_decision(one, epoch_s, by_name) for one in moves]
+        return Lending(items=lent_lines(view, by_name), moves=told, **as_of(watch, view))
+
+    @routes.get("/tenants/{tenant}/lending", operation_id="getTenantLending", responses=FOR_TENANT)
+    def lending_of(caller: CallerOf, tenant: Tenant) -> Lending:
+        """What a tenant's class has lent and borrowed; all others are one to it."""
+        must_know(service, caller, tenant)
+        watch, view = seen(service)
+        naming = naming_for(caller, tenant)
+        moves: list[ShareDecision] = []
+        if tenant in view.classes and not is_given_up(view.classes[tenant]):
+            found = answered(lambda: watch.source.decisions(tenant, MOVES))
+            moves = [share_decision(one, found.epoch_s, naming) for one in found.moves]
+        items = [one for one in lent_lines(view, naming) if tenant in (one.lender, one.borrower)]
+        return Lending(items=items, moves=moves, **as_of(watch, view))
+
+    return routes
+
+
+# -- who, and whether it runs ----------------------------------------------------------------------------------
+
+
+def must_know(service: Service, caller: Caller, tenant: str) -> None:
+    caller.must_see_tenant(tenant)
+    if not service.snapshot.now.has_tenant(tenant):
+        raise unknown(service, caller, Ref("Tenant", tenant))
+
+
+def is_given_up(view: ClassView) -> bool:
+    return view.condition.state is State.GIVEN_UP
+
+
+def given_up_of(view: View, tenants: Iterable[str]) -> list[str]:
+    """Return those of the tenants that have a class that is given up."""
+    return [name for name in tenants if name in view.classes and is_given_up(view.classes[name])]
+
+
+def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> Lately:
+    """Return what a class dropped in the last minute, by the samples of it and by its last decisions."""
+    # Decisions are read after the view, so some are newer.
+    past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
+    since = moment(view.at - LATELY_S)
+    figures = [item.figures for item in items if isinstance(item, LoadDecision) and item.at >= since]
+    drops = [*(drop for drop in past if drop is not None), *(one.drop for one in figures)]
+    return Lately(max(drops, default=0.0), max((one.trimmed for one in figures), default=0.0))
+
+
+def naming_for(caller: Caller, tenant: str) -> Naming:
+    return by_name if caller.is_admin else for_tenant(tenant)
+
+
+def not_running(service: Service, tenant: str) -> Condition:
+    """Return the state of a tenant of which nothing runs."""
+    if service.snapshot.now.queries.get(tenant):
+        return Condition(State.STARTING, "its queries are being started")
+    return Condition(State.NO_QUERIES, "it has no queries")
+
+
+def seen(service: Service) -> tuple[Watch, View]:
+    watch = running(service.watch)
+    return watch, answered(watch.view)
+
+
+def answered(ask: Callable[[], Answer]) -> Answer:
+    try:
+        return ask()
+    except Away as problem:
+        raise NotRunning(problem.title, hint=problem.hint) from None
+    except UnknownName as problem:
+        # It ran when it was seen last.
+        hint = "its status tells why; ask again in a second"
+        raise NotRunning(
+            f"the class is beginning, ending, or has failed: {problem.title}", hint=hint
+        ) from None
+
+
+def as_of(watch: Watch, view: View) -> dict[str, Any]:
+    return {"at": moment(view.at), "age_s": watch.age_s(view)}
+
+
+# -- as it is told ---------------------------------------------------------------------------------------------
+
+
+def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
+    declared = one.settings
+    more: dict[str, Any] = {"lossless": declared.lossless, "queries": len(declared.queries), "drop": one.drop}
+    more |= {"units": one.units, "problems": list(one.problems)}
+    return ClassStatus.model_validate(as_json(one) | more | as_of(watch, view))
+
+
+def operator(line: Line) -> Operator:
+    told = asdict(line)
+    rate = line.rate if math.isfinite(line.rate) else None
+    return Operator.model_validate(told | {"rate": rate, "measured": line.is_measured})
+
+
+def quality_line(one: QueryWorth) -> QueryQuality:
+    return QueryQuality(
+        query=one.query,
+        deadline_ms=1e3 * one.graph.deadline_s,
+        graph=[UtilityCorner.model_validate(point.model_dump()) for point in one.graph.points],
+        weight=one.weight,
+        answers=one.answers,
+        mean_ms=one.mean_ms,
+        slowdown=one.slowdown,
+        utility=Worth(mean=one.utility, missed=one.missed),
+        staleness=one.staleness,
+        tardiness=Tardiness(answers=one.due, tardy=one.tardy, mean_ms=one.tardiness_ms) if one.due else None,
+    )
+
+
+def account_line(one: Account) -> AccountLine:
+    return AccountLine(
+        tenant=one.tenant, stream=one.stream, queued=one.queued, closes=one.closes, **asdict(one.ledger)
+    )
+
+
+def lent_lines(view: View, naming: Naming) -> list[LentLine]:
+    """Without what others lend each other, if they are not told apart."""
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for one in lending(view.system, view.look.lending):
+        pair = naming(one.lender), naming(one.borrower)
+        if pair != (ANOTHER, ANOTHER):
+            seconds, now = found.get(pair, (0.0, 0.0))
+            found[pair] = seconds + one.seconds, now + one.now
+    return [
+        LentLine(lender=lender, borrower=borrower, lent_s=seconds, now=now)
+        for (lender, borrower), (seconds, now) in found.items()
+    ]
+
+
+def system_view(watch: Watch, view: View) -> SystemView:
+    told = view.look.status
+    nodes = [
+        NodeStatus(name=name, lanes=lanes, endpoint=watch.endpoint(name))
+        for name, lanes in view.system.nodes.items()
+    ]
+    return SystemView(
+        version=version("weir"),
+        name=view.name,
+        uptime_s=watch.uptime_s,
+        gateway=nodes[0].endpoint if nodes else None,
+        nodes=nodes,
+        classes=len(view.classes),
+        units=[UnitPlace(tenant=one.pop("class"), **one) for one in unit_lines(view.system.units)],
+        unplaced=list(view.system.unplaced),
+        waited_for=list(told.waited_for),
+        quarantined=list(told.quarantined),
+        failures=list(told.failures),
+        problems=list(problems_of(watch, view)),
+        **as_of(watch, view),
+    )
+
+
+def starving(views: Iterable[ClassView]) -> Iterator[str]:
+    """Yield a line for each class that gets no answers; other troubles are problems of its units."""
+    for view in views:
+        if view.condition.state is State.STARVED:
+            yield f"{view.name}: {State.STARVED}: {view.condition.reason}"
+
+
+def problems_of(watch: Watch, view: View) -> Iterator[str]:
+    yield from watch.problems()
+    yield from (problem for one in view.classes.values() for problem in one.problems)
+    yield from starving(view.classes.values())
+    if watch.problem:
+        yield watch.problem

@@ -1,0 +1,266 @@
+"""Routes of the answers of queries: pages with long poll, streams of events, and where Arrow Flight has them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Path, Query
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from configs.documents.declarations import Ref
+from configs.errors import InvalidInput
+from services.api.callers import Caller, CallerOf, not_live, unknown
+from services.api.problems import NotAcceptable, RowsForgotten, responses
+from services.api.request_bodies import JSON
+from services.api.schemas import content
+from services.api.service import Service, running
+from services.ingest.answers import KEPT, SEQ
+from services.results.cursors import LATEST, OLDEST, Cursor, cursor_of
+from services.results.events import events
+from services.results.log_reader import Asked
+from services.results.places import Places
+from services.results.results import Forgotten, Page, Results
+
+ARROW = "application/vnd.apache.arrow.stream"
+EVENTS = "text/event-stream"
+LIMIT, LIMIT_MAX = 1000, 100_000
+TAIL_MAX = 1_000_000_000
+WAIT_MAX_S = 60
+CURSOR_MAX = 20_000
+NEXT = "Weir-Next"
+
+PathName = Annotated[str, Path(max_length=200)]
+After = Annotated[
+    str | None,
+    Query(
+        max_length=CURSOR_MAX,
+        description=f"`next` of the answer before, or `id` of an event; `{LATEST}`: from now on. "
+        "Without it the oldest rows that are kept come first.",
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Rows at most.")]
+Tail = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=TAIL_MAX,
+        description="Begin with the last rows that are kept, this many or all; instead of `after`, which continues from there.",
+    ),
+]
+Wait = Annotated[
+    float, Query(ge=0, le=WAIT_MAX_S, description="Seconds to wait for rows while there are none.")
+]
+LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=CURSOR_MAX)]
+Accept = Annotated[str, Header(include_in_schema=False)]
+
+ROW = {
+    "type": "object",
+    "required": [SEQ, KEPT],
+    "properties": {
+        SEQ: {"type": "integer"},
+        KEPT: {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "description": "Fraction of the input behind the row that was kept; the rest was shed or late.",
+        },
+    },
+}
+PAGE = {
+    "type": "object",
+    "required": ["columns", "rows", "next"],
+    "properties": {
+        "columns": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "type"],
+                "properties": {"name": {"type": "string"}, "type": {"type": "string"}},
+            },
+        },
+        "rows": {"type": "array", "items": ROW},
+        "next": {
+            "type": ["string", "null"],
+            "description": "`after` of the next page; null as long as nothing has begun.",
+        },
+    },
+}
+FLIGHT = {
+    "type": "object",
+    "required": ["units"],
+    "properties": {
+        "units": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["endpoint", "unit", "query", "first", "next"],
+                "properties": {
+                    "endpoint": {"type": ["string", "null"]},
+                    "unit": {"type": "string"},
+                    "query": {"type": "string"},
+                    "first": {"type": "integer", "description": "The first row that is kept."},
+                    "next": {"type": "integer", "description": "The number of the row that is to come."},
+                },
+            },
+        }
+    },
+}
+PROBLEMS = responses("invalid", "forbidden", "not-found", "not-running", "rows-forgotten", "not-acceptable")
+PAGES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Rows in order of `_seq`, of each shard.",
+        "headers": {NEXT: {"description": "The same as `next`.", "schema": {"type": "string"}}},
+        "content": content(PAGE) | content({"type": "string", "format": "binary"}, ARROW),
+    }
+}
+READ = responses("forbidden", "not-found", "not-running")
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events `rows`, `gap` and `end`, each with an id to go on from.",
+        "content": content({"type": "string"}, EVENTS),
+    }
+}
+PLACES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "By shard, where and which rows are kept.", "content": content(FLIGHT)}
+}
+
+
+class EventStream(StreamingResponse):
+    """Held as long as it is sent."""
+
+    def __init__(self, told: AsyncIterator[bytes], held: AbstractContextManager[None]) -> None:
+        # Proxies are not to gather it.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(told, headers=headers, media_type=EVENTS)
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held:
+            await super().__call__(scope, receive, send)
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1/tenants/{tenant}/queries/{query}/results", tags=["results"])
+
+    @routes.get("", operation_id="getResults", responses=PAGES | PROBLEMS)
+    async def get_results(
+        caller: CallerOf,
+        tenant: PathName,
+        query: PathName,
+        after: After = None,
+        limit: Limit = LIMIT,
+        wait_s: Wait = 0,
+        tail: Tail = None,
+        accept: Accept = "*/*",
+    ) -> Response:
+        """Rows of a query's answers; while there are none, it waits for some."""
+        asked = known(service, caller, tenant, query)
+        if tail is not None and after:
+            raise InvalidInput("`after` says already where to begin", "?tail", tail, "leave one of them out")
+        media, cursor = media_of(accept), cursor_after(after)
+        results = running(service.results)
+        with service.limits.waiting(caller.key_id) if wait_s else nullcontext():
+            try:
+                page = await results.page(asked, cursor, limit, wait_s, media == ARROW, tail)
+            except Forgotten as problem:
+                raise as_problem(problem) from None
+        if wait_s and service.snapshot.holder(caller.key_id) is None:
+            raise not_live()
+        return page_response(page, media)
+
+    @routes.get("/stream", operation_id="streamResults", responses=STREAM | READ)
+    async def stream_results(
+        caller: CallerOf,
+        tenant: PathName,
+        query: PathName,
+        after: After = None,
+        last_event_id: LastEvent = None,
+    ) -> Response:
+        """Rows as they come, as server-sent events; resumed by `Last-Event-ID`, which goes before `after`."""
+        asked = known(service, caller, tenant, query)
+        cursor = cursor_after(last_event_id or after)
+        told = events(running(service.results), asked, cursor)
+        return EventStream(while_live(service, caller, told), service.limits.waiting(caller.key_id))
+
+    @routes.get("/flight", operation_id="locateResults", responses=PLACES | READ)
+    async def locate_results(caller: CallerOf, tenant: PathName, query: PathName) -> Response:
+        """Where Arrow Flight has the rows, for readers of many."""
+        asked = known(service, caller, tenant, query)
+        units = await located(running(service.results), asked)
+        return Response(orjson.dumps({"units": units}), media_type=JSON)
+
+    return routes
+
+
+def results_of(service: Service, places: Places, key: Callable[[], str]) -> Results:
+    """Of what is declared; the key opens the doors of other nodes."""
+
+    def is_declared(tenant: str, query: str) -> bool:
+        return service.snapshot.now.get(Ref("Query", query, tenant)) is not None
+
+    return Results(places, is_declared, key)
+
+
+def known(service: Service, caller: Caller, tenant: str, query: str) -> Asked:
+    """A query that is declared, and the caller's to see."""
+    caller.must_see_tenant(tenant)
+    seen = service.snapshot.now
+    if not seen.has_tenant(tenant):
+        raise unknown(service, caller, Ref("Tenant", tenant))
+    if seen.get(Ref("Query", query, tenant)) is None:
+        raise unknown(service, caller, Ref("Query", query, tenant))
+    return Asked(tenant, query)
+
+
+def cursor_after(after: str | None) -> Cursor | None:
+    """None: from now on."""
+    if not after:
+        return OLDEST
+    return None if after == LATEST else cursor_of(after)
+
+
+def media_of(accept: str) -> str:
+    """What is wanted, of what there is."""
+    wanted = [one.partition(";")[0].strip().lower() for one in accept.split(",")]
+    for one in wanted:
+        if one == ARROW:
+            return ARROW
+        if one in (JSON, "application/*", "*/*", ""):
+            return JSON
+    raise NotAcceptable("there is no such form of rows", "header Accept", accept, f"accept {JSON} or {ARROW}")
+
+
+def page_response(page: Page, media: str) -> Response:
+    headers = {} if page.next is None else {NEXT: page.next}
+    if media == ARROW:
+        return Response(page.body, headers=headers, media_type=ARROW)
+    columns = orjson.dumps([{"name": name, "type": kind} for name, kind in page.columns])
+    parts = columns, page.body, orjson.dumps(page.next)
+    return Response(b'{"columns":%b,"rows":[%b],"next":%b}' % parts, headers=headers, media_type=JSON)
+
+
+def as_problem(problem: Forgotten) -> RowsForgotten:
+    told = {"next": problem.next, "missing": [one.as_json() for one in problem.missing]}
+    return RowsForgotten(problem.title, problem.field, problem.value, problem.hint, extra=told)
+
+
+async def while_live(
+    service: Service, caller: Caller, told: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """Until the caller's key is taken back."""
+    async with aclosing(told):
+        async for one in told:
+            if service.snapshot.holder(caller.key_id) is None:
+                return
+            yield one
+
+
+async def located(results: Results, asked: Asked) -> list[dict[str, Any]]:
+    return [
+        {"endpoint": place.endpoint, "unit": place.unit, "query": asked.query, "first": first, "next": next_}
+        for place, first, next_ in await results.kept(asked)
+    ]

@@ -1,0 +1,157 @@
+"""The route by which rows of a stream are brought, for those who have no Arrow Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.responses import Response
+
+from configs.documents.declarations import Ref, StreamDeclaration
+from configs.errors import Away, InvalidInput
+from engine.data.schema import StreamSchema
+from engine.sql import parse_create_stream
+from services.api.callers import Caller, CallerOf, unknown
+from services.api.problems import (
+    Malformed,
+    NotRunning,
+    TooLarge,
+    TooManyRequests,
+    UnsupportedMedia,
+    responses,
+    retry_after,
+)
+from services.api.request_bodies import JSON, Content, media_type
+from services.api.routes.results import ARROW
+from services.api.schemas import content as content_told
+from services.api.service import Service, running
+from services.results.row_parsing import Brought, NotReadable, TooMany, from_arrow, from_json, from_lines
+from services.results.rows import NoRoom, Told
+
+NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+KEY_MAX = 255
+
+PathName = Annotated[str, Path(max_length=200)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=KEY_MAX,
+        description="Rows brought again with it are published once.",
+    ),
+]
+Force = Annotated[bool, Query(description="Put rows also into a stream that is fed by a source or a feed.")]
+EXAMPLE = [{"ts": "2026-01-01T00:00:00Z", "value": 1}]
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": content_told({"type": "array", "items": {"type": "object"}}, example=EXAMPLE)
+        | content_told({"type": "string"}, NDJSON[0], example='{"ts":"2026-01-01T00:00:00Z","value":1}\n')
+        | content_told({"type": "string", "format": "binary"}, ARROW),
+    }
+}
+TOLD: dict[str, Any] = {
+    "type": "object",
+    "required": ["accepted", "rejected", "reasons", "repeated"],
+    "properties": {
+        "accepted": {"type": "integer"},
+        "rejected": {"type": "integer"},
+        "reasons": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "repeated": {"type": "boolean", "description": "Whether the rows had been brought before."},
+    },
+}
+ANSWERS: Mapping[int | str, dict[str, Any]] = {
+    200: {"description": "What has become of the rows.", "content": content_told(TOLD)}
+}
+PROBLEMS = responses(
+    "malformed", "forbidden", "not-found", "too-large", "unsupported-media", "invalid", "not-running"
+)
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1/streams", tags=["results"])
+
+    @routes.post(
+        "/{stream}/rows",
+        operation_id="postRows",
+        responses={**ANSWERS, **PROBLEMS},
+        openapi_extra=BODY,
+    )
+    def post_rows(
+        request: Request,
+        caller: CallerOf,
+        content: Content,
+        stream: PathName,
+        idempotency_key: IdempotencyKey = None,
+        force: Force = False,
+    ) -> Response:
+        """Bring rows of a stream. A stream that is fed by a source or a feed takes them only with `force`."""
+        caller.must_ingest(stream)
+        schema, sql = declared(service, caller, stream)
+        if not force:
+            must_not_be_fed(service, caller, schema.name)
+        rows = running(service.rows)
+        try:
+            brought = read(schema, media_type(request), content)
+            told = rows.bring(schema, sql, brought, caller.principal, idempotency_key)
+        except NotReadable as problem:
+            raise Malformed(problem.title, hint=problem.hint) from None
+        except TooMany as problem:
+            raise TooLarge(problem.title, value=problem.value, hint=problem.hint) from None
+        except NoRoom as problem:
+            headers = retry_after(problem.retry_after_s)
+            raise TooManyRequests(
+                problem.title, problem.field, problem.value, problem.hint, headers=headers
+            ) from None
+        except Away as problem:
+            raise NotRunning(problem.title, problem.field, problem.value, problem.hint) from None
+        return Response(orjson.dumps(as_json(told)), media_type=JSON)
+
+    return routes
+
+
+def declared(service: Service, caller: Caller, stream: str) -> tuple[StreamSchema, str]:
+    """Its columns; names of streams are without regard to case."""
+    entries = service.snapshot.now.of_kind.get("Stream", ())
+    found = service.snapshot.now.get(Ref("Stream", stream)) or next(
+        (one for one in entries if one.ref.name.lower() == stream.lower()), None
+    )
+    if found is None or not isinstance(found.stored.declaration, StreamDeclaration):
+        raise unknown(service, caller, Ref("Stream", stream))
+    sql = found.stored.declaration.declaration(found.ref.name)
+    return parse_create_stream(sql), sql
+
+
+def must_not_be_fed(service: Service, caller: Caller, stream: str) -> None:
+    """Raise InvalidInput if a source or a feed brings the rows of the stream."""
+    for name, feed in service.feeds_declared().items():
+        if stream.lower() in map(str.lower, feed.streams):
+            is_own = name.lower() == stream.lower()
+            # Names of feeds, and formats of sources, are not for the keys of producers.
+            fed_by = "its source" if is_own else f"feed {name}" if caller.is_admin else "a feed"
+            title = f"stream {stream} is fed by {fed_by}: rows put by hand would mix with its rows"
+            hint = "to put them in all the same, for example to repair a gap, write force=true (weir rows put --force)"
+            raise InvalidInput(title, "?force", hint=hint)
+
+
+def read(schema: StreamSchema, media: str, content: bytes) -> Brought:
+    if media == JSON:
+        return from_json(schema, content)
+    if media in NDJSON:
+        return from_lines(schema, content)
+    if media == ARROW:
+        return from_arrow(content)
+    hint = f"send {JSON}, {NDJSON[0]} or {ARROW}"
+    raise UnsupportedMedia("rows are not read in that form", "header Content-Type", media, hint)
+
+
+def as_json(told: Told) -> dict[str, object]:
+    return {
+        "accepted": told.accepted,
+        "rejected": told.rejected,
+        "reasons": told.reasons,
+        "repeated": told.repeated,
+    }

@@ -1,0 +1,279 @@
+"""`weir apply | diff | get | describe | delete`: declarations, from the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from configs.documents.declarations import KINDS, Ref, kind_named, name_of, ref_named
+from configs.errors import InvalidInput, NotAllowed, WeirError
+from configs.numbers import figure
+from services.catalog.redaction import shown_document
+from services.cli.completion import kinds, names_of_kind
+from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
+from services.cli.service_location import Declarations, declarations, named_query, service
+from services.cli.tables.catalog_views import (
+    OutputOption,
+    declarations_table,
+    lines_table,
+    moment,
+    show,
+    warn,
+    when,
+)
+from services.cli.tables.feed_views import feed_declared, feeds_view
+from services.cli.tables.sheet import Description, Sheet, plain, screen
+from services.remote.models import Change
+
+if TYPE_CHECKING:
+    from services.client import Client
+
+EXIT_DIFFERS = 1
+MARKS = {"created": "+", "changed": "~", "unchanged": "="}
+DONE: Mapping[str, str] = {action: action for action in MARKS}
+TO_DO: Mapping[str, str] = {"created": "to add", "changed": "to change", "unchanged": "unchanged"}
+
+# What uses others is deleted before them.
+DELETED_FIRST = ("Query", "Tenant", "PriorityClass", "Feed", "Mirror", "Stream", "Session")
+
+KIND_HELP = f"Kind of declaration: {', '.join(KINDS)}. Case does not matter, and the plural is accepted."
+KindArgument = Annotated[str, typer.Argument(help=KIND_HELP, autocompletion=kinds)]
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="Name of the declaration; for a query TENANT/QUERY.", autocompletion=names_of_kind),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def apply(
+    more: FilesArgument = None,
+    files: FilesOption = None,
+    recursive: RecursiveOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Create or change what the documents declare: all of them, or none if one is wrong."""
+    documents = wanted_documents(files, more, recursive)
+    with declarations() as weir:
+        made = weir.apply(documents)
+    warn(made.warnings)
+    show(output, [change_told(one) for one in made.changes], lambda: changes_table(made.changes))
+
+
+def diff(
+    more: FilesArgument = None,
+    files: FilesOption = None,
+    recursive: RecursiveOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Show what `weir apply` would change; exit code 1 if there is a difference."""
+    documents = wanted_documents(files, more, recursive)
+    with declarations() as weir:
+        made = weir.diff(documents)
+    warn(made.warnings)
+    show(output, [change_told(one) for one in made.changes], lambda: differences_table(made.changes))
+    if any(one.action != "unchanged" for one in made.changes):
+        raise typer.Exit(EXIT_DIFFERS)
+
+
+def get(
+    kind: KindArgument,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of one declaration; for a query TENANT/QUERY.",
+            show_default="all of the kind",
+            autocompletion=names_of_kind,
+        ),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """List declarations; with `-o yaml` in a form that `weir apply` accepts. The table of feeds shows how they run."""
+    kind = kind_named(kind)
+    if kind == "Feed" and output in ("table", "wide"):
+        screen(output).print(feeds_view(name, is_wide=output == "wide"))
+        return
+    with declarations() as weir:
+        found = weir.all(kind) if name is None else [weir.get(kind, named_query(weir, kind, name))]
+    told = [shown_document(one.declaration) for one in found]
+    states = tenant_states() if kind == "Tenant" and output == "table" else None
+    show(output, told if name is None else told[0], lambda: declarations_table(kind, found, states))
+
+
+def tenant_states() -> dict[str, str] | None:
+    """Return the states of the classes that run, by tenant; None where no service answers."""
+    with suppress(WeirError), service() as weir:
+        return {one["name"]: one["state"] for one in weir.classes()}
+    return None
+
+
+def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "table") -> None:
+    """Show one declaration in full, with what uses it and its last changes."""
+    told: dict[str, Any] = {}
+    with declarations() as weir:
+        name = named_query(weir, kind, name)
+        ref = ref_named(kind, name)
+        declared = feed_declared(weir, name) if ref.kind == "Feed" else weir.get(kind, name)
+        if declared is not None:
+            told |= shown_document(declared.declaration) | {"version": declared.version}
+            # Its users and its changes are for administrators.
+            with suppress(NotAllowed):
+                told["used_by"] = weir.users(declared.ref.kind, name)
+                told["changes"] = [
+                    change.model_dump() | {"at": moment(change.at), "fields": list(change.fields)}
+                    for change in weir.audit(declared.ref.kind, name)
+                ]
+    # Only a running service knows the status. What a tenant sees of a feed is nothing but that.
+    with suppress(WeirError) if told else nullcontext():
+        status = STATUS.get(ref.kind)
+        if status is not None:
+            with service() as weir:
+                told["status"] = status(weir, name)
+    show(output, told, lambda: description(str(ref), told))
+
+
+def tenant_status(weir: Client, name: str) -> Mapping[str, Any]:
+    """Return the state of a tenant's class, with its reason."""
+    status = weir.status(name)
+    return {"state": status["state"], "reason": status["reason"]}
+
+
+# How what is declared runs, by kind.
+STATUS: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
+    "Feed": lambda weir, name: weir.feed_status(name),
+    "Mirror": lambda weir, name: weir.mirror_status(name),
+    "Tenant": tenant_status,
+}
+
+
+def description(title: str, told: Mapping[str, Any]) -> Description:
+    """Return a declaration as people read it, with how long ago each change was made, and with rounded measurements."""
+    if "status" in told:
+        told = {**told, "status": rounded(told["status"])}
+    changes = [
+        {"version": one["id"], "when": when(datetime.fromisoformat(one["at"])), "who": one["who"]}
+        | {"action": one["action"], "fields": one["fields"]}
+        for one in told.get("changes", ())
+    ]
+    return Description(title, {**told, "changes": changes} if changes else told)
+
+
+def rounded(value: Any) -> Any:
+    """Return a measured value with three figures for each number in it that is not whole."""
+    match value:
+        case float():
+            return figure(value)
+        case Mapping():
+            return {name: rounded(part) for name, part in value.items()}
+        case list():
+            return [rounded(part) for part in value]
+    return value
+
+
+def delete(
+    kind: Annotated[
+        str | None, typer.Argument(help=KIND_HELP, show_default=False, autocompletion=kinds)
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Names of declarations of the kind; for queries TENANT/QUERY.",
+            show_default=False,
+            autocompletion=names_of_kind,
+        ),
+    ] = None,
+    files: FilesOption = None,
+    recursive: RecursiveOption = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Delete every declaration of the kind, after a confirmation.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Delete declarations that nothing else uses: by name, those that are in files, or all of a kind."""
+    if files:
+        if kind is not None:
+            raise InvalidInput(
+                "with --file no names are given", "KIND", kind, "leave out --file or the names"
+            )
+        documents = wanted_documents(files, recursive=recursive)
+        with declarations() as weir:
+            delete_all(weir, [one.ref for one in documents])
+        return
+    if kind is None:
+        raise InvalidInput("required, but missing", "KIND", hint="write KIND NAME, or -f FILE")
+    with declarations() as weir:
+        delete_named(weir, kind, names, everything, yes)
+
+
+def delete_named(
+    weir: Declarations,
+    kind: str,
+    names: Sequence[str] | None,
+    everything: bool,
+    yes: bool,
+    tenant: str | None = None,
+) -> None:
+    """Delete declarations of a kind: those that are named, or all after a confirmation."""
+    kind = kind_named(kind)
+    if everything == bool(names):
+        raise InvalidInput("give the names, or --all", "NAME", hint=f"see weir get {kind}")
+    if not everything:
+        delete_all(weir, [ref_named(kind, named_query(weir, kind, name)) for name in names or ()])
+        return
+    refs = [one.ref for one in weir.all(kind, tenant)]
+    if refs and not yes:
+        if not sys.stdin.isatty():
+            hint = "add --yes"
+            raise InvalidInput("deletes everything, and there is no terminal to ask on", "--all", hint=hint)
+        listed = ", ".join(map(name_of, refs[:NAMED])) + (", …" if refs[NAMED:] else "")
+        typer.confirm(f"Delete {len(refs):,} declarations of kind {kind} ({listed})?", abort=True)
+    delete_all(weir, refs)
+
+
+# In a question about many declarations.
+NAMED = 5
+
+
+def delete_all(weir: Declarations, refs: Sequence[Ref]) -> None:
+    """Delete what uses others first, and only if everything is there."""
+    for ref in refs:
+        weir.get(ref.kind, name_of(ref))
+    order: dict[Ref, int] = {}
+    if sum(ref.kind == "Query" for ref in refs) > 1:
+        # A query may read the output of those before it.
+        order = {one.ref.folded: place for place, one in enumerate(weir.all("Query"))}
+    for ref in sorted(refs, key=lambda one: (DELETED_FIRST.index(one.kind), -order.get(one.folded, 0))):
+        weir.delete(ref.kind, name_of(ref))
+        typer.echo(f"deleted {ref}")
+
+
+def change_told(one: Change) -> dict[str, Any]:
+    ref = {"kind": one.kind, **({"tenant": one.tenant} if one.tenant else {}), "name": one.name}
+    changes = {field: list(values) for field, values in one.changes.items()}
+    return {**ref, "action": one.action, "changes": changes}
+
+
+def differences_table(made: Sequence[Change]) -> Sheet:
+    """Show what `apply` would change; it deletes nothing."""
+    table = changes_table(made, TO_DO)
+    counts = Counter(change.action for change in made)
+    table.caption = f"{counts['created']} to add, {counts['changed']} to change, 0 to delete"
+    return table
+
+
+def changes_table(made: Sequence[Change], words: Mapping[str, str] = DONE) -> Sheet:
+    """Return a line for each declaration, and below it one for each field that changes."""
+    rows: list[tuple[str, ...]] = []
+    for one in made:
+        rows.append((MARKS[one.action], str(one.ref), words[one.action]))
+        rows += [("", f"  {field}: {plain(old)} → {plain(new)}") for field, (old, new) in one.changes.items()]
+    table = lines_table(("", "declaration", "change"), rows, prose=("declaration",))
+    counts = Counter(one.action for one in made)
+    table.caption = ", ".join(f"{counts[action]:,} {action}" for action in MARKS if counts[action])
+    return table

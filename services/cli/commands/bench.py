@@ -1,0 +1,119 @@
+"""`weir bench`: a known workload through the engine, beside other ways to answer it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import typer
+
+from configs.errors import UnknownName, nearest
+from services.cli.tables.progress import progress
+from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
+from services.cli.tables.tables import plain_table
+from services.race import w11_workload
+from services.race.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
+
+WORKLOADS = ("w11",)
+
+
+def bench(
+    workload: Annotated[str, typer.Argument(help=f"Workload to run: one of {', '.join(WORKLOADS)}.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder that the workload's generator has written.", show_default=False)
+    ],
+    train: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10_000_000, help="Readings per train: the batch that operators work on at a time."
+        ),
+    ] = 10_000,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the answers, as Parquet.", show_default=False)
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Also run these on the same core, separated by commas: {','.join(CONTESTANTS)}.",
+            metavar="NAMES",
+            show_default=False,
+        ),
+    ] = None,
+    output: FormatOption = "table",
+) -> None:
+    """Run a workload's queries, given as SQL, through planner, network, policy and runner."""
+    if workload not in WORKLOADS:
+        raise UnknownName("no such workload", "WORKLOAD", workload, nearest(workload, WORKLOADS))
+    names = contestants(beside) if beside is not None else []
+    given = w11_workload.read(data)
+    outcome = w11_workload.run_engine(given, train)
+    report = w11_workload.report(outcome, given)
+    if out is not None:
+        write_answers(outcome, out)
+    report["contestants"] = {}
+    if names:
+        reports = raced(given, train, names)
+        report |= reports[ENGINE] | {"contestants": compared(reports)}
+    if output == "json":
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        show(report, output)
+    if right(report) is False or not all(one["equal"] for one in report["contestants"].values()):
+        raise typer.Exit(1)
+
+
+def raced(data: w11_workload.Data, train: int, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    with progress("running", TRIES * (1 + len(names))) as advance:
+        return race(data, train, names, advance)
+
+
+def write_answers(outcome: w11_workload.Outcome, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for query, parts in outcome.answers.items():
+        columns = w11_workload.joined(parts)
+        names = outcome.columns[query]
+        table = pa.table(dict(zip(names, columns, strict=True))) if columns else pa.table({})
+        pyarrow.parquet.write_table(table, folder / f"{query}.parquet")
+
+
+def show(report: Mapping[str, Any], output: Format) -> None:
+    console = screen(output)
+    console.print(report_table(report))
+    if report["contestants"]:
+        console.print(contestant_table(report))
+    typer.echo(
+        f"{millions(report['readings_per_s'])} million readings a CPU-second; {report['elapsed_s']:.2f} s,"
+        f" {report['cpu_s']:.2f} CPU-s, peak {report['peak_rss_mb']:.0f} MB"
+    )
+
+
+def report_table(report: Mapping[str, Any]) -> Sheet:
+    table = plain_table(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
+    for name, one in report["queries"].items():
+        table.add_row(name, f"{one['rows']:,}", one["checksum"], verdict(one.get("right")))
+    return table
+
+
+def contestant_table(report: Mapping[str, Any]) -> Sheet:
+    heads = ("contestant", "", "readings/CPU-s", "engine ÷ it", "answers")
+    table = plain_table(f"on one core, the best of {TRIES} tries in turns", heads, left=2)
+    table.add_row(ENGINE, "SQL", f"{millions(report['readings_per_s'])} M", "", verdict(right(report)))
+    for name, one in report["contestants"].items():
+        answers = verdict(one["equal"])
+        if one["equal"] and one["right"] is False:
+            answers = "[bold red]not the oracle's[/]"
+        speed, ratio = f"{millions(one['readings_per_s'])} M", f"{one['ratio']:.2f}"
+        table.add_row(name, CONTESTANTS[name].what, speed, ratio, answers)
+    return table
+
+
+def millions(value: float) -> str:
+    return f"{value / 1e6:.2f}"
+
+
+def verdict(equal: bool | None) -> str:
+    return {True: "[green]equal[/]", False: "[bold red]differs[/]", None: "–"}[equal]

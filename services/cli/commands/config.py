@@ -1,0 +1,151 @@
+"""`weir config`: what this command goes by, and where each setting comes from; and what `weir up` would. No secrets are shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+import yaml
+from sqlalchemy.engine import make_url
+
+from configs.errors import InvalidInput
+from configs.service.chart_values import ChartValues, merged
+from configs.yaml_loading import parse_model, read_data
+from services.catalog.redaction import HIDDEN
+from services.cli.lazy_commands import CommandGroup
+from services.cli.tables.catalog_views import OutputOption, lines_table, show
+from services.cli.upkeep.up_settings import settings_of
+from services.common.weir_home import CATALOG, ENDPOINT, HOME, PEPPER, PEPPER_FILE, Home, home_of
+from services.remote.wire import CA_FILE, KEY, checked_endpoint
+
+ENVIRONMENT, DEFAULT, ABSENT = "environment", "default", "nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One of them."""
+
+    name: str
+    value: str | None
+    source: str
+    meaning: str
+
+
+config = CommandGroup(
+    invoke_without_command=True, help="Show the settings of this command and where each comes from."
+)
+
+
+@config.callback()
+def without_command(ctx: typer.Context, output: OutputOption = "table") -> None:
+    """Show the settings of this command, and where each comes from."""
+    if ctx.invoked_subcommand is None:
+        show_settings(output)
+
+
+@config.command("show")
+def show_settings(output: OutputOption = "table") -> None:
+    """Show the settings of this command, and where each comes from."""
+    found = list(settings(os.environ))
+    heads = ("name", "value", "from")
+    show(
+        output,
+        [asdict(one) for one in found],
+        lambda: lines_table(heads, ((one.name, one.value or "–", one.source) for one in found)),
+    )
+
+
+@config.command("render")
+def render(
+    file: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="File of settings, as for `weir up`.", show_default=False),
+    ] = None,
+    values: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--values",
+            "-f",
+            help="File of values of the Helm chart: show what its pod gets; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show the settings that `weir up` would use, with defaults, for a file or in a pod of the chart."""
+    if file is not None and values:
+        raise InvalidInput("one of the two says it", "--values", hint="leave --config out, or --values")
+    found = chart_values(values).up_settings() if values else settings_of(file, {})
+    told = found.model_dump(mode="json", exclude_none=True)
+    typer.echo(yaml.safe_dump(told, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def chart_values(files: Iterable[Path]) -> ChartValues:
+    """The chart's own with these laid over them, as Helm does."""
+    found: dict[str, Any] = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
+    for path in files:
+        said = read_data(path)
+        if said is not None and not isinstance(said, dict):
+            raise InvalidInput("the file must hold keys and values", value=said, file=str(path))
+        found = merged(found, said or {})
+    return parse_model(ChartValues, found, ", ".join(map(str, files)))
+
+
+def settings(environ: Mapping[str, str]) -> Iterator[Setting]:
+    home = home_of(environ)
+    yield Setting(HOME, str(home.folder), source_of(environ, HOME), "folder of catalog, keys and endpoint")
+    catalog = shown_dsn(home.dsn) if home.dsn else str(home.database)
+    yield Setting(CATALOG, catalog, source_of(environ, CATALOG), "database of the catalog")
+    yield pepper(home)
+    yield from of_service(environ, home)
+    ca_file = environ.get(CA_FILE) or None
+    yield Setting(
+        CA_FILE, ca_file, source_of(environ, CA_FILE, ABSENT), "certificates the service's is checked with"
+    )
+
+
+def pepper(home: Home) -> Setting:
+    path = home.folder / PEPPER_FILE
+    source = ENVIRONMENT if home.given_pepper else str(path) if path.is_file() else "made with the first key"
+    is_there = home.given_pepper is not None or path.is_file()
+    return Setting(PEPPER, HIDDEN if is_there else None, source, "what keys are hashed with")
+
+
+def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
+    """Whom commands call, and with which key."""
+    given, here = environ.get(ENDPOINT), home.served_at()
+    if given:
+        endpoint, source = checked_endpoint(given), ENVIRONMENT
+        meaning = "service that all commands call"
+    elif here is not None:
+        endpoint, source = here, str(home.endpoint)
+        meaning = "service that runs from this home"
+    else:
+        endpoint, source, meaning = (
+            None,
+            ABSENT,
+            "no service is known; declarations are changed in the catalog here",
+        )
+    yield Setting(ENDPOINT, endpoint, source, meaning)
+    key_source = ABSENT
+    if environ.get(KEY):
+        key_source = ENVIRONMENT
+    elif here is not None and not given and home.admin_key.is_file():
+        key_source = str(home.admin_key)
+    yield Setting(KEY, None if key_source is ABSENT else HIDDEN, key_source, "key that is shown to it")
+
+
+def shown_dsn(dsn: str) -> str:
+    """Without what may be secret in it."""
+    try:
+        return make_url(dsn).set(query={}).render_as_string(hide_password=True)
+    except sa.exc.ArgumentError:
+        return HIDDEN
+
+
+def source_of(environ: Mapping[str, str], name: str, otherwise: str = DEFAULT) -> str:
+    return ENVIRONMENT if environ.get(name) else otherwise

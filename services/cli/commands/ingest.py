@@ -1,0 +1,278 @@
+"""`weir ingest`: Spark brings the streams of a file, or those that a service says, to a running system."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+
+from actors.runtime.run_dirs import RunDirs, clusters, listed, shared_memory
+from configs.documents.spark_streams import StreamsFile, load_streams
+from configs.errors import InvalidInput
+from configs.numbers import compact
+from engine.data.schema import StreamSchema
+from services.cli.commands.sim import make_folder
+from services.cli.tables.feed_views import STATES
+from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
+from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_states, log_states
+from services.cli.tables.tables import milliseconds, plain_table
+from services.common.weir_home import home_of
+from services.ingest.declared_streams import check_gateway, declared
+from services.ingest.java import find_java
+from services.ingest.job import Door, Job
+from services.ingest.process import IngestProcess
+from services.ingest.progress import FeedProgress
+from services.ingest.spark_supervisor import Brings, FollowedFeeds
+
+KEY_VARIABLE = "WEIR_API_KEY"
+# Touched at each look: who watches the process sees that it looks.
+ALIVE = "alive"
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", help="File with the streams and their sources.", show_default=False),
+]
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the feeds' checkpoints and Spark's logs.", show_default="in WEIR_HOME"),
+]
+
+
+def ingest(
+    file: FileOption = None,
+    from_service: Annotated[
+        bool,
+        typer.Option(
+            "--from-service",
+            help="Run the feeds that the service at WEIR_ENDPOINT has declared; needs a key of the scope feeds.",
+        ),
+    ] = False,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of the gateway: grpc://HOST:PORT.", show_default="the system of WEIR_HOME"
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar=KEY_VARIABLE,
+            help="Key of the gateway. Use the environment variable: other users can read command lines.",
+            show_default=False,
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the file, the sources and Java, and start nothing.")
+    ] = False,
+    folder: FolderOption = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print only problems; needs --from-service.")
+    ] = False,
+    output: FormatOption = "table",
+) -> None:
+    """Read sources through Spark and send their rows to a system, until Ctrl-C."""
+    home = home_of(os.environ)
+    if from_service:
+        if file is not None or endpoint is not None or check:
+            hint = "the service says which streams there are, and where they come in; leave --file, --endpoint and --check out"
+            raise InvalidInput("one of the two says what is brought", "--from-service", hint=hint)
+        folder = folder or home.ingest(None)
+        make_folder("--folder", folder)
+        follow_service(folder, quiet, output)
+        return
+    if file is None:
+        raise InvalidInput("required, but missing", "--file", hint="or give --from-service")
+    streams = load_streams(file)
+    schemas = declared(streams, file)
+    java = find_java(streams.session.java_home, os.environ)
+    door = door_of(endpoint, api_key)
+    if door is not None:
+        check_gateway(schemas, door)
+    if check:
+        screen().print(check_table(f"{file}: Java {java.version} at {java.home}", streams, schemas))
+        return
+    if door is None:
+        hint = "give grpc://HOST:PORT, or start a system and its streams together with `weir up`"
+        raise InvalidInput("no system runs on this machine", "--endpoint", hint=hint)
+    folder = folder or home.ingest(file)
+    make_folder("--folder", folder)
+    title = f"{file} to {door.endpoint}"
+    with ended_by_signal(), IngestProcess(Job(streams, door, folder.absolute(), java.home)) as process:
+        watch(
+            lambda: ingest_table(title, process.progress()),
+            lambda: feeds_told(process.progress()),
+            lambda: feeds_seen(process.progress()),
+            output,
+        )
+
+
+def follow_service(folder: Path, quiet: bool, output: Format) -> None:
+    """Until somebody ends it, what the service says is brought."""
+    from services.client import Client
+
+    with ended_by_signal(), Client() as client, ExitStack() as running:
+        brings = Brings(Door("", client.key), folder)
+        running.callback(brings.stop)
+        following = FollowedFeeds(client.to_bring, client.tell_progress, brings, folder / ALIVE)
+        title = f"feeds of {client.endpoint}"
+
+        def picture() -> Group:
+            following.look(time.monotonic())
+            return Group(ingest_table(title, brings.progress()), *filter(None, [following.problem]))
+
+        def told() -> dict[str, object]:
+            following.look(time.monotonic())
+            return {**feeds_told(brings.progress()), "problem": following.problem}
+
+        def states() -> States:
+            following.look(time.monotonic())
+            return feeds_seen(brings.progress(), *filter(None, [following.problem]))
+
+        if quiet:
+            log_states(states, quiet=True)
+        watch(picture, told, states, output)
+
+
+def feeds_seen(feeds: Sequence[FeedProgress], *problems: str) -> States:
+    """Return the states of feeds, with their problems and others."""
+    return States(feed_states(feeds), [*problems, *feed_problems(feeds)])
+
+
+def door_of(endpoint: str | None, api_key: str | None) -> Door | None:
+    """Return where rows go: to the given endpoint, else to the system of this home; None where there is none."""
+    here = doors_here()
+    if endpoint is None:
+        home = str(home_of(os.environ).folder)
+        # A demonstration has no home; systems of other homes are left alone.
+        near = [url for url, door in here.items() if door.home == home]
+        near = near or [url for url, door in here.items() if door.home is None]
+        if not near:
+            return None
+        if len(near) > 1:
+            told = ", ".join(near)
+            raise InvalidInput(
+                "several systems run on this machine", "--endpoint", hint=f"give one of {told}"
+            )
+        (endpoint,) = near
+    if not endpoint.startswith("grpc://"):
+        raise InvalidInput("not the address of a gateway", "--endpoint", endpoint, "write grpc://HOST:PORT")
+    key = api_key or (here[endpoint].key if endpoint in here else None)
+    if key is None:
+        hint = f"set {KEY_VARIABLE} to what stands in ingest.key in the system's run folder"
+        raise InvalidInput("required, but missing", "--api-key", hint=hint)
+    return Door(endpoint, key.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class DoorHere:
+    """Gateway of a system on this machine."""
+
+    key: str = field(repr=False)
+    home: str | None
+    """Home of its catalog, if it has one."""
+
+
+def doors_here() -> dict[str, DoorHere]:
+    """Return gateways of this user's systems on this machine, by endpoint."""
+    base = shared_memory()
+    found = {}
+    for system, cluster in clusters(base).items():
+        for node in listed(RunDirs(base, system, "any").root):
+            dirs = RunDirs(base, system, node.name)
+            if dirs.endpoint.is_file() and dirs.ingest_key.is_file():
+                key = dirs.ingest_key.read_text(encoding="utf-8")
+                found[dirs.endpoint.read_text(encoding="utf-8")] = DoorHere(key, cluster.home)
+    return found
+
+
+@contextmanager
+def ended_by_signal() -> Iterator[None]:
+    """SIGTERM ends what is within in order, as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def watch(
+    picture: Callable[[], RenderableType],
+    told: Callable[[], object],
+    states: Callable[[], States],
+    output: Format,
+) -> NoReturn:
+    """Show what runs until the command ends: on a terminal a table, elsewhere a line per change, or JSON."""
+    console = screen(output)
+    # A table that changes in place cannot be wider than the terminal.
+    if output == "table" and console.is_terminal:
+        with Live(picture(), console=console, auto_refresh=False) as live:
+            while True:
+                time.sleep(LOOK_S)
+                live.update(picture(), refresh=True)
+    if output == "table":
+        log_states(states)
+    while True:
+        if output == "json":
+            typer.echo(json.dumps(told()))
+        else:
+            console.print(picture())
+        time.sleep(LOOK_S)
+
+
+def feeds_told(feeds: Sequence[FeedProgress]) -> dict[str, object]:
+    return {"feeds": [asdict(one) for one in feeds]}
+
+
+def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
+    """Feeds as they come in; the last error of each under them."""
+    heads = ("feed", "state", "rows/s", "rows", "batch", "batch ms", "lag", "restarts")
+    table = plain_table(title, heads, left=2)
+    for one in feeds:
+        table.add_row(
+            escape(one.feed),
+            STATES[one.state],
+            compact(one.rows_per_s),
+            f"{one.rows:,}",
+            "–" if one.batch is None else f"{one.batch:,}",
+            "–" if one.batch_ms is None else milliseconds(one.batch_ms),
+            "–" if one.lag is None else compact(one.lag),
+            str(one.restarts),
+        )
+    failed = [f"{escape(one.feed)}: {escape(one.last_error)}" for one in feeds if one.last_error]
+    if failed:
+        table.caption = "\n".join(failed)
+    return table
+
+
+def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema]) -> Sheet:
+    """What would be started."""
+    heads = ("stream", "columns", "event time", "feed", "format", "sent by", "every ms", "mode")
+    table = plain_table(title, heads, left=6, wrapped=1)
+    for feed, one in file.all_feeds().items():
+        for name in one.streams:
+            schema = schemas[name]
+            table.add_row(
+                escape(name),
+                escape(", ".join(f"{field.name} {field.type}" for field in schema.schema.fields)),
+                "–" if schema.time is None else escape(schema.schema.names[schema.time]),
+                escape(feed),
+                escape(one.source.format),
+                one.source.path,
+                str(one.source.trigger_ms),
+                one.source.output_mode,
+            )
+    if file.packages():
+        table.caption = f"fetched for Spark: {', '.join(file.packages())}"
+    return table

@@ -1,0 +1,104 @@
+"""`weir mirror`: remote objects are looked at as often as it is worth, and what has changed goes to a running system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from configs.numbers import compact
+from engine.sql import Mirror
+from services.cli.commands.ingest import ended_by_signal, watch
+from services.cli.service_location import service
+from services.cli.tables.sheet import FormatOption, Sheet, screen
+from services.cli.tables.state_log import States, mirror_problems, mirror_states
+from services.cli.tables.tables import plain_table
+from services.mirror.doors import RemoteDoor
+from services.mirror.mirror_definition import check_hosts, checked_keys, profile_of
+from services.mirror.mirror_threads import Mirrors, declare, mirrors_in
+from services.mirror.objects import objects_of
+from services.mirror.poll_loop import MirrorProgress
+
+PROBLEMS_SHOWN = 5
+
+
+def mirror(
+    file: Annotated[Path, typer.Argument(help="File with CREATE MIRROR statements.", show_default=False)],
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the file and the objects, and poll nothing.")
+    ] = False,
+    output: FormatOption = "table",
+) -> None:
+    """Poll remote objects and send their changes to a service, until Ctrl-C.
+
+    The service is the one at WEIR_ENDPOINT, or else the one of this home. Declare a mirror with `weir apply` to have the service poll it.
+    """
+    mirrors = mirrors_in(file)
+    checked = check_table(str(file), mirrors)
+    if check:
+        screen().print(checked)
+        return
+    with ended_by_signal(), service() as weir, Mirrors(RemoteDoor(weir)) as running:
+        for one in mirrors:
+            declare(one, weir)
+        for one in mirrors:
+            running.begin(one)
+        title = f"{file} to {weir.endpoint}"
+        watch(
+            lambda: mirror_table(title, running.progress()),
+            lambda: mirrors_told(running.progress()),
+            lambda: States(mirror_states(running.progress()), mirror_problems(running.progress())),
+            output,
+        )
+
+
+def mirrors_told(mirrors: Sequence[MirrorProgress]) -> dict[str, object]:
+    return {"mirrors": [one.as_json() for one in mirrors]}
+
+
+def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
+    """Mirrors as they fare; the problems of each under them."""
+    heads = ("mirror", "objects", "held", "polls", "changes", "published", "failing", "fresh", "expected")
+    table = plain_table(title, heads, left=1)
+    for one in mirrors:
+        told = one.statistics
+        measured = "–" if told.perceived_measured is None else f"{told.perceived_measured:.1%}"
+        table.add_row(
+            escape(one.mirror),
+            f"{told.objects:,}",
+            f"{told.held:,}",
+            compact(told.polls),
+            compact(told.changes),
+            compact(one.published),
+            f"{told.failing:,}",
+            measured,
+            f"{told.perceived_expected:.1%}",
+        )
+    wrong = [
+        f"{escape(one.mirror)}: {escape(problem)} ({count:,}×)"
+        for one in mirrors
+        for problem, count in list(one.problems.items())[:PROBLEMS_SHOWN]
+    ]
+    if wrong:
+        table.caption = "\n".join(wrong)
+    return table
+
+
+def check_table(title: str, mirrors: Sequence[Mirror]) -> Sheet:
+    """What would be polled."""
+    table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
+    for one in mirrors:
+        check_hosts(one)
+        objects = objects_of(one, 1)
+        try:
+            keys = checked_keys(one, objects.keys())
+            profile_of(one, keys)
+        finally:
+            objects.close()
+        told = ", ".join(f"{field.name} {field.type}" for field in one.columns.fields)
+        unit = "bytes/s" if one.by_bytes else "polls/s"
+        table.add_row(escape(one.name), escape(told), f"{len(keys):,}", f"{one.bandwidth:g} {unit}")
+    return table

@@ -1,0 +1,191 @@
+"""`weir papers`: what the papers claim, repeated in virtual time, claim by claim."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+from os import cpu_count
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+
+from services.cli.commands.sim import make_folder
+from services.cli.tables.progress import progress
+from services.cli.tables.sheet import screen
+from services.cli.tables.tables import finding_table, plain_table
+from sim.papers.claim import Experiment, Finding, Found
+from sim.papers.collection import PAPERS, Results, chosen, named
+from sim.papers.markdown import markdown
+from sim.papers.page import write_page
+
+ENDED_S = 0.05
+PapersFormat = Literal["table", "wide", "json", "markdown"]
+
+
+def known_names(incomplete: str) -> list[str]:
+    """Return the papers and experiments that begin so."""
+    names = [*PAPERS, *(one.name for one in chosen(()))]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def papers(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help=f"Papers ({', '.join(PAPERS)}) or experiments of them.",
+            show_default="all papers",
+            autocompletion=known_names,
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Run the same set-ups for a shorter time.")] = False,
+    output: Annotated[
+        PapersFormat,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Format: tables, tables with every column, one JSON object, or Markdown as in docs/papers.md.",
+        ),
+    ] = "table",
+    out: Annotated[Path, typer.Option(help="Folder for the HTML page.")] = Path("weir-papers"),
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments and run none.")] = False,
+) -> None:
+    """Repeat the experiments of the papers and compare each claim with what comes out.
+
+    All of them take tens of minutes. Exit code 1 if a claim fails for an unknown reason.
+    """
+    experiments = chosen(names or ())
+    console = screen(output)
+    if listed:
+        table = plain_table("experiments", ("name", "what is run"), left=2, wrapped=1)
+        for one in experiments:
+            table.add_row(one.name, escape(one.title))
+        console.print(table)
+        return
+    make_folder("--out", out)
+    results = run_all(experiments, quick)
+    path = write_page(results, quick, out)
+    if output == "json":
+        typer.echo(json.dumps(answer(results, quick), indent=2, ensure_ascii=False))
+    elif output == "markdown":
+        typer.echo(markdown(results), nl=False)
+    else:
+        for experiment, found in results:
+            show(console, experiment, found)
+        console.print(summary([one for _, found in results for one in found.findings]))
+    typer.echo(f"page: {path}", err=output in ("json", "markdown"))
+    if any(unexplained(one) for _, found in results for one in found.findings):
+        raise typer.Exit(1)
+
+
+def unexplained(one: Finding) -> bool:
+    return not one.holds and not one.why
+
+
+def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
+    """Every experiment, on as many processes as there are processors; in the order given."""
+    done: dict[str, Found] = {}
+    workers = min(len(experiments), cpu_count() or 1)
+    with (
+        progress("papers", len(experiments)) as advance,
+        ProcessPoolExecutor(workers, get_context("spawn"), initializer=leave_interrupts) as pool,
+    ):
+        try:
+            pending = {pool.submit(run_one, one.name, quick): one.name for one in experiments}
+            for future in as_completed(pending):
+                done[pending[future]] = future.result()
+                advance(len(done))
+        except BaseException:
+            # Nobody waits for what is still running: an experiment may take minutes.
+            with undisturbed():
+                pool.shutdown(wait=False, cancel_futures=True)
+                children = active_children()
+                for child in children:
+                    child.terminate()
+                for child in children:
+                    # The pool's own thread waits for it, too: to one of the two it seems to have ended before it has.
+                    while child.is_alive():
+                        child.join(ENDED_S)
+            raise
+    return [(one, done[one.name]) for one in experiments]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """By Ctrl-C once more: what is under way takes a moment, and a pool that is left amid its end says so in a traceback."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def leave_interrupts() -> None:
+    """Ctrl-C reaches every process of the terminal: who started this one ends it, without a traceback for each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def run_one(name: str, quick: bool) -> Found:
+    return named(name).run(quick)
+
+
+# --- shown --------------------------------------------------------------------------------------------------
+
+
+def answer(results: Results, quick: bool) -> dict[str, Any]:
+    findings = [one for _, found in results for one in found.findings]
+    return {
+        "quick": quick,
+        "claims": len(findings),
+        "hold": sum(one.holds for one in findings),
+        "unexplained": sum(unexplained(one) for one in findings),
+        "experiments": [
+            {
+                "paper": experiment.paper,
+                "name": experiment.name,
+                "title": experiment.title,
+                "setup": experiment.setup,
+                "findings": [
+                    {
+                        "where": one.where,
+                        "claim": one.claim,
+                        "claimed": one.claimed,
+                        "got": one.got,
+                        "rule": one.rule,
+                        "holds": one.holds,
+                        "why": one.why,
+                    }
+                    for one in found.findings
+                ],
+            }
+            for experiment, found in results
+        ],
+    }
+
+
+def show(console: Console, experiment: Experiment, found: Found) -> None:
+    console.print(finding_table(f"{experiment.name}: {experiment.title}", found.findings))
+    for one in found.findings:
+        if one.why or not one.holds:
+            mark = "[yellow]note[/]" if one.holds else "[bold red]✗[/]"
+            why = escape(one.why) if one.why else "[bold red]nobody has told why[/]"
+            console.print(Padding(f"{mark} {escape(one.where)}: {why}", (0, 0, 1, 2), expand=False))
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    hold = sum(one.holds for one in findings)
+    without = sum(unexplained(one) for one in findings)
+    told = len(findings) - hold - without
+    text = f"[green]{hold} of {len(findings)} claims hold[/]"
+    if told:
+        text += f", [yellow]{told} {'does' if told == 1 else 'do'} not, and the reason is told[/]"
+    if without:
+        text += f", [bold red]{without} {'does' if without == 1 else 'do'} not, and nobody has told why[/]"
+    return text

@@ -1,0 +1,142 @@
+"""`weir plan`: would delay targets hold with these documents, and what would the others lose?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from configs.classes.live_class import LiveSettings
+from configs.documents.declarations import Document
+from configs.errors import InvalidInput
+from configs.numbers import UNKNOWN, exact
+from services.catalog.catalog import opened
+from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
+from services.cli.tables.catalog_views import OutputOption, show
+from services.cli.tables.sheet import Sheet
+from services.cli.tables.tables import milliseconds, plain_table
+from services.client import Client
+from services.common.weir_home import home_of
+from services.remote.wire import address_of
+
+EXIT_MISSED = 1
+COLUMNS = ("class", "plan", "target ms", "share", "load", "p95 ms", "p99 ms", "lost", "holds")
+RUNS = (("before", "now"), ("after", "after"), ("at_worst", "at worst"))
+
+
+def plan(
+    more: FilesArgument = None,
+    files: FilesOption = None,
+    recursive: RecursiveOption = False,
+    rates: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate",
+            help="STREAM=ROWS: rows per second to expect on a stream; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    lanes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Number of processors for queries, if no service runs.",
+            show_default="the default of weir up",
+        ),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Check whether delay targets would hold with the documents, and what other classes would lose. Nothing is changed.
+
+    The running service answers; if none runs, the catalog of this home is planned as if it ran on this machine.
+
+    Exit code 1 if a target would not hold.
+    """
+    documents, said = wanted_documents(files, more, recursive), rates_of(rates or ())
+    found = planned(documents, said, lanes)
+    show(output, found, lambda: plan_view(found))
+    if not found["holds"]:
+        raise typer.Exit(EXIT_MISSED)
+
+
+def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: int | None) -> dict[str, Any]:
+    """By the service, if one is known; else here, with everything assumed."""
+    if address_of(os.environ) is not None:
+        if lanes is not None:
+            hint = "leave it out, or plan in another WEIR_HOME"
+            raise InvalidInput("the service that runs has its own", "--lanes", lanes, hint)
+        with Client() as client:
+            return client.plan(documents, rates)
+    # The other commands need not wait for the simulator to be imported.
+    from services.plan.planner import Planner
+
+    settings = LiveSettings() if lanes is None else LiveSettings(lanes=lanes)
+    with opened(home_of(os.environ)) as catalog:
+        return Planner(catalog, settings).plan(documents, rates).as_json()
+
+
+def rates_of(told: Iterable[str]) -> dict[str, float]:
+    """Rows a second by stream."""
+    found = {}
+    for one in told:
+        stream, _, rows = one.partition("=")
+        try:
+            found[stream] = float(rows)
+        except ValueError:
+            raise InvalidInput("not STREAM=ROWS", "--rate", one, "write it as ticks=5000") from None
+    return found
+
+
+# -- as people read it -----------------------------------------------------------------------------------------
+
+
+def plan_view(found: Mapping[str, Any]) -> RenderableType:
+    """Classes that are planned and those that it changes something for; then words."""
+    parts: list[RenderableType] = [plan_table(found)]
+    parts += [Text(one, style="yellow") for one in found["warnings"]]
+    parts += [Text(f"assumed: {one}", style="dim") for one in found["assumed"]]
+    return Group(*parts)
+
+
+def plan_table(found: Mapping[str, Any]) -> Sheet:
+    told = "all targets hold" if found["holds"] else "targets would be missed"
+    table = plain_table(f"plan: {told}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
+    for one in found["classes"]:
+        runs = [(name, one[key]) for key, name in RUNS if one[key] is not None]
+        for place, (name, run) in enumerate(runs):
+            is_last = place == len(runs) - 1
+            table.add_row(
+                escape(one["name"]) if place == 0 else "",
+                name,
+                exact(one["target_ms"]) if place == 0 else "",
+                *figures(run, one["target_ms"]),
+                ("[green]yes[/]" if one["holds"] else "[bold red]no[/]") if is_last else "",
+                end_section=is_last,
+            )
+    return table
+
+
+def figures(run: Mapping[str, Any], target_ms: float) -> Iterable[str]:
+    p95_ms, p99_ms = run["p95_ms"], run["p99_ms"]
+    yield f"{run['share']:.3f}"
+    yield f"{run['load']:.3f}"
+    yield (
+        UNKNOWN
+        if p95_ms is None
+        else f"[red]{planned_ms(p95_ms)}[/]"
+        if p95_ms > target_ms
+        else planned_ms(p95_ms)
+    )
+    yield UNKNOWN if p99_ms is None else planned_ms(p99_ms)
+    yield f"{run['drop']:.1%}"
+
+
+def planned_ms(value: float) -> str:
+    """Return a planned response time: less than a turn takes is not known."""
+    return "<1" if value < 1 else f"{value:.0f}" if value < 1000 else milliseconds(value)

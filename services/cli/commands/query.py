@@ -1,0 +1,143 @@
+"""`weir query add | rm | ls`: the queries of a tenant, without a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from configs.classes.utility import points_in
+from configs.documents.declarations import Document, QueryDeclaration, ref_named
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model, read_text
+from services.catalog.redaction import shown_document
+from services.cli.commands.apply import YesOption, change_told, changes_table, delete_named
+from services.cli.completion import queries, tenants
+from services.cli.lazy_commands import CommandGroup
+from services.cli.service_location import declarations, named_query, service
+from services.cli.tables.catalog_views import OutputOption, declarations_table, show, warn
+from services.cli.tables.tables import quality_table
+
+STDIN = "-"
+
+query = CommandGroup(help="Add, list and remove the queries of tenants.", no_args_is_help=True)
+
+
+@query.command()
+def add(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TENANT/QUERY",
+            help="Tenant and name of the query; with a tenant's own key QUERY is enough.",
+        ),
+    ],
+    sql: Annotated[
+        str | None,
+        typer.Argument(help="The SELECT statement; `-` reads it from standard input.", show_default=False),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="File that holds the statement instead.", show_default=False),
+    ] = None,
+    utility: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS:UTILITY,…",
+            help="What an answer is worth by its latency: 200:1,400:0.5,900:0.",
+            show_default="as its class says",
+        ),
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the freshness of the answers, from 0.001 to 1000.",
+            show_default="1",
+        ),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Add a query, or change its statement. It begins to answer within seconds."""
+    data: dict[str, object] = {"kind": "Query", "sql": sql_of(sql, file)}
+    if utility is not None:
+        data["utility"] = points_in(utility, "--utility")
+    if weight is not None:
+        data["weight"] = weight
+    with declarations() as weir:
+        ref = ref_named("Query", named_query(weir, "Query", name))
+        data |= {"tenant": ref.tenant, "name": ref.name}
+        made = weir.apply([Document(parse_model(QueryDeclaration, data), str(ref))])
+    warn(made.warnings)
+    show(output, change_told(made.changes[0]), lambda: changes_table(made.changes))
+
+
+@query.command()
+def rm(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TENANT/QUERY", help="Queries to remove.", show_default=False, autocompletion=queries
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Remove every query, after a confirmation.")
+    ] = False,
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="Tenant to which --all is limited.", show_default=False, autocompletion=tenants),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Remove queries that no other query reads."""
+    if tenant is not None and not everything:
+        raise InvalidInput("is about --all", "--tenant", tenant, "add --all, or write TENANT/QUERY")
+    with declarations() as weir:
+        delete_named(weir, "Query", names, everything, yes, tenant)
+
+
+@query.command()
+def ls(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(
+            help="Tenant whose queries are listed.", show_default="all tenants", autocompletion=tenants
+        ),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """List queries in the order in which they were added, a line for each."""
+    with declarations() as weir:
+        found = weir.all("Query", tenant)
+    told = [shown_document(one.declaration) for one in found]
+    show(output, told, lambda: declarations_table("Query", found))
+
+
+@query.command()
+def quality(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(
+            help="Tenant whose queries are shown.",
+            show_default="the tenant of the key",
+            autocompletion=tenants,
+        ),
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show how good answers have been: response times, what they were worth, missed deadlines, staleness."""
+    with service() as weir:
+        told = weir.quality(tenant)
+    show(output, told, lambda: quality_table(told))
+
+
+def sql_of(sql: str | None, file: Path | None) -> str:
+    """From one of the places where it may be."""
+    if (sql is None) == (file is None):
+        hint = 'write weir query add TENANT/QUERY "SELECT …", or --file FILE'
+        raise InvalidInput("give the query once", "SQL", hint=hint)
+    if file is not None:
+        return read_text(file)
+    assert sql is not None
+    return sys.stdin.read() if sql == STDIN else sql

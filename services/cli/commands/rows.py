@@ -1,0 +1,211 @@
+"""`weir rows put`: rows of a file go to a stream, through the service."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import pyarrow as pa
+import typer
+
+from configs.documents.declarations import StreamDeclaration
+from configs.errors import InvalidInput, NotAllowed, WeirError
+from engine.data.schema import Kind
+from services.cli.completion import streams
+from services.cli.input.files import read_table
+from services.cli.lazy_commands import CommandGroup
+from services.cli.service_location import service
+from services.cli.tables.catalog_views import OutputOption, show, warn
+from services.cli.tables.sheet import Description
+from services.ingest.declared_streams import read_declaration
+from services.remote.models import RowsPut
+
+if TYPE_CHECKING:
+    from services.client import Client
+
+STDIN = "-"
+TEXT = (".json", ".jsonl", ".ndjson")
+CSV = ".csv"
+BOOLEANS = {"true": True, "false": False}
+# Of one request; well below what a service takes.
+BATCH_ROWS = 10_000
+BATCH_BYTES = 4 << 20
+Rows = Sequence[Mapping[str, Any]]
+
+rows = CommandGroup(help="Send rows to streams that have no source.", no_args_is_help=True)
+
+
+@rows.command()
+def put(
+    stream: Annotated[str, typer.Argument(help="Stream that the rows are for.", autocompletion=streams)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="File of rows: Parquet, Arrow, CSV, JSON lines or a JSON array; `-` reads JSON lines from standard input."
+        ),
+    ],
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of these rows: the same file under the same name is accepted once.",
+            show_default="accepted again each time",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Put rows even into a stream that is fed by a source or a feed.")
+    ] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Send the rows of a file to a stream; exit code 1 if some of them were not accepted."""
+    total = RowsPut(accepted=0, rejected=0)
+    with service() as weir:
+        try:
+            for number, part in enumerate(batches(file, partial(kinds_of, weir, stream))):
+                name = None if batch is None else f"{batch}-{number}"
+                total = together(total, weir.put_rows(stream, part, name, force=force))
+        except WeirError:
+            if total.accepted:
+                warn([f"{total.accepted:,} rows were taken before this went wrong"])
+            raise
+    told = total.model_dump()
+    show(output, told, lambda: Description(stream, told))
+    if total.rejected:
+        raise typer.Exit(1)
+
+
+def together(one: RowsPut, other: RowsPut) -> RowsPut:
+    reasons = dict(one.reasons)
+    for reason, count in other.reasons.items():
+        reasons[reason] = reasons.get(reason, 0) + count
+    return RowsPut(
+        accepted=one.accepted + other.accepted, rejected=one.rejected + other.rejected, reasons=reasons
+    )
+
+
+def kinds_of(weir: Client, stream: str) -> dict[str, Kind] | None:
+    """Return the kinds of a stream's columns by their names in small letters; None for a key that may not read them."""
+    try:
+        found = weir.get("Stream", stream)
+    except NotAllowed:
+        return None
+    assert isinstance(found.declaration, StreamDeclaration)
+    schema = read_declaration(found.declaration.name, found.declaration).schema
+    return {field.name.lower(): field.type.kind for field in schema.fields}
+
+
+def batches(file: str, kinds: Callable[[], dict[str, Kind] | None]) -> Iterator[Rows | pa.Table]:
+    """Yield the rows of a file, some at a time."""
+    if file == STDIN:
+        yield from cut(
+            row_of(line, f"line {n}") for n, line in enumerate(sys.stdin.buffer, 1) if line.strip()
+        )
+    elif Path(file).suffix.lower() in TEXT:
+        yield from cut(rows_of_text(Path(file)))
+    elif Path(file).suffix.lower() == CSV and (known := kinds()) is not None:
+        yield from cut(rows_of_csv(Path(file), known))
+    else:
+        table = read_table(Path(file), "FILE")
+        each = max(1, min(BATCH_ROWS, BATCH_BYTES * len(table) // max(1, table.nbytes)))
+        for first in range(0, len(table), each):
+            yield table.slice(first, each)
+
+
+def rows_of_text(path: Path) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Of JSON lines, or of an array."""
+    try:
+        with path.open("rb") as lines:
+            is_array = lines.read(1000).lstrip()[:1] == b"["
+            lines.seek(0)
+            if is_array:
+                found = parsed(lines.read(), str(path))
+                for number, one in enumerate(found):
+                    yield checked(one, f"{path}: row {number + 1}"), len(orjson.dumps(one))
+                return
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield row_of(line, f"{path}: line {number}")
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise InvalidInput(f"cannot be read: {why}", "FILE", str(path), "check the path") from None
+
+
+def rows_of_csv(path: Path, kinds: Mapping[str, Kind]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Yield the rows of a CSV file. Its first line names the columns; an empty cell is NULL."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.reader(lines)
+            names = next(reader, [])
+            for cells in filter(None, reader):
+                if len(cells) != len(names):
+                    hint = "give every row a cell for each column"
+                    title = f"the row has {len(cells):,} cells and the first line has {len(names):,}"
+                    raise InvalidInput(title, file=f"{path}: line {reader.line_num}", hint=hint)
+                row = {
+                    name: value_of(cell, kinds.get(name.lower()))
+                    for name, cell in zip(names, cells, strict=True)
+                }
+                yield row, sum(map(len, cells)) + 4 * len(cells)
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise InvalidInput(f"cannot be read: {why}", "FILE", str(path), "check the path") from None
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise InvalidInput(f"not valid CSV: {problem}", "FILE", str(path), "save it as UTF-8") from None
+
+
+def value_of(cell: str, kind: Kind | None) -> object:
+    """Return a cell as JSON has the value; text that does not fit stays as it is, and the service rejects its row."""
+    if not cell:
+        return None
+    try:
+        match kind:
+            case Kind.INT32 | Kind.INT64:
+                return int(cell)
+            case Kind.FLOAT32 | Kind.FLOAT64:
+                return float(cell)
+            case Kind.BOOLEAN:
+                return BOOLEANS.get(cell.strip().lower(), cell)
+            case Kind.TIMESTAMP:
+                at = datetime.fromisoformat(cell.strip())
+                # A moment without a time zone is in UTC, as `weir run` reads it.
+                return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+    except ValueError:
+        pass
+    return cell
+
+
+def row_of(line: bytes, place: str) -> tuple[Mapping[str, Any], int]:
+    """A row, and its bytes."""
+    return checked(parsed(line, place), place), len(line)
+
+
+def parsed(text: bytes, place: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as problem:
+        raise InvalidInput(f"not valid JSON: {problem}", file=place, hint="write one object a line") from None
+
+
+def checked(row: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(row, dict):
+        raise InvalidInput("a row must be an object", value=row, file=place, hint='write {"column": value}')
+    return row
+
+
+def cut(found: Iterable[tuple[Mapping[str, Any], int]]) -> Iterator[Rows]:
+    """Into batches that a request has room for."""
+    batch: list[Mapping[str, Any]] = []
+    size = 0
+    for row, row_bytes in found:
+        if batch and (len(batch) == BATCH_ROWS or size + row_bytes > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += row_bytes
+    if batch:
+        yield batch

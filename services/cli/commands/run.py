@@ -1,0 +1,432 @@
+"""`weir run`: queries over files, at full speed or paced, as a class would run them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import typer
+
+from configs.classes.limits import ClassLimits
+from configs.classes.policies import policy_of
+from configs.classes.window_settings import WindowSettings
+from configs.errors import InvalidInput, UnknownName, nearest
+from configs.numbers import digits
+from configs.yaml_loading import parse_model
+from engine.class_.explain import explain as explained
+from engine.class_.runner import ClassRunner
+from engine.data.schema import Schema, StreamSchema
+from engine.data.train import Train, train_from_arrow, train_to_arrow
+from engine.plan.plan import Query
+from services.cli.commands.results import until_nobody_reads, whole
+from services.cli.input.run_input import GIVE_SQL, Given, assigned, given, sql_of, static_table, table_schema
+from services.cli.input.schema_inference import create_stream
+from services.cli.tables.catalog_views import warn
+from services.cli.tables.progress import progress
+from services.cli.tables.sheet import Sheet, screen
+from services.cli.tables.tables import plain_table, response
+
+Output = Literal["table", "wide", "json", "csv"]
+# What --out names as a file; anything else is a folder.
+FILES = (".parquet", ".csv", ".jsonl")
+ROWS_SHOWN = 10
+SLICE_S = 1.0
+LIMITS = ClassLimits()
+WINDOWS = WindowSettings()
+
+
+@dataclass
+class Answers:
+    """What the queries have answered, with sequence numbers and kept fractions, until the end."""
+
+    plain: dict[str, Schema] = field(default_factory=dict)
+    schemas: dict[str, pa.Schema] = field(default_factory=dict)
+    batches: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def expect(self, query: Query) -> None:
+        extra = [pa.field("_seq", pa.int64()), pa.field("_kept", pa.float64())]
+        self.schemas[query.name] = pa.schema([*query.plan.schema.arrow, *extra])
+        self.plain[query.name] = query.plan.schema
+        self.batches[query.name], self.rows[query.name] = [], 0
+
+    def __call__(self, query: str, out: Train) -> None:
+        first = self.rows[query]
+        self.rows[query] = first + len(out)
+        arrays = train_to_arrow(out, self.plain[query]).columns
+        arrays += [pa.array(np.arange(first, first + len(out))), pa.array(np.full(len(out), out.kept))]
+        self.batches[query].append(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[query]))
+
+    def table(self, query: str) -> pa.Table:
+        return pa.Table.from_batches(self.batches[query], self.schemas[query])
+
+
+def run(
+    sql: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SQL",
+            help="Queries, and CREATE STREAM where types are not those of the files: an SQL file, SQL in quotes, or `-` for stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="STREAM=FILE of rows: Parquet, Arrow, CSV, JSON lines or array, also .gz; a folder, or a pattern in quotes.",
+            show_default=False,
+        ),
+    ] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="NAME=FILE of a static table, in the same formats.", show_default=False),
+    ] = None,
+    times: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--time",
+            metavar="COLUMN",
+            help="Event time of an input without CREATE STREAM: COLUMN or STREAM.COLUMN; a timestamp, or milliseconds.",
+            show_default="its only timestamp",
+        ),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the CREATE STREAM of each input, and run nothing.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write answers here: a folder of one Parquet file per query; or, for a single query, "
+            "a .parquet, .csv or .jsonl file.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Rows per second; full speed if left out.", show_default=False)
+    ] = None,
+    train: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10_000_000, help="Rows per train: the batch that operators work on at a time."
+        ),
+    ] = 10_000,
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="Policy that orders operators: hr, fcfs, …")
+    ] = "hr",
+    limit_groups: Annotated[
+        int, typer.Option(min=1, help="Maximum number of keys that groups and joins hold.")
+    ] = LIMITS.groups,
+    limit_state: Annotated[
+        int,
+        typer.Option(min=1, help="Maximum number of bytes that windows, joins and queues hold."),
+    ] = LIMITS.state_bytes,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            "--windows",
+            help="Schedule of windows with SLIDE AT MOST: none, aggressive, conservative or hybrid.",
+        ),
+    ] = WINDOWS.schedule,
+    late: Annotated[
+        str,
+        typer.Option("--late", help="Late windows that are answered together: off, late or late-pending."),
+    ] = WINDOWS.late,
+    output: Annotated[
+        Output,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Format of the answers: a table, a table with every column, JSON (an object per line), or CSV (of a single "
+            "query). Notes are then on stderr.",
+        ),
+    ] = "table",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the operators as measured, and inferred streams.")
+    ] = False,
+) -> None:
+    """Run continuous queries over files, without a service: to try a query before it is added.
+
+    weir run "SELECT page, COUNT(*) AS n FROM 'clicks.csv' [RANGE 1 MINUTE] GROUP BY page"
+    """
+    if sql is None and not schema:
+        raise InvalidInput("there is no SQL to run", "SQL", hint=GIVE_SQL)
+    static: dict[str, pa.Table] = {}
+    notes: list[str] = []
+    for name, path in assigned(tables or [], "--table").items():
+        static[name], noted = static_table(name, path)
+        notes += noted
+    content = given(
+        None if sql is None else sql_of(sql), assigned(inputs or [], "--input"), static, times or []
+    )
+    if schema:
+        typer.echo(content.declarations())
+        warn([*notes, *content.notes])
+        return
+    showing = Showing(output, out, explain or content.wants_explain)
+    showing.check(content.queries)
+    data = {}
+    for stream in content.streams:
+        if stream.name in content.rows:
+            data[stream], timeless = conformed(content.rows[stream.name], stream)
+            if timeless:
+                content.notes.append(f"{stream.name}: {timeless:,} rows without an event time were left out")
+    answers = Answers()
+    for query in content.queries:
+        answers.expect(query)
+    loaded = {
+        name: train_from_arrow(table, table_schema(name, table).schema, 0.0) for name, table in static.items()
+    }
+    limits = ClassLimits(queries=len(content.queries), groups=limit_groups, state_bytes=limit_state)
+    windows = parse_model(WindowSettings, {"schedule": schedule, "late": late}, "--windows, --late")
+    runner = ClassRunner(answers, policy_of(policy), train, loaded, limits, windows)
+    runner.add(*content.queries)
+    total = sum(len(table) for table in data.values())
+    began = time.perf_counter()
+    with progress("running", total) as advance:
+        feed(runner, data, train, rate, advance)
+    elapsed_s = time.perf_counter() - began
+    with until_nobody_reads():
+        showing.show(answers, content, runner, Measured(total, elapsed_s), [*notes, *content.notes])
+
+
+def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
+    """Return the rows with the stream's columns and types, and how many were left out as they have no event time."""
+    columns = {name.lower(): name for name in table.column_names}
+    arrays = []
+    for one in stream.schema.fields:
+        name = columns.get(one.name.lower())
+        if name is None:
+            raise UnknownName(
+                "the input has no such column", stream.name, one.name, nearest(one.name, table.column_names)
+            )
+        try:
+            arrays.append(table.column(name).cast(one.type.arrow))
+        except pa.ArrowException as error:
+            hint = f"declare the column as the file has it ({table.column(name).type})"
+            raise InvalidInput(f"column {name} is not {one.type}: {error}", stream.name, None, hint) from None
+    rows = pa.Table.from_arrays(arrays, schema=stream.schema.arrow)
+    timed = rows if stream.time is None else rows.filter(rows.column(stream.time).is_valid())
+    return timed.combine_chunks(), len(rows) - len(timed)
+
+
+def feed(
+    runner: ClassRunner, data: Mapping[StreamSchema, pa.Table], train: int, rate: float | None, advance: Any
+) -> None:
+    """All inputs in the order of event time, in trains; paced if a rate is given."""
+    began, sent = time.perf_counter(), 0
+    for stream, part in turns(data, train):
+        if rate is not None:
+            time.sleep(max(0.0, began + sent / rate - time.perf_counter()))
+        runner.offer(stream.name, train_from_arrow(part, stream.schema, time.perf_counter()))
+        drain(runner)
+        sent += len(part)
+        advance(sent)
+    runner.finish(time.perf_counter())
+    drain(runner)
+
+
+def drain(runner: ClassRunner) -> None:
+    while runner.has_input():
+        runner.run(SLICE_S, time.perf_counter, time.thread_time)
+        runner.refresh()
+
+
+def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[StreamSchema, pa.Table]]:
+    """Parts of the streams so that none runs ahead of the others by more than a train's event time."""
+    leader = max(data, key=lambda stream: len(data[stream]), default=None)
+    if leader is None:
+        return
+    times = {stream: event_times(stream, table) for stream, table in data.items()}
+    sent = dict.fromkeys(data, 0)
+    for start in range(0, len(data[leader]), train):
+        yield leader, data[leader].slice(start, train)
+        last = start + train >= len(data[leader])
+        reached = (
+            times[leader][min(start + train, len(data[leader])) - 1] if times[leader] is not None else None
+        )
+        for stream, table in data.items():
+            if stream is leader:
+                continue
+            known = times[stream]
+            upto = (
+                len(table)
+                if last or reached is None or known is None
+                else int(np.searchsorted(known, reached, "right"))
+            )
+            for begin in range(sent[stream], upto, train):
+                yield stream, table.slice(begin, min(train, upto - begin))
+            sent[stream] = max(upto, sent[stream])
+
+
+def event_times(stream: StreamSchema, table: pa.Table) -> Any:
+    """Event times that never fall, in microseconds; None without event time."""
+    if stream.time is None:
+        return None
+    column = table.column(stream.time).cast(pa.int64()).to_numpy()
+    return np.maximum.accumulate(column * stream.time_unit_us)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The tuples of a run and how long it took."""
+
+    tuples: int
+    elapsed_s: float
+
+    def __str__(self) -> str:
+        rate = self.tuples / max(self.elapsed_s, 1e-9)
+        return f"{self.tuples:,} tuples in {self.elapsed_s:.2f} s: {rate:,.0f} tuples/s"
+
+
+@dataclass(frozen=True)
+class Showing:
+    """The form and the destination of answers."""
+
+    output: Output
+    out: Path | None
+    explain: bool
+
+    @property
+    def out_is_file(self) -> bool:
+        return self.out is not None and self.out.suffix in FILES
+
+    def check(self, queries: Sequence[Query]) -> None:
+        """Raise InvalidInput for several queries where there is room for one table."""
+        names = ", ".join(query.name for query in queries)
+        if len(queries) > 1 and self.output == "csv" and self.out is None:
+            hint = "run one query, or take --output json: each line names its query"
+            raise InvalidInput("CSV is one table, and there are several queries", "--output", names, hint)
+        if len(queries) > 1 and self.out_is_file:
+            hint = "name a folder: it gets one Parquet file per query"
+            raise InvalidInput("one file cannot hold the answers of several queries", "--out", names, hint)
+
+    def show(
+        self, answers: Answers, content: Given, runner: ClassRunner, measured: Measured, notes: Sequence[str]
+    ) -> None:
+        """Write the answers, and what was measured and left out."""
+        console = screen(self.output)
+        for query in content.queries:
+            table = answers.table(query.name)
+            if self.out is not None:
+                write_file(
+                    table, query.name, self.out if self.out_is_file else self.out / f"{query.name}.parquet"
+                )
+            if self.output == "json":
+                write_json(table, query.name, sys.stdout)
+            elif self.output == "csv":
+                write_csv(table, query.name, sys.stdout)
+            elif self.out is None:
+                console.print(rows_table(query.name, table))
+        notes = [*notes, *losses(runner)]
+        if self.output in ("json", "csv"):
+            warn(notes)
+            return
+        if self.explain:
+            for stream in content.inferred:
+                console.print(create_stream(stream), markup=False, highlight=False, soft_wrap=True)
+            console.print(explain_table(runner))
+        console.print(closing_table(content.queries, answers, runner))
+        for line in [str(measured), *notes]:
+            console.print(line, markup=False, highlight=False)
+
+
+def write_file(table: pa.Table, query: str, path: Path) -> None:
+    """Write the answers of a query as the ending says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path)
+        return
+    with path.open("w", encoding="utf-8", newline="") as file:
+        (write_csv if path.suffix == ".csv" else write_json)(table, query, file)
+
+
+def write_json(table: pa.Table, query: str, file: TextIO) -> None:
+    """Write an object per line."""
+    for batch in table.to_batches():
+        for row in batch.to_pylist():
+            file.write(json.dumps({"query": query, **row}, default=str) + "\n")
+
+
+def write_csv(table: pa.Table, _: str, file: TextIO) -> None:
+    """Write a line of names, and a line per row."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for batch in table.to_batches():
+        writer.writerows([whole(value) for value in row.values()] for row in batch.to_pylist())
+
+
+def rows_table(name: str, table: pa.Table) -> Sheet:
+    shown = plain_table(
+        f"{name}: {len(table):,} rows" + (", the last ones" if len(table) > ROWS_SHOWN else ""),
+        table.column_names,
+        left=0,
+        least=("_seq", "_kept"),
+    )
+    for row in table.slice(max(0, len(table) - ROWS_SHOWN)).to_pylist():
+        shown.add_row(*(cell(value) for value in row.values()))
+    return shown
+
+
+def cell(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return digits(value, 6) if isinstance(value, float) else str(value)
+
+
+def explain_table(runner: ClassRunner) -> Sheet:
+    """Return the operators with what was measured of each in the whole run."""
+    table = plain_table(
+        "operator network",
+        ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple"),
+        left=4,
+    )
+    for line, node in zip(explained(runner), runner.network.nodes, strict=True):
+        # Panes pass on event time alone, and windows take nothing else.
+        passes = not node.tells
+        cost_s = node.mean_cost_s
+        table.add_row(
+            str(line.number),
+            line.name,
+            ",".join(map(str, line.feeds)) or "–",
+            ",".join(line.queries[:4]) + ("…" if len(line.queries) > 4 else ""),
+            f"{line.tuples:,}",
+            f"{node.given:,}" if passes else "–",
+            f"{node.given / line.tuples:.4g}" if passes and line.tuples else "–",
+            f"{1e9 * cost_s:,.1f}" if cost_s is not None and line.tuples else "–",
+        )
+    return table
+
+
+def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Sheet:
+    table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
+    for query in queries:
+        measured = runner.quality[query.name].responses.response_ms()
+        table.add_row(
+            query.name,
+            f"{len(answers.table(query.name)):,}",
+            response(measured["mean"]),
+            response(measured["p95"]),
+            response(measured["max"]),
+        )
+    return table
+
+
+def losses(runner: ClassRunner) -> Iterator[str]:
+    """What did not get into the answers, and why."""
+    for source, late in runner.late().items():
+        if late:
+            yield f"{source}: {late:,} tuples came too late for their windows and were left out"
+    for node in runner.network.nodes:
+        for reason, count in node.failed.items():
+            yield f"{node.name} of {', '.join(sorted(node.users))}: {count:,} tuples failed: {reason}"

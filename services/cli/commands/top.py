@@ -1,0 +1,158 @@
+"""`weir top`: the current figures of all classes, of a service, of the system of WEIR_HOME or of a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live
+
+from actors.runtime.run_dirs import Cluster, clusters, shared_memory
+from configs.errors import InvalidInput
+from services.cli.service_location import service
+from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
+from services.cli.tables.tables import class_quality_table, class_view_table
+from services.common.weir_home import ENDPOINT, HOME, Home, home_of
+from services.watch.class_views import ClassView, as_json, class_views, unit_lines, view_told
+
+if TYPE_CHECKING:
+    from actors.system import System
+    from services.client import Client
+
+ClassTable = Callable[[str, Sequence[ClassView]], Sheet]
+START_ONE = "start one with `weir up`, or name its Ray cluster with --address"
+AUTH_MODE = "RAY_AUTH_MODE"
+# Ray takes `auto` for any Ray process of the machine.
+HOST_PORT = re.compile(r"(?:ray://)?[^\s/]+:[0-9]{1,5}")
+
+
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
+    output: FormatOption = "table",
+    quality: Annotated[
+        bool,
+        typer.Option(
+            "--quality",
+            help="Show how good answers are: what they are worth, missed deadlines, staleness, slowdown.",
+        ),
+    ] = False,
+    interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two updates.")] = 1.0,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Address of the system's Ray cluster.", show_default="the system of WEIR_HOME"),
+    ] = None,
+) -> None:
+    """Show the classes of a running system and how they are doing, until Ctrl-C.
+
+    Without --address: the classes of the service that WEIR_ENDPOINT names, or else of the system that runs from WEIR_HOME.
+
+    A tenant's key shows its own class.
+    """
+    table = class_quality_table if quality else class_view_table
+    home = home_of(os.environ)
+    if address is None and (os.environ.get(ENDPOINT) or home.served_at()):
+        with service() as weir:
+            watch(partial(picture_of, weir, table), partial(told_by, weir), once, output, interval)
+        return
+    address = reachable(address, home)
+    # The other commands need not wait for Ray to be imported, and Ray looks at its environment when it is.
+    from actors.system import attach
+
+    system = attach(address)
+    try:
+        watch(partial(picture, system, table), partial(described, system), once, output, interval)
+    finally:
+        system.stop()
+
+
+def watch(
+    picture: Callable[[], Sheet],
+    described: Callable[[], object],
+    once: bool,
+    output: Format,
+    interval: float,
+) -> None:
+    """Print one object, one table, or a table that changes until Ctrl-C."""
+    if output == "json":
+        typer.echo(json.dumps(described(), indent=2))
+        return
+    # A table that changes in place cannot be wider than the terminal.
+    console = screen(output if once else "table")
+    if once or not console.is_terminal:
+        console.print(picture())
+        return
+    with Live(picture(), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval)
+            live.update(picture(), refresh=True)
+
+
+def reachable(address: str | None, home: Home) -> str:
+    """Return the given address, or that of the home's own system, or that of the only system here without a home.
+
+    The environment is set to what the Ray cluster asks of processes that join.
+    """
+    if address is not None and HOST_PORT.fullmatch(address) is None:
+        raise InvalidInput("not the address of a Ray cluster", "--address", address, "write HOST:PORT")
+    here = clusters(shared_memory())
+    if address is None and (own := home.system()) is not None:
+        found = {own.name: Cluster(own.address, own.auth_mode)}
+    elif address is None:
+        home.must_not_be_killed()
+        # A demonstration has no catalog; systems of other homes are left alone.
+        found = {name: cluster for name, cluster in here.items() if cluster.home is None}
+    else:
+        found = {name: cluster for name, cluster in here.items() if cluster.address == address}
+    if address is None and not found:
+        raise InvalidInput("no system runs from it", HOME, str(home.folder), START_ONE)
+    if len(found) > 1:
+        told = ", ".join(f"{cluster.address} (system {name})" for name, cluster in found.items())
+        raise InvalidInput("several systems run on this machine", "--address", hint=f"give one of {told}")
+    for cluster in found.values():
+        address = cluster.address
+        if cluster.auth_mode is not None:
+            os.environ.setdefault(AUTH_MODE, cluster.auth_mode)
+    assert address is not None
+    return address
+
+
+def picture(system: System, table: ClassTable = class_view_table) -> Sheet:
+    status = system.status()
+    views = class_views(status.system, system.lending())
+    return table(title(system, views, len(status.system.nodes)), views)
+
+
+def title(system: System, views: list[ClassView], nodes: int) -> str:
+    units = sum(one.units for one in views)
+    return f"system {system.name}: {len(views)} classes in {units} units on {nodes} node(s)"
+
+
+def picture_of(weir: Client, table: ClassTable = class_view_table) -> Sheet:
+    views = [view_told(one) for one in weir.classes()]
+    return table(f"{weir.endpoint}: {len(views)} classes", views)
+
+
+def told_by(weir: Client) -> dict[str, object]:
+    return {"endpoint": weir.endpoint, "classes": weir.classes()}
+
+
+def described(system: System) -> dict[str, object]:
+    status = system.status()
+    lending = system.lending()
+    return {
+        "system": system.name,
+        "nodes": dict(status.system.nodes),
+        "classes": [as_json(one) for one in class_views(status.system, lending)],
+        "units": unit_lines(status.system.units),
+        "unplaced": list(status.system.unplaced),
+        "lending": lending,
+        "waited_for": list(status.waited_for),
+        "quarantined": list(status.quarantined),
+        "failures": list(status.failures),
+    }

@@ -1,0 +1,360 @@
+"""`weir up`: what the catalog says runs, with one command: a system, its service, and Spark that brings its streams.
+
+On this machine all of it begins and ends with the command. On a Ray cluster (`--address`) the system is found or started,
+and goes on when the command ends: `weir down` ends it. Feeds of a cluster are for `weir ingest --from-service`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.text import Text
+
+from configs.classes.managers import MANAGERS, known_manager
+from configs.documents.declarations import Document
+from configs.errors import Away
+from configs.service.service_settings import ADMISSIONS, PORT
+from configs.service.up_settings import UpSettings
+from services.catalog.catalog import Catalog, opened
+from services.catalog.reconcile import Reconciling
+from services.cli.commands.ingest import (
+    FolderOption,
+    ended_by_signal,
+    feeds_told,
+    ingest_table,
+    watch,
+)
+from services.cli.commands.mirror import mirror_table, mirrors_told
+from services.cli.commands.sim import DEFAULT_MANAGER, make_folder
+from services.cli.input.documents import wanted_documents
+from services.cli.local_catalog import Admit, CatalogHere
+from services.cli.service_location import who
+from services.cli.tables.catalog_views import warn
+from services.cli.tables.sheet import FormatOption
+from services.cli.tables.state_log import (
+    LOOK_S,
+    States,
+    feed_states,
+    log_states,
+    mirror_problems,
+    mirror_states,
+)
+from services.cli.tables.tables import class_view_table
+from services.cli.upkeep.machine import SystemMachine
+from services.cli.upkeep.up_service import ENACT_S, Served, absent, check_there, given_keys, served
+from services.cli.upkeep.up_settings import settings_of
+from services.common.weir_home import Home, OwnSystem, held, home_of
+from services.ingest.java import find_java
+from services.ingest.job import Door
+from services.ingest.keys import new_key
+from services.ingest.progress import problems_of
+from services.ingest.spark_supervisor import Brings
+from services.mirror.doors import SystemDoor
+from services.mirror.mirror_threads import Mirrors
+from services.watch.class_views import ClassView, troubles
+from services.watch.class_views import as_json as class_as_json
+from services.watch.states import TROUBLED, State
+
+if TYPE_CHECKING:
+    from actors.system import System
+    from services.watch.watch import Watch
+
+EVERYWHERE = ("0.0.0.0", "[::]")
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="File of settings; options on the command line override it.",
+        show_default=False,
+    ),
+]
+
+
+def up(
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="Documents to apply first: a file, a folder, or `-` for standard input; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a Ray cluster. There, the system continues to run when this command ends.",
+            show_default="a new Ray on this machine",
+        ),
+    ] = None,
+    manager: Annotated[
+        str | None,
+        typer.Option(
+            "--manager",
+            "-m",
+            help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
+            show_default=DEFAULT_MANAGER,
+        ),
+    ] = None,
+    lanes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=256, help="Number of processors per node that run queries.", show_default="1"
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="Host at which producers reach the gateway; `node` stands for the node's address.",
+            show_default="127.0.0.1",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port of the gateway.", show_default="a free port")
+    ] = None,
+    api_host: Annotated[
+        str | None, typer.Option(help="Host of the REST API and the console.", show_default="127.0.0.1")
+    ] = None,
+    api_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="Port of the REST API and the console; 0 chooses a free port.",
+            show_default=str(PORT),
+        ),
+    ] = None,
+    api: Annotated[bool, typer.Option(help="Serve the REST API and the console.")] = True,
+    admission: Annotated[
+        str | None,
+        typer.Option(
+            help=f"What to do with a declaration that would miss a delay target: {', '.join(ADMISSIONS)}.",
+            show_default="warn",
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(help="Certificate with its chain, in PEM: serve with TLS.", show_default=False),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Private key of the certificate, in PEM.", show_default=False)
+    ] = None,
+    metrics_operators: Annotated[
+        bool | None,
+        typer.Option(
+            "--metrics-operators",
+            help="Export metrics of each operator to Prometheus, too.",
+            show_default=False,
+        ),
+    ] = None,
+    folder: FolderOption = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print only problems, when they begin and when they end.")
+    ] = False,
+    output: FormatOption = "table",
+) -> None:
+    """Run the service for what the catalog declares, until Ctrl-C. On a cluster the system continues."""
+    settings = settings_of(
+        config,
+        {
+            "--address": ("cluster.address", address),
+            "--manager": ("live.manager", None if manager is None else known_manager(manager)),
+            "--lanes": ("live.lanes", lanes),
+            "--host": ("gateway.host", host),
+            "--port": ("gateway.port", port),
+            "--api-host": ("service.host", api_host),
+            "--api-port": ("service.port", api_port),
+            "--admission": ("service.admission", admission),
+            "--tls-certificate": ("service.tls_certificate", tls_certificate),
+            "--tls-key": ("service.tls_key", tls_key),
+            "--metrics-operators": ("service.metrics_operators", metrics_operators),
+        },
+    )
+    quiet_console = output == "json" or quiet
+    home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=quiet_console)
+    on_cluster = settings.cluster.address is not None
+    with ended_by_signal(), ExitStack() as running:
+        running.enter_context(held(home))
+        catalog = running.enter_context(opened(home))
+        # Nothing is declared if the port is taken.
+        keys = given_keys(os.environ)
+        service = running.enter_context(served(catalog, home, settings.service, who(), keys)) if api else None
+        if files:
+            here = CatalogHere(catalog, who(), planned_by(catalog, settings))
+            warn(here.apply(wanted_documents(files)).warnings)
+        wanted = None if on_cluster else catalog.desired().file
+        if wanted is not None:
+            find_java(wanted.session.java_home, os.environ)
+        folder = folder or home.feeds
+        if not on_cluster:
+            make_folder("--folder", folder)
+        if service is not None:
+            for name, place in service.told().items():
+                console.print(f"{name.replace('_', ' ')}: {place}")
+        system = running.enter_context(begun(settings, home))
+        note_system(home, system, on_cluster)
+        if not on_cluster:
+            running.callback(home.forget_system)
+        own_key, brings, endpoint = new_key(), None, None
+        if not on_cluster:
+            (node,) = system.status().system.nodes
+            endpoint = system.endpoint(node)
+            assert endpoint is not None
+            console.print(f"gateway: {endpoint}")
+            own_key = system.ingest_key
+            brings = Brings(Door(from_here(endpoint, settings.gateway.host), own_key), folder)
+        watch_of_system = running.enter_context(watching(system))
+        door = SystemDoor(watch_of_system, watch_of_system.endpoint_of, lambda: own_key)
+        machine = SystemMachine(system, own_key, Mirrors(door), brings)
+        running.callback(machine.stop)
+        reconciling = Reconciling(catalog, machine)
+        feeds = machine.feeds
+        if service is not None:
+            brought = None if on_cluster else machine.feeds
+            service.attach(system, watch_of_system, settings, own_key, brought, machine.mirrors, running)
+            feeds = service.feeds
+            if on_cluster:
+                machine.brought_elsewhere = service.feeds
+
+        def problems() -> list[str]:
+            return [*reconciling.problems, *problems_of(feeds())]
+
+        watch_of_system.problems = problems
+        running.enter_context(reconciling)
+        if service is not None:
+            service.is_ready(lambda: reconciling.wait_enacted(ENACT_S))
+        overview = Overview(watch_of_system, endpoint, machine, reconciling, service)
+        if quiet:
+            log_states(overview.states, quiet=True)
+        watch(overview.picture, overview.told, overview.states, output)
+
+
+def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
+    """Return what plans documents before anything runs: with the loads that their sources name, or assumed ones."""
+
+    def admit(documents: Sequence[Document]) -> Sequence[str]:
+        admission = settings.service.admission
+        if admission == "off":
+            return ()
+        # The other commands need not wait for the simulator to be imported.
+        from services.plan.planner import Planner
+        from services.remote.wire import WouldMissTarget
+
+        plan = Planner(catalog, settings.live).plan(documents)
+        if admission == "refuse" and not plan.holds:
+            title = plan.warnings[0] if plan.warnings else "a delay target would be missed"
+            hint = "ask for less, or see `weir plan` for what would fit"
+            raise WouldMissTarget(title, hint=hint, plan=plan.as_json())
+        return plan.warnings
+
+    return admit
+
+
+def note_system(home: Home, system: System, on_cluster: bool) -> None:
+    """Record the system, so that `weir top` and `weir down` of this home find it."""
+    home.note_system(OwnSystem(system.name, system.address, system.auth_mode, on_cluster))
+
+
+def begun(settings: UpSettings, home: Home) -> System:
+    # The other commands need not wait for Ray to be imported.
+    from actors.system import found_or_started, start
+    from services.ingest.flight import FlightSettings
+
+    endpoint, cluster = FlightSettings(settings.gateway.host, settings.gateway.port), settings.cluster
+    if cluster.address is None:
+        return start(settings.live, [], endpoint=endpoint, home=home.folder)
+    return found_or_started(
+        settings.live,
+        cluster.address,
+        wait_s=cluster.wait_s,
+        pinned=cluster.pin_lanes,
+        endpoint=endpoint,
+        home=home.folder,
+    )
+
+
+def watching(system: System) -> Watch:
+    from services.watch.source import RunningSystem
+    from services.watch.watch import Watch
+
+    return Watch(RunningSystem(system))
+
+
+def from_here(endpoint: str, host: str) -> str:
+    """A name by which others know this machine need not be one that it knows itself."""
+    return f"grpc://127.0.0.1:{endpoint.rpartition(':')[2]}" if host in EVERYWHERE else endpoint
+
+
+class Overview:
+    """View of the system and its streams for the terminal; the last known one while the coordinator is away."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        endpoint: str | None,
+        machine: SystemMachine,
+        reconciling: Reconciling,
+        service: Served | None,
+    ) -> None:
+        self._watch, self._endpoint, self._service = watch, endpoint, service
+        self._machine, self._reconciling = machine, reconciling
+
+    def picture(self) -> Group:
+        classes = self._classes()
+        feeds = [ingest_table("feeds", self._machine.feeds())]
+        if mirrors := self._machine.mirrors():
+            feeds.append(mirror_table("mirrors", mirrors))
+        # The tables of classes and feeds name their problems themselves.
+        problems = (Text(problem, style="yellow") for problem in (*self._away(), *self._reconciling.problems))
+        return Group(class_view_table(f"system {self._watch.source.name}", classes), *feeds, *problems)
+
+    def told(self) -> dict[str, object]:
+        classes = self._classes()
+        return {
+            **({} if self._endpoint is None else {"endpoint": self._endpoint}),
+            **(self._service.told() if self._service is not None else {}),
+            "classes": [class_as_json(view) for view in classes],
+            **feeds_told(self._machine.feeds()),
+            **mirrors_told(self._machine.mirrors()),
+            "problems": self._problems(classes),
+        }
+
+    def states(self) -> States:
+        """Return the states of classes, feeds and mirrors, with all problems."""
+        classes, feeds, mirrors = self._classes(), self._machine.feeds(), self._machine.mirrors()
+        parts = {f"system {self._watch.source.name}": "ready"}
+        parts |= {f"class {view.name}": logged_state(view) for view in classes}
+        problems = [*self._problems(classes), *mirror_problems(mirrors)]
+        return States(parts | feed_states(feeds) | mirror_states(mirrors), problems)
+
+    def _problems(self, classes: Sequence[ClassView]) -> list[str]:
+        return [*self._away(), *self._watch.problems(), *troubles(classes)]
+
+    def _away(self) -> list[str]:
+        problem = absent(self._watch)
+        return [problem] if problem else []
+
+    def _classes(self) -> Sequence[ClassView]:
+        """Return the classes as last seen; raise Away once the system is gone for good."""
+        check_there(self._watch)
+        with suppress(Away):
+            return list(self._watch.view(max_age_s=LOOK_S).classes.values())
+        return ()
+
+
+# States that a log names. A class that has turns changes among the others all the time.
+LOGGED = TROUBLED | {State.STARTING, State.NO_QUERIES}
+
+
+def logged_state(view: ClassView) -> str:
+    """Return the state of a class as log lines name it."""
+    state = view.condition.state
+    return str(state) if state in LOGGED else "running"

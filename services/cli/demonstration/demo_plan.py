@@ -1,0 +1,148 @@
+"""What the demonstration runs: the paper's classes with W11's queries, and its scenarios scaled to the machine.
+
+Loads are parts of what the machine can do, as calibrated. In the presets that copy the paper, what the three classes of
+`dilos-sc` offer together is just about what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from configs.classes.live_class import LiveClass
+from configs.errors import InvalidInput, UnknownName, nearest
+from configs.scenario import w11
+from configs.scenario.arrivals import ConstantArrivals, Step, StepArrivals
+from configs.scenario.scenario import Scenario, load_scenario
+
+WHOLE = "dilos-sc"
+READINGS = "readings"
+# In `overload`: what the class of the highest priority asks for of what it is entitled to.
+ENTITLED_PART = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class DemoScenario:
+    """One scenario of the demonstration."""
+
+    preset: str
+    load: float
+    """Multiple of the machine's capacity, unless another is asked for."""
+    lane_part: float = 0.2
+    """Part of each processor that queries have, unless another is asked for. Spark needs most of the machine to bring what that works on."""
+    overloads: bool = False
+    description: str = ""
+    phases: Mapping[str, Sequence[tuple[float, float]]] | None = None
+    """By class, from which part of the run on it asks for which part of the machine; None: as in the preset."""
+
+
+# Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. First each has more than it needs. Then class 1 falls idle, and class
+# 2 asks for far more than its share, so that a loan is seen although Spark may bring less than is planned. Class 1 comes back before class 2
+# asks for less. At the end class 3 borrows from both.
+LENDING: Mapping[str, Sequence[tuple[float, float]]] = {
+    "class1": ((0.0, 0.3), (0.2, 0.05), (0.5, 0.45), (0.75, 0.05)),
+    "class2": ((0.0, 0.15), (0.2, 0.85), (0.6, 0.15)),
+    "class3": ((0.0, 0.05), (0.75, 0.75)),
+}
+
+SCENARIOS: Mapping[str, DemoScenario] = {
+    "lending": DemoScenario(
+        "dilos-sc",
+        1.0,
+        description="class 1 falls idle and lends to class 2, comes back and has its share at once, and falls idle again, "
+        "when class 3 borrows",
+        # A loan is seen only while Spark keeps up, on a machine with one processor too.
+        lane_part=0.1,
+        phases=LENDING,
+    ),
+    "sc": DemoScenario(
+        "dilos-sc", 1.0, description="three classes at equal constant rates, together about the capacity"
+    ),
+    "steps": DemoScenario(
+        "dilos-steps",
+        1.0,
+        description="class 1 changes its rate while classes 2 and 3 ask for more than their shares",
+    ),
+    "overload": DemoScenario(
+        "overload-2x",
+        2.0,
+        overloads=True,
+        description="class 1 asks for 0.8 of its share, classes 2 and 3 split the rest of the load",
+    ),
+}
+
+
+def demo_scenario(name: str) -> DemoScenario:
+    try:
+        return SCENARIOS[name]
+    except KeyError:
+        raise UnknownName("no such scenario", "--scenario", name, nearest(name, SCENARIOS)) from None
+
+
+def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = False) -> list[LiveClass]:
+    """The preset's classes with the eleven queries each, on streams of their own."""
+    return [
+        LiveClass(
+            name=f"{prefix}{one.name}",
+            priority=one.priority,
+            delay_target_ms=one.delay_target_ms,
+            streams=w11.streams(f"{prefix}{one.name}_"),
+            queries=w11.queries(f"{prefix}{one.name}_"),
+            lossless=lossless,
+        )
+        for one in load_scenario(scenario.preset).classes
+    ]
+
+
+def loads(scenario: DemoScenario, load: float, seconds: float) -> dict[str, list[tuple[float, float]]]:
+    """By class, from when on it asks for which part of the machine."""
+    if scenario.phases is not None:
+        return {
+            name: [(seconds * part, load * asked) for part, asked in phases]
+            for name, phases in scenario.phases.items()
+        }
+    if scenario.overloads:
+        return overload(load_scenario(scenario.preset), load)
+    preset = load_scenario(scenario.preset)
+    whole = sum(step.rate for one in steps(load_scenario(WHOLE)).values() for step in one)
+    return {
+        name: [(step.at_s / preset.seconds * seconds, load * step.rate / whole) for step in found]
+        for name, found in steps(preset).items()
+    }
+
+
+def overload(preset: Scenario, load: float) -> dict[str, list[tuple[float, float]]]:
+    """The first class asks for less than it is entitled to; the others share the rest of the load evenly."""
+    shares = preset.original_shares()
+    first, *others = shares
+    asked = ENTITLED_PART * shares[first]
+    if load <= asked:
+        raise InvalidInput(
+            f"class 1 asks for {asked:g} alone", "--load", load, "give more, or choose another scenario"
+        )
+    return {first: [(0.0, asked)]} | {name: [(0.0, (load - asked) / len(others))] for name in others}
+
+
+def steps(preset: Scenario) -> dict[str, Sequence[Step]]:
+    """The rates of readings by class."""
+    found: dict[str, Sequence[Step]] = {}
+    for one in preset.classes:
+        arrivals = one.streams[READINGS].arrivals
+        if isinstance(arrivals, StepArrivals):
+            found[one.name] = arrivals.steps
+        else:
+            assert isinstance(arrivals, ConstantArrivals)
+            found[one.name] = (Step(at_s=0, rate=arrivals.rate),)
+    return found
+
+
+def rates(
+    asked: Mapping[str, Sequence[tuple[float, float]]], capacity_per_s: float
+) -> dict[str, StepArrivals]:
+    """Tuples a second by class, for a machine that can do so many."""
+    return {
+        name: StepArrivals(
+            kind="steps", steps=tuple(Step(at_s=at_s, rate=part * capacity_per_s) for at_s, part in parts)
+        )
+        for name, parts in asked.items()
+    }

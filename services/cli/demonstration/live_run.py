@@ -1,0 +1,375 @@
+"""The demonstration's run on a live system: calibrate, watch what feeds bring and what becomes of it, account."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from actors.coordinator.control_plane import SystemStatus
+from actors.dispatcher.turn_loop import TurnStatus
+from actors.gateway.replay_feeder import Feeder
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.managers import sheds
+from configs.scenario import w11
+from configs.scenario.arrivals import StepArrivals
+from loadshed.ledger import TupleLedger
+from services.cli.demonstration.demo_feed import PERIOD_S, Feeds, Offered, fed, planned
+from services.watch.class_views import ClassView, class_views
+from services.watch.quality import QueryWorth, worth_of
+from sim.outcome.outcome import Outcome
+from sim.outcome.results import class_results, rounded
+from sim.series import ClassSeries, Series
+
+if TYPE_CHECKING:
+    from actors.system import System
+
+# Between two looks at the system; classes report once a load cycle, every 150 ms.
+LOOK_S = 0.2
+# Until a change of load has gone through every queue.
+SETTLE_S = 2.0
+CALIBRATE_S = 6.0
+READERS_S = 30.0
+# For what is queued to be worked off when nothing comes in any more.
+COOL_DOWN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the machine can do when all classes have more input than that."""
+
+    tuples_per_s: float
+    """With lanes that have always something to do; what was seen, over the part of their time that they had."""
+    tuples_per_lane_s: float
+    """The same a second of a lane's time in slices."""
+    busy_part: float
+    """What of the lanes' time the slices had; what is missing went to turns, and to other processes."""
+    lane_part: float
+    """Of a core, what a lane is."""
+    seconds: float
+
+    @property
+    def tuple_us(self) -> float:
+        """Processor time of a tuple, with everything that follows from it."""
+        return 1e6 * self.lane_part / self.tuples_per_lane_s
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The classes at one moment of the node's clock."""
+
+    at: float
+    classes: Mapping[str, ClassView]
+    system: SystemStatus
+
+
+class Watched:
+    """A running system with one node, and the classes that are asked for."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        (self.node,) = system.status().system.nodes
+
+    def look(self, lending: bool = False) -> Look:
+        """Who has lent how much costs another call."""
+        status = self.system.status()
+        lent = self.system.lending() if lending else {}
+        views = class_views(status.system, lent)
+        return Look(status.at, {one.name: one for one in views}, status.system)
+
+    def host(self, classes: Sequence[LiveClass]) -> None:
+        """Have these classes as well, and have them read their streams: what comes before is for nobody."""
+        self.system.apply(classes)
+        self.system.wait_ready()
+        streams = [stream for one in classes for stream in w11.names(f"{one.name}_").values()]
+        until = time.monotonic() + READERS_S
+        while missing := set(streams) - self.system.readers(self.node).keys():
+            if time.monotonic() > until:
+                raise TimeoutError(f"nobody reads {', '.join(sorted(missing))} after {READERS_S:g} s")
+            time.sleep(LOOK_S)
+
+    def feeder(self, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table]) -> Feeder:
+        """A producer of the workload's input for these classes that needs no Spark."""
+        inputs = {
+            one.name: {stream: tables[name] for name, stream in w11.names(f"{one.name}_").items()}
+            for one in classes
+        }
+        return Feeder(self.system.door(self.node), inputs, "ts", 1000 * PERIOD_S)
+
+
+def calibrated(
+    watched: Watched, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table], settings: LiveSettings
+) -> Calibration:
+    """How much the machine does while these classes, which must be lossless, are offered all that they take."""
+    watched.host(classes)
+    feeder = watched.feeder(classes, tables)
+    try:
+        feeder.offer(None)
+        began = time.monotonic()
+        looks: list[tuple[float, float, float]] = []
+        while (elapsed := time.monotonic() - began) < SETTLE_S + CALIBRATE_S:
+            time.sleep(LOOK_S)
+            look = watched.look()
+            if elapsed >= SETTLE_S:
+                figures = [one.figures for one in look.classes.values()]
+                delivered, used_s = (
+                    sum(one.delivered for one in figures),
+                    sum(one.used_s for one in figures),
+                )
+                looks.append((look.at, delivered, used_s))
+    finally:
+        feeder.stop()
+    for one in classes:
+        watched.system.remove_class(one.name)
+    # What is seen at one moment is as of each class's last report: the slope tells, not the two ends.
+    at, delivered_at, used_at = np.array(looks).T
+    per_s = float(np.polyfit(at - at[0], delivered_at, 1)[0])
+    lanes_used = float(np.polyfit(at - at[0], used_at, 1)[0])
+    per_lane_s = per_s / lanes_used
+    lanes = settings.lanes
+    return Calibration(per_lane_s * lanes, per_lane_s, lanes_used / lanes, settings.lane_part, CALIBRATE_S)
+
+
+@dataclass
+class LiveRun:
+    """A scenario on a live system, as it goes on."""
+
+    watched: Watched
+    name: str
+    description: str
+    settings: LiveSettings
+    classes: Sequence[LiveClass]
+    feeds: Feeds
+    plan: Mapping[str, StepArrivals]
+    seconds: float
+    on_look: Callable[[LiveRun], None] = field(default=lambda run: None)
+
+    last: Look = field(init=False)
+    offered: Offered = field(init=False)
+    """In all, since the feeds began."""
+    began: float = field(init=False, default=0.0)
+    _series: Series = field(init=False)
+    _shares: dict[str, float] = field(init=False, default_factory=dict)
+    _turns: tuple[TurnStatus, TurnStatus] = field(init=False)
+    _begun: Look = field(init=False)
+    _offered: tuple[Offered, Offered] = field(init=False)
+    _ended: Look = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._series = Series({one.name: ClassSeries() for one in self.classes})
+
+    @property
+    def now(self) -> float:
+        """Seconds of the scenario."""
+        return self.last.at - self.began
+
+    def run(self) -> LiveRun:
+        """The main loop of the demonstration: it only looks; who decides are the live system's cores."""
+        system, node = self.watched.system, self.watched.node
+        self.began = self.feeds.wait_flowing()
+        time.sleep(max(0.0, self.began - time.monotonic()))
+        begun, turns_before = self.feeds.offered(), system.turns(node)
+        self._begun = self.last = self.watched.look()
+        while (left_s := self.began + self.seconds - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left_s))
+            self._look()
+        self._ended, self._turns = self.last, (turns_before, system.turns(node))
+        self.offered = self.feeds.offered()
+        self._cool_down()
+        self._offered = (begun, self.offered)
+        return self
+
+    def _look(self) -> None:
+        before, self.last = self.last, self.watched.look(lending=True)
+        elapsed_s = self.last.at - max(before.at, self.began)
+        for name, one in self.last.classes.items():
+            self._shares[name] = self._shares.get(name, 0.0) + one.share * elapsed_s
+        if self._series.due():
+            self._record(before)
+        self.on_look(self)
+
+    def _record(self, before: Look) -> None:
+        manages = sheds(self.settings.manager) != "nobody"
+        for name, series in self._series.classes.items():
+            one = self.last.classes[name]
+            series.at_s.append(self.now)
+            series.response_ms.append(mean_between(before.classes.get(name), one))
+            series.headroom.append(one.figures.headroom if manages else None)
+            series.load.append(one.figures.load)
+            series.share.append(one.share)
+            series.drop.append(one.drop)
+            series.queued.append(one.figures.queued)
+        self._series.thin()
+
+    def _cool_down(self) -> None:
+        """Until all that was offered has met its fate, or for as long as that may take."""
+        until = time.monotonic() + COOL_DOWN_S
+        while time.monotonic() < until and not all(self._done(name) for name in self.plan):
+            time.sleep(LOOK_S)
+            self.last, self.offered = self.watched.look(lending=True), self.feeds.offered()
+            self.on_look(self)
+
+    def _done(self, name: str) -> bool:
+        figures = self.last.classes[name].figures
+        is_over = self.offered.replayed[name] > fed(self.plan[name], self.seconds) - 1
+        return is_over and figures.queued == 0 and figures.offered == self.offered.accepted[name]
+
+    def offered_note(self) -> str:
+        """What was offered, and how much of the plan that is not."""
+        accepted, missed = (
+            sum(
+                sum(getattr(one, what).values()) * sign
+                for one, sign in zip(self._offered, (-1, 1), strict=True)
+            )
+            for what in ("accepted", "missed")
+        )
+        told = f"{accepted / self.seconds / 1e6:.2f} offered"
+        return told + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
+
+    # -- when it is over --------------------------------------------------------------------------------
+
+    def times(self) -> tuple[float, float]:
+        """When the scenario began and ended, in seconds since 1970."""
+        ago_s = time.monotonic() - self.began
+        begin = time.time() - ago_s
+        return begin, begin + min(ago_s, self.seconds)
+
+    def useful_per_s(self) -> float:
+        """Tuples that were worked on, a second of the scenario."""
+        begun, ended = (
+            sum(one.figures.delivered for one in look.classes.values()) for look in (self._begun, self._ended)
+        )
+        return (ended - begun) / self.seconds
+
+    def outcome(self, calibration: Calibration, load: float, phases_s: Mapping[str, float]) -> Outcome:
+        result = rounded(self._result(calibration, load) | {"phases_s": dict(phases_s)})
+        moves = [replace(move, at=move.at - self.began) for move in self.watched.system.share_moves()]
+        during = [move for move in moves if 0 <= move.at <= self.seconds]
+        return Outcome(
+            result, self.description, self.settings.lanes, self._series.classes, during, w11.COMPUTES
+        )
+
+    def _result(self, calibration: Calibration, load: float) -> dict[str, Any]:
+        busy_s, in_slices_s = (
+            sum(getattr(after, what) - getattr(before, what) for before, after in self._lanes())
+            for what in ("busy_s", "in_slices_s")
+        )
+        begun, _ = self._offered
+        return {
+            "scenario": self.name,
+            "manager": self.settings.manager,
+            "policy": ",".join(dict.fromkeys(one.policy_name for one in self.classes)),
+            "seed": None,
+            "seconds": self.seconds,
+            "classes": [self._class(one) for one in self.classes],
+            "ledger_closed": all(self._closes(one.name) for one in self.classes),
+            "lending": self.watched.system.lending(),
+            "utilisation": busy_s / (self.seconds * self.settings.lanes),
+            "scheduling_overhead_pct": 100 * (busy_s - in_slices_s) / busy_s if busy_s else 0.0,
+            "load": load,
+            "useful_per_s": self.useful_per_s(),
+            "calibration": {
+                "tuples_per_s": calibration.tuples_per_s,
+                "tuples_per_lane_s": calibration.tuples_per_lane_s,
+                "tuple_us": calibration.tuple_us,
+                "busy_part": calibration.busy_part,
+                "seconds": calibration.seconds,
+            },
+            "offered": {
+                name: {
+                    "planned_per_s": planned(plan, self.seconds) / self.seconds,
+                    "accepted": self.offered.accepted[name],
+                    "accepted_per_s": (self.offered.accepted[name] - begun.accepted[name]) / self.seconds,
+                    "missed": self.offered.missed[name] - begun.missed[name],
+                }
+                for name, plan in self.plan.items()
+            },
+            "machine": {
+                "cores": os.cpu_count(),
+                "lanes": self.settings.lanes,
+                "lane_part": self.settings.lane_part,
+                "not_pinned": self._not_pinned(),
+            },
+        }
+
+    def _lanes(self) -> list[tuple[Any, Any]]:
+        before, after = self._turns
+        return list(zip(before.lanes, after.lanes, strict=True))
+
+    def _not_pinned(self) -> str:
+        return self._turns[1].not_pinned
+
+    def _class(self, settings: LiveClass) -> dict[str, Any]:
+        view, during = self.last.classes[settings.name], self._ended.classes[settings.name].figures
+        figures, queries = view.figures, worth_of(self._ended.system, settings)
+        return class_results(
+            settings,
+            self._ledger(settings.name),
+            queued=figures.queued,
+            results=figures.results,
+            response_ms=during.response_ms,
+            slowdown=during.slowdown or None,
+            staleness=during.staleness or None,
+            utility=during.utility or None,
+            tardiness=tardiness_of(queries),
+            queries={one.query: query_results(one) for one in queries},
+            share={
+                "original": view.original,
+                "mean": self._shares[settings.name] / self._ended_after(),
+                "last": self._ended.classes[settings.name].share,
+            },
+            headroom=during.headroom if sheds(self.settings.manager) != "nobody" else None,
+            target_met_pct=during.within_target_pct,
+        )
+
+    def _ended_after(self) -> float:
+        return self._ended.at - self.began
+
+    def _ledger(self, name: str) -> TupleLedger:
+        one = self.last.classes[name].figures
+        return TupleLedger(one.offered, one.delivered, one.shed, one.late, one.rejected, one.failed)
+
+    def _closes(self, name: str) -> bool:
+        """Also with what the gateway has accepted."""
+        ledger, queued = self._ledger(name), self.last.classes[name].figures.queued
+        return ledger.closes(queued) and ledger.offered == self.offered.accepted[name]
+
+
+def query_results(one: QueryWorth) -> dict[str, Any]:
+    """Of a query, as the simulator's results have it."""
+    return {
+        "results": one.answers,
+        "mean_ms": one.mean_ms,
+        "deadline_ms": 1e3 * one.graph.deadline_s,
+        "slowdown": one.slowdown,
+        "utility": one.utility,
+        "missed": one.missed,
+        "staleness": one.staleness,
+        "tardiness": tardiness_of([one]),
+    }
+
+
+def tardiness_of(queries: Sequence[QueryWorth]) -> dict[str, float] | None:
+    """Of the answers of windows; None without any."""
+    due = sum(one.due for one in queries)
+    if not due:
+        return None
+    together_ms = sum(one.tardiness_ms * one.due for one in queries)
+    return {"due": due, "tardy": sum(one.tardy for one in queries), "mean_ms": together_ms / due}
+
+
+def mean_between(before: ClassView | None, after: ClassView) -> float | None:
+    """Mean response time of the answers between two looks, from the means of all answers up to each."""
+    results, total_ms = after.figures.results, total_response_ms(after)
+    if before is not None:
+        results, total_ms = results - before.figures.results, total_ms - total_response_ms(before)
+    return max(0.0, total_ms / results) if results > 0 else None
+
+
+def total_response_ms(view: ClassView) -> float:
+    return view.figures.results * view.figures.response_ms.get("mean", 0.0)

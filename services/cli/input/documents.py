@@ -1,0 +1,86 @@
+"""Documents that the command line names: files, folders and standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from configs.documents.declarations import Document, check_differ, documents_of
+from configs.errors import InvalidInput, Several
+from configs.yaml_loading import FILE_BYTES_MAX, read_text
+
+STDIN = Path("-")
+STDIN_NAME = "standard input"
+ENDINGS = (".yaml", ".yml", ".json")
+
+FilesArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILE", help="Files of documents, as with --file.", show_default=False),
+]
+FilesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        help="A YAML or JSON file of documents, a folder of such files, or `-` for standard input; may be repeated.",
+        show_default=False,
+    ),
+]
+RecursiveOption = Annotated[
+    bool, typer.Option("--recursive", "-R", help="Read the folders inside a folder, too.", show_default=False)
+]
+
+
+def wanted_documents(
+    files: Iterable[Path] | None, more: Iterable[Path] | None = None, recursive: bool = False
+) -> list[Document]:
+    """Return the documents of all files; the error names every document that is wrong, with its place."""
+    named = [*(files or ()), *(more or ())]
+    if not named:
+        hint = "write -f FILE, -f FOLDER, or -f - for standard input"
+        raise InvalidInput("required, but missing", "--file", hint=hint)
+    found: list[Document] = []
+    problems: list[InvalidInput] = []
+    for path in (file for one in named for file in files_of(one, recursive)):
+        try:
+            found += documents_of(text_of(path), STDIN_NAME if path == STDIN else str(path))
+        except Several as several:
+            problems += several.problems
+        except InvalidInput as problem:
+            problems.append(problem)
+    if problems:
+        raise Several.of(problems)
+    check_differ(found)
+    return found
+
+
+def files_of(path: Path, recursive: bool) -> Iterator[Path]:
+    """Yield the path itself, or the files of a folder in the order of their names."""
+    if path == STDIN or not path.is_dir():
+        yield path
+        return
+    inside = sorted(path.rglob("*") if recursive else path.iterdir())
+    files = [one for one in inside if one.suffix.lower() in ENDINGS and one.is_file()]
+    if not files:
+        hint = (
+            "name another folder" if recursive else "name another folder, or add -R to read the folders in it"
+        )
+        raise InvalidInput(f"the folder has no {', '.join(ENDINGS)} file", "--file", str(path), hint)
+    yield from files
+
+
+def text_of(path: Path) -> str:
+    if path != STDIN:
+        return read_text(path)
+    text = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+    if len(text) > FILE_BYTES_MAX:
+        raise InvalidInput("the input has more than 10 MB", file=STDIN_NAME, hint="is this the data?")
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        title = f"cannot be read: byte {error.start + 1} is not UTF-8 text"
+        raise InvalidInput(title, file=STDIN_NAME, hint="send UTF-8 text") from None

@@ -1,0 +1,184 @@
+"""Files of rows that commands read: formats, compression, folders and patterns.
+
+A path names one file, a folder or a pattern such as `parts/*.csv`. Files of folders and patterns are read in the order
+of their names. CSV and JSON may be compressed; JSON is an object per line, or an array of objects.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from configs.errors import InvalidInput
+
+PARQUET, CSV = (".parquet",), (".csv",)
+ARROW = (".arrow", ".feather", ".ipc")
+JSON = (".json", ".jsonl", ".ndjson")
+FORMATS = (*PARQUET, *ARROW, *CSV, *JSON)
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+USE_FORMATS = "use .parquet, .arrow, .csv or .jsonl; .csv and .jsonl may be compressed (.gz)"
+PATTERN = "*?["
+# Enough to see whether JSON is an array.
+BEGINNING_BYTES = 1_000
+
+
+def has_format(path: Path) -> bool:
+    """Return True if the name says that this is a file, folder or pattern of rows."""
+    return format_of(path) in FORMATS or path.is_dir()
+
+
+def format_of(path: Path) -> str:
+    """Return the ending that says the format, without that of compression."""
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return name.suffix.lower()
+
+
+def read_table(path: Path, option: str, texts: Collection[str] = ()) -> pa.Table:
+    """Return the rows of a file, a folder or a pattern; columns named in `texts` are read as texts from CSV and JSON."""
+    tables = [read_file(file, option, texts) for file in files_of(path, option)]
+    if len(tables) == 1:
+        return tables[0]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InvalidInput(
+            f"the files have columns of types that do not go together: {error}",
+            option,
+            str(path),
+            "give each kind of file a stream of its own",
+        ) from None
+
+
+def files_of(path: Path, option: str) -> Sequence[Path]:
+    """Return the files that a path names, of which there is at least one."""
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file() and format_of(file) in FORMATS)
+        if not files:
+            raise InvalidInput(
+                "this folder has no file of a format that is read", option, str(path), USE_FORMATS
+            )
+        return files
+    if path.exists():
+        return [path]
+    if any(sign in str(path) for sign in PATTERN):
+        files = sorted(map(Path, glob.glob(str(path), recursive=True)))
+        if not files:
+            raise InvalidInput("no file matches this pattern", option, str(path), "check the path")
+        return files
+    if format_of(path) not in FORMATS:
+        raise unknown_format(path, option)
+    raise no_such_file(path, option)
+
+
+def no_such_file(path: Path, option: str) -> InvalidInput:
+    """Return the error for a path at which there is nothing."""
+    try:
+        there = [file.name for file in path.parent.iterdir()]
+    except OSError:
+        return InvalidInput("there is no such folder", option, str(path.parent), "check the path")
+    close = difflib.get_close_matches(path.name, there, n=1)
+    hint = f"did you mean {path.parent / close[0]}?" if close else "check the path"
+    return InvalidInput("there is no such file", option, str(path), hint)
+
+
+def unknown_format(path: Path, option: str) -> InvalidInput:
+    return InvalidInput("not a format that is read", option, str(path), USE_FORMATS)
+
+
+def read_file(path: Path, option: str, texts: Collection[str]) -> pa.Table:
+    """Return the rows of one file by its ending."""
+    try:
+        match format_of(path):
+            case ending if ending in PARQUET:
+                return pyarrow.parquet.read_table(path, partitioning=None)
+            case ending if ending in ARROW:
+                with pa.memory_map(str(path)) as source:
+                    return pa.ipc.open_file(source).read_all()
+            case ending if ending in CSV:
+                return read_csv(path, texts)
+            case ending if ending in JSON:
+                return read_json(path, texts)
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
+        raise InvalidInput(
+            f"cannot be read: {error}", option, str(path), "check the file and its format"
+        ) from None
+    raise unknown_format(path, option)
+
+
+def opened(path: Path) -> Any:
+    """Return a stream of the bytes inside the compression that the ending names."""
+    return pa.input_stream(str(path), compression="detect")
+
+
+def read_csv(path: Path, texts: Collection[str]) -> pa.Table:
+    """Return the rows of a CSV file; types that only later rows contradict are guessed again from all rows."""
+    types: Mapping[str, pa.DataType] = {}
+    if texts:
+        with opened(path) as stream, pyarrow.csv.open_csv(stream) as head:
+            types = as_texts(head.schema.names, texts)
+    convert = pyarrow.csv.ConvertOptions(column_types=types)
+    try:
+        with opened(path) as stream:
+            return pyarrow.csv.read_csv(stream, convert_options=convert)
+    except pa.ArrowInvalid:
+        with opened(path) as stream:
+            content = stream.read()
+        whole = pyarrow.csv.ReadOptions(block_size=len(content) + 1)
+        return pyarrow.csv.read_csv(pa.BufferReader(content), whole, convert_options=convert)
+
+
+def read_json(path: Path, texts: Collection[str]) -> pa.Table:
+    """Return the rows of JSON lines or of an array, with texts that all are times as timestamps."""
+    with opened(path) as stream:
+        is_array = stream.read(BEGINNING_BYTES).lstrip()[:1] == b"["
+    parse = None
+    if texts:
+        parse = pyarrow.json.ParseOptions(explicit_schema=pa.schema([(name, pa.string()) for name in texts]))
+    if is_array:
+        with opened(path) as stream:
+            table = parsed_json(b"\n".join(map(orjson.dumps, orjson.loads(stream.read()))), parse)
+    else:
+        try:
+            with opened(path) as stream:
+                table = pyarrow.json.read_json(stream, parse_options=parse)
+        except pa.ArrowInvalid:
+            with opened(path) as stream:
+                table = parsed_json(stream.read(), parse)
+    kept = as_texts(table.column_names, texts)
+    for place, field in enumerate(table.schema):
+        if field.type == pa.string() and field.name not in kept:
+            table = table.set_column(place, field.name, timestamps(table.column(place)))
+    return table
+
+
+def parsed_json(content: bytes, parse: pyarrow.json.ParseOptions | None) -> pa.Table:
+    """Return the rows of JSON lines, with types from all of them."""
+    whole = pyarrow.json.ReadOptions(block_size=len(content) + 1)
+    return pyarrow.json.read_json(pa.BufferReader(content), whole, parse)
+
+
+def timestamps(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts as timestamps if all of them are times; times without an offset are UTC."""
+    if column.null_count == len(column):
+        return column
+    for type_ in (pa.timestamp("us", tz="UTC"), pa.timestamp("us")):
+        try:
+            return column.cast(type_)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def as_texts(names: Sequence[str], texts: Collection[str]) -> Mapping[str, pa.DataType]:
+    """Return the type of text for columns among those named, without regard to case."""
+    wanted = {name.lower() for name in texts}
+    return {name: pa.string() for name in names if name.lower() in wanted}

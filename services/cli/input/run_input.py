@@ -1,0 +1,288 @@
+"""The input of `weir run`: SQL from its argument, a file or stdin, and rows of streams and tables from files.
+
+A stream that the SQL does not declare has the columns and types of its file. Files are reached only here: the SQL of
+a service reads registered streams and tables.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from sqlglot.tokenizer_core import Token, TokenType
+
+from configs.errors import InvalidInput, UnknownName, nearest
+from engine.data.schema import STRING, Field, Schema, StreamSchema, TableSchema
+from engine.plan.plan import Plan, Query, Scan, inputs
+from engine.sql import (
+    Catalog,
+    PlanningError,
+    Statement,
+    parse_create_mirror,
+    parse_create_stream,
+    plan_query,
+    split_statements,
+)
+from engine.sql.dialect import WINDOW_FUNCTIONS, tokenized
+from engine.sql.select import NO_SUCH_STREAM
+from engine.sql.statements import FILE_BYTES_MAX
+from services.cli.input.files import has_format, read_table
+from services.cli.input.schema_inference import create_stream, fitting, infer, times_of, type_of
+
+STDIN = "-"
+GIVE_SQL = 'give a file, SQL in quotes as "SELECT * FROM s", or - for stdin'
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A text of statements, and the file it is from, for messages."""
+
+    text: str
+    file: str = ""
+
+    def error(self, problem: PlanningError, statement: Statement | None = None) -> PlanningError:
+        """Return the error with its place in the whole text."""
+        if statement is not None:
+            problem = problem.moved(statement.line_offset, statement.column_offset)
+        problem.file = self.file
+        return problem.shown_in(self.text)
+
+
+@dataclass
+class Given:
+    """The streams and queries of a run, and the rows of its streams."""
+
+    streams: list[StreamSchema] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    rows: dict[str, pa.Table] = field(default_factory=dict)
+    inferred: list[StreamSchema] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    wants_explain: bool = False
+
+    def declarations(self) -> str:
+        """Return the statements that declare the streams."""
+        return "\n".join(map(create_stream, self.streams))
+
+
+def sql_of(argument: str) -> Sql:
+    """Return the statements that an argument is or names."""
+    if argument == STDIN:
+        return Sql(sys.stdin.read(), "stdin")
+    path = Path(argument).expanduser()
+    try:
+        is_file = path.exists()
+    except (OSError, ValueError):  # a text that is no path
+        is_file = False
+    if not is_file and len(argument.split()) > 1 and path.suffix != ".sql":
+        return Sql(argument)
+    if not is_file:
+        raise InvalidInput("there is no such file", "SQL", argument, GIVE_SQL)
+    try:
+        return Sql(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot be read: {error}", "SQL", argument, GIVE_SQL) from None
+
+
+def given(
+    sql: Sql | None, files: Mapping[str, Path], tables: Mapping[str, pa.Table], times: Sequence[str]
+) -> Given:
+    """Return what a run reads: the streams, declared or inferred, and the queries if there is SQL."""
+    content = Given()
+    if sql is None:
+        read_streams(content, files, times_of(times))
+        return content
+    try:
+        text, named = with_files_named(sql.text)
+    except PlanningError as problem:
+        raise sql.error(problem) from None
+    files = {**named, **files}
+    statements = statements_of(sql, text)
+    declare(content, sql, statements)
+    words = {token.text.lower() for token in tokenized(text, FILE_BYTES_MAX)}
+    check_names(files, words, content.streams)
+    read_streams(content, files, times_of(times))
+    catalog = Catalog.of(tables=[table_schema(name, table) for name, table in tables.items()])
+    plan(content, sql, statements, catalog)
+    check_inputs(content)
+    return content
+
+
+def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
+    """Return the text with `FROM 'file'` as `FROM "file"`, the name of a stream, and these files by that name."""
+    tokens = tokenized(text, FILE_BYTES_MAX)
+    files: dict[str, Path] = {}
+    for place, token in enumerate(tokens):
+        written = text[token.start : token.end + 1]
+        if token.token_type is not TokenType.STRING or not is_after_from(tokens, place):
+            continue
+        path = Path(token.text).expanduser()
+        # A text with escapes would move what follows.
+        if has_format(path) and written == f"'{token.text}'" and '"' not in token.text:
+            files[token.text] = path
+            text = f'{text[: token.start]}"{token.text}"{text[token.end + 1 :]}'
+    return text, files
+
+
+def is_after_from(tokens: Sequence[Token], place: int) -> bool:
+    """Return True for a token where FROM, JOIN, TUMBLE or HOP wants a stream."""
+    before = tokens[max(0, place - 2) : place]
+    if len(before) < 2:
+        return False
+    if before[-1].token_type is TokenType.L_PAREN:
+        return before[0].text.upper() in WINDOW_FUNCTIONS
+    # x IS DISTINCT FROM 'text'
+    return (
+        before[-1].token_type in (TokenType.FROM, TokenType.JOIN)
+        and before[0].token_type is not TokenType.DISTINCT
+    )
+
+
+def statements_of(sql: Sql, text: str) -> list[Statement]:
+    """Return the statements of a text, of which one at least is a query."""
+    try:
+        statements = split_statements(text)
+    except PlanningError as problem:
+        raise sql.error(problem) from None
+    if all(statement.kind in ("stream", "mirror") for statement in statements):
+        raise InvalidInput("there is no query in it", "SQL", sql.file or None, "add SELECT … FROM stream …")
+    return statements
+
+
+def declare(content: Given, sql: Sql, statements: Iterable[Statement]) -> None:
+    """Take in the streams and mirrors that are declared."""
+    for statement in statements:
+        try:
+            if statement.kind == "stream":
+                content.streams.append(parse_create_stream(statement.text))
+            elif statement.kind == "mirror":
+                content.streams.append(parse_create_mirror(statement.text).stream)
+        except PlanningError as problem:
+            raise sql.error(problem, statement) from None
+
+
+def check_names(files: Iterable[str], words: set[str], streams: Sequence[StreamSchema]) -> None:
+    """Raise UnknownName for an input that is neither declared nor named by a query."""
+    declared = [stream.name for stream in streams]
+    for name in files:
+        if name.lower() not in words and name.lower() not in map(str.lower, declared):
+            hints = [nearest(name, declared)] if declared else []
+            hint = "; ".join([*hints, f"a query names it: FROM {name}"])
+            raise UnknownName("no query reads this stream, and nothing declares it", "--input", name, hint)
+
+
+def read_streams(content: Given, files: Mapping[str, Path], times: Mapping[str, str]) -> None:
+    """Read the file of each stream; infer the streams that nothing declares."""
+    declared = {stream.name.lower(): stream for stream in content.streams}
+    timed = set(times)
+    for name, path in files.items():
+        stream = declared.get(name.lower())
+        if stream is not None:
+            texts = [column.name for column in stream.schema.fields if column.type == STRING]
+            content.rows[stream.name] = read_table(path, f"--input {name}", texts)
+            continue
+        table = read_table(path, f"--input {name}")
+        time = times.get(name.lower())
+        if time is None and times.get("", "").lower() in map(str.lower, table.column_names):
+            time = times[""]
+            timed.discard("")
+        timed.discard(name.lower())
+        inferred = infer(name, table, time)
+        content.streams.append(inferred.stream)
+        content.inferred.append(inferred.stream)
+        content.rows[name] = inferred.rows
+        for column, type_ in inferred.left_out.items():
+            content.notes.append(f"{name}: column {column} is left out: streams have no type for {type_}")
+    for name in timed:
+        check_time(name, times[name], declared)
+
+
+def check_time(name: str, column: str, declared: Mapping[str, StreamSchema]) -> None:
+    """Raise InvalidInput for a `--time` that no inferred stream has used."""
+    if name in declared:
+        hint = f"its event time is that of its WATERMARK: leave out --time {name}.{column}"
+        raise InvalidInput("this stream is declared by CREATE STREAM", "--time", name, hint)
+    if name:
+        raise UnknownName("no such stream", "--time", name, "name one of --input")
+    raise UnknownName(
+        "no inferred stream has this column", "--time", column, "name a column of an --input file"
+    )
+
+
+def plan(content: Given, sql: Sql, statements: Iterable[Statement], catalog: Catalog) -> None:
+    """Plan the queries over the streams declared before them, those inferred, and the tables."""
+    inferred = {stream.name for stream in content.inferred}
+    declared = iter([stream for stream in content.streams if stream.name not in inferred])
+    for stream in content.inferred:
+        catalog = catalog.with_entry(stream)
+    for statement in statements:
+        if statement.kind in ("stream", "mirror"):
+            catalog = catalog.with_entry(next(declared))
+            continue
+        try:
+            query = plan_query(statement.name, statement.text, catalog)
+        except PlanningError as problem:
+            if problem.title == NO_SUCH_STREAM:
+                name, known = str(problem.value), catalog.names()
+                hints = [nearest(name, known)] if known else []
+                problem.hint = "; ".join([*hints, f"--input {name}=FILE reads it from a file of rows"])
+            raise sql.error(problem, statement) from None
+        content.queries.append(query)
+        content.wants_explain |= statement.kind == "explain"
+        catalog = catalog.with_query(query)
+
+
+def check_inputs(content: Given) -> None:
+    """Raise InvalidInput if a query reads a stream that has no rows."""
+    for query in content.queries:
+        for name in scanned(query.plan):
+            if name not in content.rows:
+                raise InvalidInput(
+                    f"query {query.name} reads this stream, and no --input gives its rows",
+                    "--input",
+                    name,
+                    f"add --input {name}=FILE",
+                )
+
+
+def scanned(plan: Plan) -> list[str]:
+    """Return the streams that a plan reads."""
+    streams: list[str] = []
+    stack = [plan]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Scan):
+            streams.append(part.stream.name)
+        stack += inputs(part)
+    return streams
+
+
+def assigned(pairs: Sequence[str], option: str) -> dict[str, Path]:
+    """Return the files of NAME=FILE options by name."""
+    files = {}
+    for pair in pairs:
+        name, _, path = pair.partition("=")
+        if not name or not path:
+            raise InvalidInput(
+                "must be NAME=FILE", option, pair, f"for example {option} readings=readings.parquet"
+            )
+        files[name] = Path(path).expanduser()
+    return files
+
+
+def static_table(name: str, path: Path) -> tuple[pa.Table, list[str]]:
+    """Return the rows of a static table in types that tables have, and what to note of it."""
+    table, left_out = fitting(read_table(path, f"--table {name}"))
+    notes = [
+        f"{name}: column {column} is left out: tables have no type for {left_out[column]}"
+        for column in left_out
+    ]
+    return table, notes
+
+
+def table_schema(name: str, table: pa.Table) -> TableSchema:
+    """Return the schema of a static table."""
+    fields = tuple(Field(column.name, type_of(column.type, column.name)) for column in table.schema)
+    return TableSchema(name, Schema(fields))

@@ -1,0 +1,142 @@
+"""Subcommands that are imported when they are asked for: `weir --version`, and a shell that completes, wait for none.
+
+class Weir(LazyGroup):
+    places = {"results": Place("services.cli.commands.results", "What runs")}
+"""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
+from typer.models import CommandFunctionType
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The module that has a command, or a group of them, by its name; and what it stands under in the help."""
+
+    module: str
+    panel: str
+
+
+class Commands(UserDict[str, Any]):
+    """By name; one whose place is known takes it when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        if isinstance(self.data[name], Place):
+            self.data[name] = command_at(name, self.data[name])
+        return self.data[name]
+
+
+# What older scripts write for `--output json`; docs/cli.md names it.
+JSON_ALIAS, JSON_OPTION = "--json", "--output=json"
+
+
+EXIT_WRONG_INPUT = 2
+
+
+class Command(TyperCommand):
+    """Command with help of our layout. Its `--json` is short for `--output json`."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(help_of(self, ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with usage(ctx, self):
+            return self._parsed(ctx, args)
+
+    def _parsed(self, ctx: Any, args: list[str]) -> list[str]:
+        if any("--output" in parameter.opts for parameter in self.params):
+            end = args.index("--") if "--" in args else len(args)
+            args = [JSON_OPTION if one == JSON_ALIAS else one for one in args[:end]] + args[end:]
+        return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """Group of commands with help of our layout."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with usage(ctx, self):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        with usage(ctx, self, args):
+            return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(help_of(self, ctx))
+
+
+class CommandGroup(typer.Typer):
+    """Group of commands that are declared with `@group.command()`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=Group, **settings)
+
+    def command(
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        return super().command(name, **{"cls": Command, **settings})
+
+
+@contextmanager
+def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
+    """Raise InvalidInput where Typer refuses a command line. `args` are the arguments that begin with a command."""
+    try:
+        yield
+    except typer.TyperException as problem:
+        if type(problem).__name__ == "NoArgsIsHelpError":
+            # Typer expects that help has been printed by now; our layout returns it.
+            typer.echo(str(problem), err=True)
+            raise typer.Exit(EXIT_WRONG_INPUT) from None
+        # Imported for mistakes alone.
+        from services.cli.usage import usage_problem
+
+        raise usage_problem(problem, ctx, command, args) from None
+
+
+def help_of(command: Any, ctx: Any) -> str:
+    # Imported for help alone.
+    from services.cli.help_layout import help_text
+
+    return help_text(command, ctx)
+
+
+class LazyGroup(Group):
+    """Of commands whose places are known."""
+
+    places: ClassVar[Mapping[str, Place]] = {}
+
+    def __init__(self, **told: Any) -> None:
+        super().__init__(**told)
+        self.commands = Commands(self.places)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Names alone: what a command is for, only its module knows."""
+        named = [TyperCommand(name) for name in self.commands]
+        names = TyperGroup(name=self.name, commands=named, params=self.params)
+        return names.shell_complete(type(ctx)(names), incomplete)
+
+
+def command_at(name: str, place: Place) -> Any:
+    found = getattr(import_module(place.module), name)
+    if isinstance(found, typer.Typer):
+        command: Any = get_group(found)
+        command.name = name
+    else:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, cls=Command)(found)
+        command = get_command(alone)
+    command.rich_help_panel = place.panel
+    return command

@@ -1,0 +1,106 @@
+"""A catalog of this user's home, as commands have it that need not know whether it is a service's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+
+from configs.documents.declarations import Document, Ref, hold_warnings, kind_named, ref_named
+from configs.errors import InvalidInput
+from services.catalog import catalog
+from services.catalog.catalog import Catalog, needs_plan
+from services.catalog.redaction import change_told, restored
+from services.catalog.state import Stored
+from services.ingest.paths import missing_paths
+from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey
+
+NOT_CHECKED = "no service runs here: delay targets were not checked; `weir plan` checks them"
+Admit = Callable[[Sequence[Document]], Sequence[str]]
+"""Plans documents that admission is about; returns warnings, or raises what refuses them."""
+
+
+def unchecked(documents: Sequence[Document]) -> Sequence[str]:
+    """Say that nothing has planned the documents."""
+    return (NOT_CHECKED,)
+
+
+class CatalogHere:
+    """A catalog, as a service would offer it to its administrator."""
+
+    def __init__(self, catalog: Catalog, who: str, admit: Admit = unchecked) -> None:
+        self._catalog, self._who, self._admit = catalog, who, admit
+
+    def apply(self, documents: Sequence[Document]) -> Applied:
+        whole, versions = self._with_secrets(documents)
+        is_planned = needs_plan(self._catalog.diff(whole, versions))
+        warnings = self._admit(whole) if is_planned else ()
+        return applied(self._catalog.apply(whole, self._who, versions), whole, warnings)
+
+    def diff(self, documents: Sequence[Document]) -> Applied:
+        whole, versions = self._with_secrets(documents)
+        return applied(self._catalog.diff(whole, versions), whole)
+
+    def _with_secrets(self, documents: Sequence[Document]) -> tuple[list[Document], dict[Ref, int]]:
+        """With those that were shown as hidden, and the versions that they were read from."""
+        state, found, versions = self._catalog.state(), list[Document](), dict[Ref, int]()
+        for one in documents:
+            before = state.get(one.ref)
+            found.append(restored(one, before.declaration if before else None))
+            if before is not None and found[-1] is not one:
+                versions[one.ref] = before.version
+        return found, versions
+
+    def get(self, kind: str, name: str) -> Declared:
+        return declared(self._catalog.get(ref_named(kind, name)))
+
+    def all(self, kind: str, tenant: str | None = None) -> list[Declared]:
+        if tenant is not None:
+            self._catalog.get(Ref("Tenant", tenant))
+        stored = self._catalog.all(kind_named(kind))
+        return [declared(one) for one in stored if tenant in (None, one.ref.tenant)]
+
+    def delete(self, kind: str, name: str) -> None:
+        self._catalog.delete(ref_named(kind, name), self._who)
+
+    def tenant(self) -> str:
+        """Return the name of the tenant, if the catalog has only one."""
+        tenants = self._catalog.all("Tenant")
+        if len(tenants) != 1:
+            title = f"the catalog has {len(tenants):,} tenants" if tenants else "the catalog has no tenant"
+            raise InvalidInput(title, "NAME", hint="write TENANT/QUERY")
+        return tenants[0].ref.name
+
+    def users(self, kind: str, name: str) -> list[str]:
+        return self._catalog.users(ref_named(kind, name))
+
+    def audit(self, kind: str, name: str) -> list[AuditEntry]:
+        return [AuditEntry.model_validate(asdict(one)) for one in self._catalog.audit(ref_named(kind, name))]
+
+    def list_keys(self) -> list[KeyInfo]:
+        return [KeyInfo.model_validate(asdict(one)) for one in self._catalog.keys.all()]
+
+    def create_key(self, principal: str, scopes: Iterable[str], expires_s: float | None = None) -> NewKey:
+        expires_at = None if expires_s is None else time.time() + expires_s
+        key, info = self._catalog.keys.create(principal, scopes, self._who, expires_at)
+        return NewKey.model_validate({"key": key, **asdict(info)})
+
+    def revoke_key(self, id_: str) -> None:
+        self._catalog.keys.revoke(id_, self._who)
+
+
+def applied(
+    made: Iterable[catalog.Change], documents: Sequence[Document], warnings: Sequence[str] = ()
+) -> Applied:
+    """Return the changes, with warnings, also of files that are not there and of documents that make producers wait."""
+    missing = missing_paths(document.declaration for document in documents)
+    return Applied.model_validate(
+        {
+            "changes": list(map(change_told, made)),
+            "warnings": (*warnings, *missing, *hold_warnings(documents)),
+        }
+    )
+
+
+def declared(one: Stored) -> Declared:
+    return Declared(version=one.version, declaration=one.declaration)

@@ -1,0 +1,142 @@
+"""Feeds as `weir get feeds` and `weir describe feed` show them: state, rate, lag and the last error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from configs.documents.declarations import FeedDeclaration, StreamDeclaration
+from configs.errors import NotAllowed, UnknownName, WeirError, sentence
+from configs.numbers import UNKNOWN, compact, duration, figure
+from services.cli.service_location import Declarations, declarations, service
+from services.cli.tables.sheet import Sheet
+from services.ingest.progress import State
+from services.remote.models import Declared
+
+Status = Mapping[str, Any]
+HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "restarts")
+WIDE_HEADS = ("rows", "batch ms", "last batch", "streams", "last error")
+TEXTS = ("last batch", "streams", "last error")
+NOT_KNOWN = "states are not known"
+STATES: Mapping[State, str] = {
+    "starting": "starting",
+    "running": "[green]running[/]",
+    "failed": "[red]failed[/]",
+    "waiting": "[yellow]waiting[/]",
+    "stopped": "[red]stopped[/]",
+}
+
+
+def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType:
+    """Return a table of all feeds or of one feed, also of streams with a source. Errors are below it, or in the wide table."""
+    try:
+        with service() as weir:
+            statuses = weir.feed_statuses() if name is None else [weir.feed_status(name)]
+    except UnknownName:
+        raise
+    except WeirError as problem:
+        with declarations() as weir:
+            formats = formats_of(weir)
+        if name is not None:
+            formats = {name: formats[name]} if name in formats else {}
+        if name is not None and not formats:
+            raise UnknownName("no such Feed", value=name) from None
+        why = problem.title if isinstance(problem, NotAllowed) else f"{NOT_KNOWN}: {sentence(problem)}"
+        statuses = [{"name": feed, "format": source} for feed, source in formats.items()]
+        return Group(feeds_table(statuses, is_wide), Text(why, style="yellow"))
+    return Group(feeds_table(statuses, is_wide), *(() if is_wide else errors(statuses)))
+
+
+def formats_of(weir: Declarations) -> dict[str, str]:
+    """Spark's format of each declared feed."""
+    found = {}
+    for one in (*weir.all("Stream"), *weir.all("Feed")):
+        match one.declaration:
+            case StreamDeclaration(name=name, source=source) if source is not None:
+                found[name] = source.format
+            case FeedDeclaration(name=name, source=source):
+                found[name] = source.format
+    return found
+
+
+def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> RenderableType:
+    if not statuses:
+        return Text("no feed is declared; a stream with a source is one, or a document of kind Feed")
+    heads = HEADS + WIDE_HEADS if is_wide else HEADS
+    table = Sheet(heads, left=3, texts=[heads.index(head) for head in TEXTS if head in heads])
+    for one in statuses:
+        table.add_row(
+            escape(one["name"]),
+            escape(one.get("format") or UNKNOWN),
+            STATES[one["state"]] if "state" in one else UNKNOWN,
+            UNKNOWN if "state" not in one else compact(one["rows_per_s"]),
+            UNKNOWN if one.get("lag") is None else compact(one["lag"]),
+            UNKNOWN if one.get("behind_s") is None else duration(1e3 * one["behind_s"]),
+            late_part(one.get("streams", ())),
+            str(one.get("restarts", UNKNOWN)),
+            *(wide_cells(one) if is_wide else ()),
+        )
+    return table
+
+
+def wide_cells(one: Status) -> tuple[str, ...]:
+    """Return the cells that only the wide table has."""
+    batch_ms, at, error = one.get("batch_ms"), one.get("last_error_at"), one.get("last_error")
+    return (
+        UNKNOWN if "rows" not in one else f"{one['rows']:,}",
+        UNKNOWN if batch_ms is None else figure(batch_ms),
+        UNKNOWN if one.get("batch_at") is None else clock(one["batch_at"]),
+        escape(", ".join(stream["name"] for stream in one.get("streams", ()))) or UNKNOWN,
+        UNKNOWN if not error else escape(f"{'' if at is None else f'{clock(at)}: '}{error}{next_try(one)}"),
+    )
+
+
+def next_try(one: Status) -> str:
+    """Return when a feed is started again, or nothing if that is not planned."""
+    return "" if one["next_try_s"] is None else f"; next try in {one['next_try_s']:.0f} s"
+
+
+def errors(statuses: Sequence[Status]) -> list[Text]:
+    """A line for each feed with an error, also if the feed runs again."""
+    lines = []
+    for one in statuses:
+        if not one.get("last_error"):
+            continue
+        when = "" if one["last_error_at"] is None else f" at {clock(one['last_error_at'])}"
+        tries = next_try(one)
+        running = one["state"] == "running"
+        style = "dim" if running else "red"
+        word = "ran again after an error" if running else "error"
+        lines.append(Text(f"{one['name']}: {word}{when}: {one['last_error']}{tries}", style=style))
+    return lines
+
+
+def late_part(streams: Sequence[Status]) -> str:
+    """The part of what was offered to classes that came too late for its windows."""
+    offered = sum(stream["offered"] for stream in streams)
+    return f"{100 * sum(stream['late'] for stream in streams) / offered:.1f}%" if offered else UNKNOWN
+
+
+def clock(moment: str) -> str:
+    """The time of day of a moment of the service, in UTC."""
+    return datetime.fromisoformat(moment).astimezone(UTC).strftime("%H:%M:%SZ")
+
+
+def feed_declared(weir: Declarations, name: str) -> Declared | None:
+    """Return the document of a feed, or of the stream with that source; None if the caller may not see sources."""
+    try:
+        return weir.get("Feed", name)
+    except NotAllowed:
+        return None
+    except UnknownName as problem:
+        with suppress(UnknownName):
+            found = weir.get("Stream", name)
+            if isinstance(found.declaration, StreamDeclaration) and found.declaration.source is not None:
+                return found
+        raise problem from None

@@ -1,0 +1,138 @@
+"""Tables of periodic queries for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.markup import escape
+
+from configs.numbers import UNKNOWN, compact, exact, figure, percent
+from services.cli.tables.sheet import Sheet
+from services.cli.tables.tables import milliseconds, plain_table, three_figures
+from sim.windows.periodic_results import metric_of, title_of, words_of
+
+# The latest of each group: so many of all groups together, but of each some. The JSON has all.
+SUB_GROUPS_TOLD, OF_EACH_TOLD = 24, 3
+
+
+def schedules_table(answer: Mapping[str, Any]) -> Sheet:
+    """A line a schedule, the best of each column marked. Who is eager is always busy: then it tells who runs sooner."""
+    rows: Sequence[Mapping[str, Any]] = answer["schedules"]
+    eager = all(one["settings"]["eager"] for one in rows)
+    throughput = [per_second(one) for one in rows]
+    columns = {
+        "ans/s": best(throughput, [-one["throughput"] for one in rows]),
+        "latency": best([latency(one) for one in rows], [metric_of(one, "latency_updates") for one in rows]),
+        "tardy ms": best(
+            [tardiness(one, "mean_ms") for one in rows], [metric_of(one, "tardiness.mean_ms") for one in rows]
+        ),
+        "max": best(
+            [tardiness(one, "max_ms") for one in rows], [metric_of(one, "tardiness.max_ms") for one in rows]
+        ),
+        "shared": [shared(one) for one in rows],
+    }
+    if eager:
+        columns["sooner"] = [percent(one["shortened_pct"] / 100) for one in rows]
+    else:
+        columns["busy s"] = best([figure(one["busy_s"]) for one in rows], [one["busy_s"] for one in rows])
+    table = plain_table(escape(title_of(answer)), ("schedule", *columns))
+    for place, one in enumerate(rows):
+        table.add_row(escape(one["schedule"]), *(column[place] for column in columns.values()))
+    return table
+
+
+def groups_table(answer: Mapping[str, Any]) -> Sheet:
+    """One schedule: a line a group, and below it the sub-groups that were latest."""
+    table = plain_table(
+        escape(title_of(answer)),
+        ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared"),
+    )
+    more, most = 0, max(OF_EACH_TOLD, SUB_GROUPS_TOLD // len(answer["groups"]))
+    for group in answer["groups"]:
+        subs = sorted(group["sub_groups"], key=lateness)
+        if len(subs) == 1:
+            table.add_row(f"{escape(group['name'])} {slides(subs[0])}", *figures(group), *runs(group))
+            continue
+        table.add_row(escape(group["name"]), *figures(group), *runs(group))
+        more += len(subs[most:])
+        for one in subs[:most]:
+            table.add_row(f"[dim]  {slides(one)}[/]", *figures(one), "", "")
+    table.add_section()
+    table.add_row("all", *figures(answer), *runs(answer))
+    left = f"; {more} more sub-group{'s' if more > 1 else ''}: -o json" if more else ""
+    table.caption = f"{percent(answer['utilisation'])} of the processor; {sooner(answer)}{left}"
+    return table
+
+
+def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
+    """What a paper found beside what this run gives; a claim holds if the order does."""
+    table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
+    for one in claims:
+        finding, claimed, got = words_of(one)
+        table.add_row(
+            escape(finding),
+            claimed,
+            got,
+            "[green]yes[/]" if one["holds"] else "[red]no[/]",
+            escape(one["source"]),
+        )
+    return table
+
+
+def figures(one: Mapping[str, Any]) -> list[str]:
+    """Of whoever has queries."""
+    return [
+        f"{one['queries']:,}",
+        per_second(one),
+        latency(one),
+        tardiness(one, "mean_ms"),
+        tardiness(one, "max_ms"),
+    ]
+
+
+def runs(one: Mapping[str, Any]) -> list[str]:
+    return [compact(one["runs"]), shared(one)]
+
+
+def lateness(sub_group: Mapping[str, Any]) -> tuple[float, float]:
+    """By which the latest come first; without an answer nothing is known."""
+    told = sub_group["tardiness"]
+    return (-told["mean_ms"] if told else 0.0, sub_group["slide_s"])
+
+
+def slides(sub_group: Mapping[str, Any]) -> str:
+    """What was asked for, and what runs where that is sooner."""
+    slide, period = sub_group["slide_s"], sub_group["period_s"]
+    asked = f"{'≤' if sub_group['at_most'] else ''}{exact(slide)} s"
+    return asked if slide == period else f"{asked}, every {exact(period)} s"
+
+
+def sooner(answer: Mapping[str, Any]) -> str:
+    return f"{percent(answer['shortened_pct'] / 100)} of the queries run sooner than they must"
+
+
+def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
+    """Those of the least value stand out."""
+    least = min((one for one in values if one is not None), default=None)
+    return [
+        f"[bold green]{text}[/]" if value is not None and value == least else text
+        for text, value in zip(texts, values, strict=True)
+    ]
+
+
+def per_second(one: Mapping[str, Any]) -> str:
+    value: float = one["throughput"]
+    return f"{value:.3g}" if 1 <= value < 99.95 else f"{value:.2g}" if value < 1 else three_figures(value)
+
+
+def latency(one: Mapping[str, Any]) -> str:
+    return UNKNOWN if one["latency_updates"] is None else f"{one['latency_updates']:.2f}"
+
+
+def tardiness(one: Mapping[str, Any], name: str) -> str:
+    return UNKNOWN if one["tardiness"] is None else milliseconds(one["tardiness"][name])
+
+
+def shared(one: Mapping[str, Any]) -> str:
+    return percent(one["shared"] / one["runs"]) if one["runs"] else UNKNOWN

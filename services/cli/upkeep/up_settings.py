@@ -1,0 +1,37 @@
+"""The settings of `weir up`: of a file, with what its options say laid over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from configs.errors import InvalidInput
+from configs.service.up_settings import UpSettings
+from configs.yaml_loading import parse_model, read_data
+
+Told = dict[str, tuple[str, Any]]
+"""Options that were given, each with the place of its setting and what it says."""
+
+
+def settings_of(config: Path | None, options: Told) -> UpSettings:
+    """As file and options say; what is wrong is named as it is written."""
+    given = {place: (option, value) for option, (place, value) in options.items() if value is not None}
+    found = {} if config is None else read_data(config)
+    if found is None:
+        found = {}
+    if not isinstance(found, dict):
+        return parse_model(UpSettings, found, str(config))
+    for place, (_, value) in given.items():
+        part, name = place.split(".")
+        said = found.get(part)
+        found = {**found, part: {**(said if isinstance(said, dict) else {}), name: value}}
+    try:
+        return parse_model(UpSettings, found, "" if config is None else str(config))
+    except InvalidInput as problem:
+        if problem.field in given:
+            problem.field, problem.file = given[problem.field][0], ""
+        elif config is None:
+            problem.field = next(
+                (one for one, (place, _) in options.items() if place == problem.field), problem.field
+            )
+        raise

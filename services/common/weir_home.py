@@ -1,0 +1,247 @@
+"""Where a catalog is: the folder of this user, and the database.
+
+WEIR_HOME     folder of the catalog and of the pepper; ~/.weir without it
+WEIR_CATALOG  postgresql://USER@HOST/DATABASE; a file in the folder without it
+WEIR_PEPPER   what keys are hashed with; a file in the folder without it
+
+WEIR_ENDPOINT says that it is not here at all, but at a service (`services.remote.wire`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from configs.errors import Away, InvalidInput
+
+HOME, CATALOG, PEPPER, ENDPOINT = "WEIR_HOME", "WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT"
+DATABASE_FILE, PEPPER_FILE = "catalog.db", "pepper"
+ENDPOINT_FILE, ADMIN_KEY_FILE = "endpoint", "admin.key"
+LOCK_FILE, SYSTEM_FILE = "up.lock", "system.json"
+FEEDS_FOLDER, INGEST_FOLDER = "feeds", "ingest"
+PEPPER_BYTES = 32
+PEPPER_LEAST = 16
+# A command that checks the lock holds it for a moment; a `weir up` that starts just then waits for it.
+LOCK_WAIT_S = 1.0
+LOCK_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSystem:
+    """The system that `weir up` has started or found for a home."""
+
+    name: str
+    address: str
+    """Address of its Ray cluster."""
+    auth_mode: str | None
+    """Value of Ray's environment variable for processes that join."""
+    on_cluster: bool
+    """Whether the system continues when `weir up` ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder and what the environment says instead of its files."""
+
+    folder: Path
+    dsn: str | None = field(default=None, repr=False)
+    given_pepper: str | None = field(default=None, repr=False)
+
+    def made(self) -> Home:
+        """The folder is there, for its owner alone."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            why = (problem.strerror or str(problem)).lower()
+            raise InvalidInput(
+                f"cannot be a folder: {why}", HOME, str(self.folder), "choose another place"
+            ) from None
+        return self
+
+    @property
+    def database(self) -> Path:
+        return self.folder / DATABASE_FILE
+
+    @property
+    def endpoint(self) -> Path:
+        """Says where the service that runs from this home is, while it runs."""
+        return self.folder / ENDPOINT_FILE
+
+    @property
+    def admin_key(self) -> Path:
+        """Holds the key of whoever runs the service."""
+        return self.folder / ADMIN_KEY_FILE
+
+    @property
+    def feeds(self) -> Path:
+        """Holds the checkpoints of feeds and Spark's logs, unless the command names another folder."""
+        return self.folder / FEEDS_FOLDER
+
+    def ingest(self, file: Path | None) -> Path:
+        """Return the folder of `weir ingest` for a file of streams; without a file, for the feeds of a service."""
+        if file is None:
+            return self.folder / INGEST_FOLDER / "service"
+        path = file.absolute()
+        return self.folder / INGEST_FOLDER / f"{path.stem}-{sha256(bytes(path)).hexdigest()[:8]}"
+
+    @property
+    def lock(self) -> Path:
+        """Lock file of the `weir up` that runs from this home, with its process id. Its text is stale unless it is locked."""
+        return self.folder / LOCK_FILE
+
+    @property
+    def system_file(self) -> Path:
+        """Names the system that belongs to this home (`OwnSystem`)."""
+        return self.folder / SYSTEM_FILE
+
+    def is_held(self) -> bool:
+        """Return True while a `weir up` runs from this home; its files of before a SIGKILL say nothing."""
+        try:
+            file = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def holder(self) -> int | None:
+        """Return the process id of the `weir up` that runs from this home, or None if none runs."""
+        if not self.is_held():
+            return None
+        with suppress(OSError, ValueError):
+            return int(self.lock.read_text(encoding="ascii"))
+        return None
+
+    def served_at(self) -> str | None:
+        """Return the address of the service that runs from this home, or None if none runs."""
+        try:
+            text = self.endpoint.read_text(encoding="utf-8").strip()
+        except OSError:
+            return None
+        return text if self.is_held() else None
+
+    def system(self) -> OwnSystem | None:
+        """Return the system that belongs to this home, or None."""
+        try:
+            noted = OwnSystem(**json.loads(self.system_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return noted if noted.on_cluster or self.is_held() else None
+
+    def must_not_be_killed(self) -> None:
+        """Raise Away if files of a `weir up` are there that was killed: its system is not running."""
+        is_left = self.endpoint.exists() or self.system_file.exists()
+        if is_left and not self.is_held() and self.system() is None:
+            title = "the system of this home is not running: its `weir up` was killed"
+            raise Away(title, HOME, str(self.folder), "start it with `weir up`")
+
+    def note_system(self, system: OwnSystem) -> None:
+        """Record the system for commands of this home (`weir top`, `weir down`)."""
+        write_private(self.system_file, json.dumps(asdict(system)))
+
+    def forget_system(self) -> None:
+        """Remove the record of the system. Idempotent."""
+        self.system_file.unlink(missing_ok=True)
+
+    def pepper(self) -> bytes:
+        """Made when it is asked for first; who loses it has no keys any more."""
+        if self.given_pepper is not None:
+            if len(self.given_pepper) < PEPPER_LEAST:
+                hint = f"give {PEPPER_LEAST} characters or more, of chance"
+                raise InvalidInput("too short", PEPPER, hint=hint)
+            return self.given_pepper.encode()
+        path = self.made().folder / PEPPER_FILE
+        if not path.exists():
+            make_secret(path)
+        if path.stat().st_mode & 0o077:
+            raise InvalidInput(
+                "others may read the pepper", PEPPER_FILE, str(path), "chmod 600, and make new keys"
+            )
+        return path.read_bytes()
+
+
+def home_of(environ: Mapping[str, str]) -> Home:
+    """As the environment says."""
+    folder = Path(environ.get(HOME) or "~/.weir").expanduser()
+    return Home(folder.absolute(), environ.get(CATALOG) or None, environ.get(PEPPER) or None)
+
+
+@contextmanager
+def held(home: Home) -> Iterator[None]:
+    """Hold the home for one service; the lock ends with the process, however that ends.
+
+    Files that a killed `weir up` has left behind are removed first.
+    """
+    path = home.made().lock
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise InvalidInput(f"cannot be locked: {why}", HOME, str(path), "choose another place") from None
+    try:
+        if not locked(file):
+            hint = f"end that `weir up`, or set {HOME} to another folder"
+            raise InvalidInput("a service runs from it already", HOME, str(home.folder), hint)
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+        home.endpoint.unlink(missing_ok=True)
+        if not (before := home.system()) or not before.on_cluster:
+            home.forget_system()
+        yield
+    finally:
+        os.close(file)
+
+
+def locked(file: int) -> bool:
+    """Take the lock of an open file; return False if another process keeps it."""
+    until = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+        else:
+            return True
+        time.sleep(LOCK_POLL_S)
+
+
+def make_secret(path: Path) -> None:
+    """Whole or not at all; of two who make it at a time, the first has made it."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    make_private(draft)
+    draft.write_text(secrets.token_hex(PEPPER_BYTES), encoding="ascii")
+    with suppress(FileExistsError):
+        os.link(draft, path)
+    draft.unlink()
+
+
+def write_private(path: Path, text: str) -> None:
+    """For its owner alone; whoever reads it meanwhile has the whole of it, before or after."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        make_private(draft)
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    except OSError as problem:
+        with suppress(OSError):
+            draft.unlink()
+        why = (problem.strerror or str(problem)).lower()
+        raise InvalidInput(f"cannot be written: {why}", HOME, str(path), "choose another place") from None
+
+
+def make_private(path: Path) -> None:
+    """A file of its owner's alone, which is empty unless it was there."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

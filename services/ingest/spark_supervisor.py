@@ -1,0 +1,162 @@
+"""Spark runs the feeds that are declared: children of this process, which are sent what changes in their jobs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from configs.documents.spark_streams import StreamsFile
+from configs.errors import Away, WeirError
+from services.ingest.java import find_java
+from services.ingest.job import CHECKPOINTS, Door, Job
+from services.ingest.process import IngestProcess
+from services.ingest.progress import Backoff, FeedProgress
+
+LOOK_S = 5.0
+
+
+class Brings:
+    """Spark as a child of this process, and a second child for feeds with a connector to fetch. Without feeds there is none."""
+
+    def __init__(self, door: Door, folder: Path) -> None:
+        self._door, self._folder = door, folder
+        self._processes: dict[str, IngestProcess] = {}
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._declared: Sequence[str] = ()
+        self._problem = ""
+
+    def bring(self, file: StreamsFile | None, endpoints: Mapping[str, str] | None = None) -> None:
+        """Run these feeds and no others, without waiting for any. With endpoints, each stream goes to its own node's door.
+
+        A feed is restarted when its own declaration changes, or the declaration of the session.
+        """
+        self._declared = () if file is None else tuple(file.all_feeds())
+        try:
+            jobs = {} if file is None else self._jobs(file, endpoints)
+        except WeirError as problem:
+            self._problem = str(problem).partition("\n")[0]
+            raise
+        self._problem = ""
+        for name, job in jobs.items():
+            if name in self._processes and same_session(self._processes[name].job, job):
+                self._processes[name].change(job)
+            else:
+                self._end(name)
+                self._begin(name, job)
+        for name in self._processes.keys() - jobs.keys():
+            self._end(name)
+
+    def progress(self) -> Sequence[FeedProgress]:
+        """The progress of each declared feed, in the order of their declaration."""
+        with self._lock:
+            found = {one.feed: one for process in self._processes.values() for one in process.progress()}
+        known = FeedProgress(
+            "", last_error=self._problem or None, state="failed" if self._problem else "starting"
+        )
+        return [found.get(name) or replace(known, feed=name) for name in self._declared]
+
+    def stop(self) -> None:
+        """End all processes; none is begun after it. Idempotent."""
+        with self._lock:
+            self._stopped = True
+            ending = list(self._processes)
+        for name in ending:
+            self._end(name)
+
+    def _jobs(self, file: StreamsFile, endpoints: Mapping[str, str] | None) -> dict[str, Job]:
+        java = find_java(file.session.java_home, os.environ)
+        door = self._door if endpoints is None else replace(self._door, endpoints=dict(endpoints))
+        root = self._folder.absolute()
+        return {
+            connector: Job(part, door, root / connector, java.home, checkpoints=root / CHECKPOINTS)
+            for connector, part in file.by_connector().items()
+        }
+
+    def _begin(self, name: str, job: Job) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._processes[name] = IngestProcess(job)
+            self._processes[name].begin()
+
+    def _end(self, name: str) -> None:
+        with self._lock:
+            process = self._processes.pop(name, None)
+        if process is not None:
+            process.stop()
+
+
+def same_session(one: Job, other: Job) -> bool:
+    """Return True if one Spark session can run both jobs."""
+    return (one.file.session, one.file.packages(), one.folder, one.java_home) == (
+        other.file.session,
+        other.file.packages(),
+        other.folder,
+        other.java_home,
+    )
+
+
+class Wanted(Protocol):
+    """What a service says."""
+
+    @property
+    def file(self) -> StreamsFile | None: ...
+
+    @property
+    def endpoints(self) -> Mapping[str, str]: ...
+
+
+class Bringing(Protocol):
+    def bring(self, file: StreamsFile | None, endpoints: Mapping[str, str]) -> None: ...
+
+    def progress(self) -> Sequence[FeedProgress]: ...
+
+
+class FollowedFeeds:
+    """What a service says is brought; what was said last goes on while it does not answer."""
+
+    def __init__(
+        self,
+        ask: Callable[[], Wanted],
+        tell: Callable[[Sequence[FeedProgress]], None],
+        brings: Bringing,
+        alive: Path | None = None,
+    ) -> None:
+        """The service is told how feeds fare; the file `alive` is touched at each look."""
+        self._ask, self._tell, self._brings, self._alive = ask, tell, brings, alive
+        self._said: Wanted | None = None
+        self._due = float("-inf")
+        self._backoff = Backoff()
+        self.problem = ""
+        """Why it is not as it should be; empty if it is."""
+
+    def look(self, now: float) -> None:
+        """Ask what is to be brought, if it is time to, and see to it. NotAllowed if the key may not know."""
+        if self._alive is not None:
+            self._alive.touch()
+        if now < self._due:
+            return
+        self._due = now + LOOK_S
+        try:
+            said = self._ask()
+            self._tell(self._brings.progress())
+        except Away as problem:
+            self.problem = str(problem)
+            return
+        if self._said is not None and (said.file, said.endpoints) == (self._said.file, self._said.endpoints):
+            self.problem = ""
+            return
+        self._said = None
+        try:
+            self._brings.bring(said.file, said.endpoints)
+        except WeirError as problem:
+            self.problem = str(problem)
+            self._due = now + self._backoff.failed()
+        else:
+            self._backoff.succeeded()
+            self._said, self.problem = said, ""

@@ -1,0 +1,130 @@
+"""W11's contestants beside the engine: each in a process of its own, all on the same core, in turns; the best try counts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing import get_context
+from typing import Any
+
+from configs.errors import InvalidInput, UnknownName, nearest
+from services.race import w11_workload
+from services.race.w11_workload import Data, Outcome
+
+TRIES = 3
+ENGINE = "engine"
+SPAWN = get_context("spawn")
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """Another way to answer W11."""
+
+    what: str
+    run: Callable[[Data, int], Outcome]
+    package: str | None = None  # what it needs that Weir does not
+
+
+# They import what may not be there, and Polars must not be imported before its threads are limited.
+def by_duckdb(data: Data, _train: int) -> Outcome:
+    from services.race.duckdb_contestant import run_duckdb
+
+    return run_duckdb(data)
+
+
+def by_polars(data: Data, train: int) -> Outcome:
+    from services.race.polars_contestant import run_polars
+
+    return run_polars(data, train)
+
+
+CONTESTANTS: Mapping[str, Contestant] = {
+    "hand": Contestant("numpy", w11_workload.run_by_hand),
+    "duckdb": Contestant("static batch", by_duckdb, "duckdb"),
+    "polars": Contestant("micro-batches", by_polars, "polars"),
+}
+
+
+def contestants(names: str, known: Mapping[str, Contestant] = CONTESTANTS) -> list[str]:
+    """The contestants that a comma-separated list names; InvalidInput if one is unknown or lacks its package."""
+    found = list(dict.fromkeys(part.strip() for part in names.split(",")))
+    for name in found:
+        if name not in known:
+            raise UnknownName("no such contestant", "--beside", name, nearest(name, known))
+        package = known[name].package
+        if package is not None and find_spec(package) is None:
+            hint = f"install it (pip install {package}), or everything that development needs (make setup)"
+            raise InvalidInput(f"needs the package {package}, which is not installed", "--beside", name, hint)
+    return found
+
+
+def race(
+    data: Data, train: int, names: Sequence[str], advance: Callable[[int], None] = lambda _: None
+) -> dict[str, dict[str, Any]]:
+    """The best report of the engine and of each contestant; `advance` hears how many of the tries are done."""
+    tries: dict[str, list[dict[str, Any]]] = {name: [] for name in (ENGINE, *names)}
+    with ExitStack() as processes:
+        of = {
+            name: processes.enter_context(ProcessPoolExecutor(1, SPAWN, prepare, (data, core())))
+            for name in tries
+        }
+        for round_ in range(TRIES):
+            for place, name in enumerate(tries):
+                tries[name].append(of[name].submit(attempt, name, train).result())
+                advance(round_ * len(tries) + place + 1)
+    return {name: best(reports) for name, reports in tries.items()}
+
+
+def best(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    # What is left of one try adds to the peak of the next.
+    peak_rss_mb = min(one["peak_rss_mb"] for one in reports)
+    return max(reports, key=lambda one: one["readings_per_s"]) | {"peak_rss_mb": peak_rss_mb}
+
+
+def compared(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Each contestant beside the engine; `right` is None where the oracle's answers are not known."""
+    engine = reports[ENGINE]
+    return {
+        name: {
+            "readings_per_s": one["readings_per_s"],
+            "ratio": engine["readings_per_s"] / one["readings_per_s"],
+            "equal": one["queries"] == engine["queries"],
+            "right": right(one),
+        }
+        for name, one in reports.items()
+        if name != ENGINE
+    }
+
+
+def right(report: Mapping[str, Any]) -> bool | None:
+    known = [one["right"] for one in report["queries"].values() if "right" in one]
+    return all(known) if known else None
+
+
+def core() -> int | None:
+    """The one all run on, where a process can be told."""
+    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
+# -- in a contestant's process ---------------------------------------------------------------------
+
+loaded: list[Data] = []
+
+
+def prepare(data: Data, on: int | None) -> None:
+    # An interrupt ends it at once; only the process that waits for it has anything to say.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if on is not None:
+        os.sched_setaffinity(0, {on})
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    loaded.append(data)
+
+
+def attempt(name: str, train: int) -> dict[str, Any]:
+    run = w11_workload.run_engine if name == ENGINE else CONTESTANTS[name].run
+    return w11_workload.report(run(loaded[0], train), loaded[0])

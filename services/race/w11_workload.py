@@ -1,0 +1,226 @@
+"""W11: 4 selects, 5 sliding-window aggregates, 2 window joins over readings and alerts, given as SQL.
+
+Input is what the workload's generator writes (Arrow or Parquet files and `meta.json`); answers are compared by an
+order-independent checksum with the oracle's (`oracle.json`, if it is there).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from configs.errors import InvalidInput
+from configs.scenario.w11 import queries, streams
+from engine.class_.runner import ClassRunner
+from engine.data.train import Train, train_from_arrow
+from engine.plan.plan import Query
+from engine.sql import Catalog, parse_create_stream, plan_query
+from services.race.hand_written import Answers, HandWritten
+from services.race.measure import peak_rss_mb
+
+STREAMS, QUERIES = streams(), queries()
+Array = npt.NDArray[Any]
+UNBOUNDED_S = 1e9
+# Priorities follow what was measured this often, as they would once a load cycle.
+TURNS_A_CYCLE = 20
+
+
+@dataclass
+class Data:
+    """The workload's input, read into memory."""
+
+    readings: pa.Table
+    alerts: pa.Table
+    last_ts: int
+    oracle: dict[str, dict[str, Any]]
+
+
+def read(folder: Path) -> Data:
+    """What the generator wrote; InvalidInput if it is not all there."""
+    try:
+        last_ts = int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["readings"]["last_ts"])
+    except (OSError, ValueError, KeyError) as error:
+        hint = "a folder that the workload's generator has written, with readings, alerts and meta.json"
+        raise InvalidInput(f"no W11 data: {error}", "--data", str(folder), hint) from None
+    oracle = folder / "oracle.json"
+    known = json.loads(oracle.read_text(encoding="utf-8"))["queries"] if oracle.is_file() else {}
+    return Data(table(folder, "readings"), table(folder, "alerts"), last_ts, known)
+
+
+def table(folder: Path, name: str) -> pa.Table:
+    arrow, parquet = folder / f"{name}.arrow", folder / f"{name}.parquet"
+    if arrow.is_file():
+        with pa.memory_map(str(arrow)) as source:
+            return pa.ipc.open_file(source).read_all().combine_chunks()
+    if parquet.is_file():
+        return pq.read_table(parquet).combine_chunks()
+    raise InvalidInput("no such file", "--data", str(arrow), "write it with the workload's generator")
+
+
+def generated(seconds: int, readings: int = 10_000, alerts: int = 500) -> Data:
+    """The workload's input for so many seconds of event time, as its generator draws it; without an oracle."""
+    base, rates = 1_700_000_000_000, {"readings": readings, "alerts": alerts}
+    drawn: dict[str, list[dict[str, Array]]] = {"readings": [], "alerts": []}
+    for name, seed in (("readings", 7), ("alerts", 8)):
+        rng, rate = np.random.Generator(np.random.PCG64(seed)), rates[name]
+        within = np.arange(rate) * 1000 // rate
+        for second in range(seconds):
+            sensor = rng.integers(0, 1000, rate).astype(np.int32)
+            columns: dict[str, Array] = {"ts": base + 1000 * second + within, "sensor": sensor}
+            if name == "readings":
+                columns |= {
+                    "region": sensor % 10,
+                    "temp": rng.normal(20, 10, rate),
+                    "humidity": rng.uniform(0, 100, rate),
+                    "wind": rng.exponential(8, rate),
+                }
+            else:
+                columns["level"] = rng.integers(1, 6, rate).astype(np.int32)
+            drawn[name].append(columns)
+    tables = {
+        name: pa.table({key: np.concatenate([one[key] for one in parts]) for key in parts[0]})
+        for name, parts in drawn.items()
+    }
+    return Data(tables["readings"], tables["alerts"], base + 1000 * seconds - 1, {})
+
+
+def turns(data: Data, train: int) -> Iterator[tuple[str, pa.Table]]:
+    """Both streams in event order, readings in trains of `train`, alerts up to the same moment."""
+    times = data.readings.column("ts").to_numpy()
+    alerts = data.alerts.column("ts").to_numpy()
+    sent = 0
+    for start in range(0, len(times), train):
+        end = min(start + train, len(times))
+        yield "readings", data.readings.slice(start, end - start)
+        upto = int(np.searchsorted(alerts, times[end - 1], "right"))
+        if upto > sent:
+            yield "alerts", data.alerts.slice(sent, upto - sent)
+            sent = upto
+
+
+@dataclass
+class Outcome:
+    """One run: how long it took and what came out."""
+
+    elapsed_s: float
+    cpu_s: float
+    readings: int
+    train: int
+    answers: Answers
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    peak_rss_mb: float = field(default_factory=peak_rss_mb)
+
+    @property
+    def readings_per_s(self) -> float:
+        return self.readings / self.cpu_s
+
+
+def run_engine(data: Data, train: int) -> Outcome:
+    """The eleven queries as SQL through planner, network, policy and runner."""
+    schemas = [parse_create_stream(sql) for sql in STREAMS]
+    catalog = Catalog.of(streams=schemas)
+    queries: list[Query] = [plan_query(name, sql, catalog) for name, sql in QUERIES.items()]
+    answers: Answers = {name: [] for name in QUERIES}
+    # The contract's columns: a window's start is not among them.
+    wanted = {
+        query.name: [place for place, one in enumerate(query.plan.schema.names) if one != "window_start"]
+        for query in queries
+    }
+
+    queries_schema = {query.name: query.plan.schema for query in queries}
+
+    def sink(query: str, out: Train) -> None:
+        answers[query].append(tuple(out.columns[place].data for place in wanted[query]))
+
+    runner = ClassRunner(sink, train_max=max(train, 1))
+    runner.add(*queries)
+    by_name = {one.name: one.schema for one in schemas}
+    began, cpu_began = time.perf_counter(), time.process_time()
+    for turn, (stream, batch) in enumerate(turns(data, train)):
+        runner.offer(stream, train_from_arrow(batch, by_name[stream], time.perf_counter()))
+        runner.run(UNBOUNDED_S, time.perf_counter, time.thread_time)
+        if turn % TURNS_A_CYCLE == 0:
+            runner.refresh()
+    elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+    names = {name: [queries_schema[name].names[place] for place in places] for name, places in wanted.items()}
+    return Outcome(elapsed_s, cpu_s, len(data.readings), train, answers, names)
+
+
+def run_by_hand(data: Data, train: int) -> Outcome:
+    """The same by the hand-written program."""
+    program = HandWritten()
+    began, cpu_began = time.perf_counter(), time.process_time()
+    for stream, batch in turns(data, train):
+        columns = {name: batch.column(name).to_numpy() for name in batch.column_names}
+        (program.readings if stream == "readings" else program.alerts)(columns)
+    return Outcome(
+        time.perf_counter() - began,
+        time.process_time() - cpu_began,
+        len(data.readings),
+        train,
+        program.answers,
+    )
+
+
+def report(outcome: Outcome, data: Data) -> dict[str, Any]:
+    """Return what `weir bench w11 -o json` prints."""
+    return {
+        "elapsed_s": outcome.elapsed_s,
+        "cpu_s": outcome.cpu_s,
+        "readings": outcome.readings,
+        "readings_per_s": outcome.readings_per_s,
+        "peak_rss_mb": outcome.peak_rss_mb,
+        "train": outcome.train,
+        "queries": {name: checked(name, parts, data) for name, parts in outcome.answers.items()},
+    }
+
+
+def checked(query: str, parts: Sequence[tuple[Array, ...]], data: Data) -> dict[str, Any]:
+    columns = joined(parts)
+    if query.startswith("A") and columns:
+        keep = columns[0] <= data.last_ts
+        columns = [column[keep] for column in columns]
+    found: dict[str, Any] = {
+        "rows": len(columns[0]) if columns else 0,
+        "checksum": f"{checksum(columns):016x}",
+    }
+    if query in data.oracle:
+        expected = data.oracle[query]
+        found["right"] = all(found[key] == expected[key] for key in ("rows", "checksum"))
+    return found
+
+
+def joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
+    return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else []
+
+
+def checksum(columns: Sequence[Array]) -> int:
+    """Sum of row hashes modulo 2^64: splitmix64 over the fields, doubles as thousandths."""
+    if not columns:
+        return 0
+    with np.errstate(over="ignore"):
+        state = np.full(len(columns[0]), GOLDEN, np.uint64)
+        for column in columns:
+            whole = np.floor(column * 1000.0 + 0.5) if column.dtype.kind == "f" else column
+            state = mixed(state ^ whole.astype(np.int64).view(np.uint64))
+        return int(state.sum(dtype=np.uint64)) if len(state) else 0
+
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def mixed(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    state = state + GOLDEN
+    state = (state ^ (state >> np.uint64(30))) * FIRST
+    state = (state ^ (state >> np.uint64(27))) * SECOND
+    return state ^ (state >> np.uint64(31))

@@ -1,0 +1,112 @@
+"""What the thread does that reads answers: look how many there are, and fetch some.
+
+Whatever is read here is encoded or copied before it is handed out. Segments that may be forgotten are let go of when
+nobody has read them for HOLD_S: no reader, however slow, keeps memory from being free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from configs.errors import UnknownName
+from services.results.places import Place, Places
+from services.results.units import Found, Seen, UnitAnswers, answers_at
+
+# Where units are is asked for no more often.
+PLACES_S = 0.5
+HOLD_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query that is read."""
+
+    class_name: str
+    query: str
+
+
+View = Mapping[int, tuple[Place, Seen]]
+"""By shard: where its answers are, and how many there have been."""
+
+
+@dataclass
+class Opened:
+    """A unit that is being read."""
+
+    answers: UnitAnswers
+    looked_at: float
+    read_at: float
+    holds: bool = False
+    """Whether it may map what is forgotten."""
+
+
+@dataclass
+class Desk:
+    """For one thread."""
+
+    places: Places
+    key: Callable[[], str]
+    """Opens the doors of other nodes."""
+    hold_s: float = HOLD_S
+    _units: dict[Place, Opened] = field(init=False, default_factory=dict)
+    _placed: dict[str, tuple[float, Sequence[Place]]] = field(init=False, default_factory=dict)
+
+    def look(self, wanted: Sequence[Asked]) -> tuple[list[View], bool]:
+        """What is there of each, and whether anything is held on to."""
+        now = time.monotonic()
+        found = [self.view(one) for one in wanted]
+        self._sweep(now)
+        return found, bool(self._units)
+
+    def view(self, asked: Asked) -> View:
+        now, found = time.monotonic(), {}
+        for place in self._places_of(asked.class_name, now):
+            unit = self._opened(place, now)
+            seen = None if unit is None else unit.answers.seen(asked.query)
+            if seen is not None:
+                found[place.shard] = (place, seen)
+        return found
+
+    def columns(self, place: Place, query: str) -> list[tuple[str, str]]:
+        unit = self._opened(place, time.monotonic())
+        return [] if unit is None else unit.answers.columns(query)
+
+    def some(self, place: Place, query: str, row: int, most: int) -> Found | None:
+        """None if the unit has gone meanwhile."""
+        now = time.monotonic()
+        unit = self._opened(place, now)
+        if unit is None:
+            return None
+        unit.read_at, unit.holds = now, True
+        return unit.answers.some(query, row, most)
+
+    def _places_of(self, class_name: str, now: float) -> Sequence[Place]:
+        at, found = self._placed.get(class_name, (-PLACES_S, ()))
+        if now - at >= PLACES_S:
+            try:
+                found = self.places.places(class_name)
+            except UnknownName:
+                found = ()
+            self._placed[class_name] = (now, found)
+        return found
+
+    def _opened(self, place: Place, now: float) -> Opened | None:
+        found = self._units.get(place)
+        if found is None:
+            answers = answers_at(place, self.key)
+            if answers is None:
+                return None
+            found = self._units[place] = Opened(answers, now, now)
+        found.looked_at = now
+        return found
+
+    def _sweep(self, now: float) -> None:
+        for place, unit in list(self._units.items()):
+            if now - unit.looked_at >= self.hold_s:
+                del self._units[place]
+            elif unit.holds and now - unit.read_at >= self.hold_s:
+                unit.answers.let_go()
+                unit.holds = False
+        self._placed = {name: one for name, one in self._placed.items() if now - one[0] < self.hold_s}

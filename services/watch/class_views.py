@@ -1,0 +1,235 @@
+"""The classes of a running system as people see them: `weir top`, and the moving table of `weir demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.messages.unit_messages import GIVEN_UP, Figures, UnitReport, class_of
+from configs.classes.live_class import LiveClass
+from configs.classes.policies import Automatic, policy_text
+from scheduler.ratios import mean
+from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, condition_of
+
+Lending = Mapping[str, Mapping[str, float]]
+# The other figures of a class are the sums of its units'.
+WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "queue_age_s")
+MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassView:
+    """A class at this moment."""
+
+    settings: LiveClass
+    share: float
+    """Of all lanes, as is `original`."""
+    original: float
+    lent_s: float
+    borrowed_s: float
+    figures: Figures
+    units: int
+    """Units that have reported."""
+    asleep: bool
+    problems: tuple[str, ...] = ()
+    """Why units of it do not run as they should."""
+    policy: str = ""
+    """By which it runs now."""
+    condition: Condition = NOT_REPORTED
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def tunes_itself(self) -> bool:
+        return isinstance(self.settings.policy, Automatic)
+
+    @property
+    def drop(self) -> float:
+        """The part of its input that is shed; the door of a lossless class holds back instead."""
+        return 0.0 if self.settings.lossless else 1 - self.figures.keep
+
+
+def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
+    """In the order in which they were declared."""
+    lanes = sum(system.nodes.values()) or 1
+    lent, borrowed = lending_by_class(lending)
+    by_class: dict[str, list[UnitStatus]] = {}
+    for unit in system.units.values():
+        by_class.setdefault(unit.class_name, []).append(unit)
+    views = []
+    for settings in system.classes:
+        units = by_class.get(settings.name, [])
+        reports = [one.report for one in units if one.report is not None]
+        share = sum(one.share * system.nodes.get(one.node, 0) for one in units) / lanes
+        figures, asleep = (
+            together([one.figures for one in reports]),
+            bool(reports) and all(one.asleep for one in reports),
+        )
+        troubles = [(one.trouble, trouble_of(one, settings)) for one in reports if one.trouble]
+        views.append(
+            ClassView(
+                settings,
+                share,
+                sum(one.original * system.nodes.get(one.node, 0) for one in units) / lanes,
+                lent.get(settings.name, 0.0),
+                borrowed.get(settings.name, 0.0),
+                figures,
+                len(reports),
+                asleep,
+                tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
+                system.policies.get(settings.name, policy_text(settings.first_policy)),
+                condition_of(
+                    settings, figures, units=len(reports), asleep=asleep, share=share, troubles=troubles
+                ),
+            )
+        )
+    return views
+
+
+def trouble_of(report: UnitReport, settings: LiveClass) -> str:
+    """Return why a unit does not run as it should, with its name where its class has several."""
+    text = report.problem.removeprefix(f"{GIVEN_UP}: ")
+    return text if settings.shards == 1 else f"{report.unit}: {text}"
+
+
+def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, float]]:
+    """Processor-seconds lent and borrowed; what shards of a class lend each other counts as both."""
+    lent: dict[str, float] = {}
+    borrowed: dict[str, float] = {}
+    for lender, borrowers in lending.items():
+        for borrower, seconds in borrowers.items():
+            lent[class_of(lender)] = lent.get(class_of(lender), 0.0) + seconds
+            borrowed[class_of(borrower)] = borrowed.get(class_of(borrower), 0.0) + seconds
+    return lent, borrowed
+
+
+def together(parts: Sequence[Figures]) -> Figures:
+    """Figures of a class from those of its units; of response times the worst unit's."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Figures()
+    found: dict[str, Any] = {}
+    for one in fields(Figures):
+        values = [getattr(part, one.name) for part in parts]
+        if one.name in WORST:
+            found[one.name] = max(values)
+        elif one.name in MEAN:
+            found[one.name] = mean(values)
+        elif one.name == "late_now":
+            streams = {stream for part in values for stream in part}
+            found[one.name] = {stream: max(part.get(stream, 0.0) for part in values) for stream in streams}
+        elif one.name == "utility":
+            found[one.name] = utilities_together(parts)
+        elif one.name == "slowdown":
+            found[one.name] = slowdowns_together(parts)
+        elif one.name == "tardiness":
+            found[one.name] = tardiness_together(parts)
+        elif isinstance(values[0], dict):
+            found[one.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
+        elif one.name == "within_target_pct":
+            found[one.name] = mean(values, [part.results for part in parts], 100.0)
+        else:
+            found[one.name] = sum(values)
+    return Figures(**found)
+
+
+def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """Of units that have answered; means are weighted by how much."""
+    told = [(part.utility, part.results) for part in parts if part.utility]
+    missed, counts = sum(one["missed"] for one, _ in told), [count for _, count in told]
+    results = sum(counts)
+    found = {name: mean([one[name] for one, _ in told], counts, 1.0) for name in ("mean", "of_queries")}
+    pct = 100.0 * missed / results if results else 0.0
+    return {**found, "lost": 1.0 - found["mean"], "missed": missed, "missed_pct": pct}
+
+
+def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """The same of slowdowns."""
+    told = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
+    counts = [count for _, count in told]
+    return {name: mean([one[name] for one, _ in told], counts) for name in ("mean", "of_queries")}
+
+
+def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """Of units of which a window has answered; empty without any."""
+    told = [part.tardiness for part in parts if part.tardiness]
+    if not told:
+        return {}
+    due = sum(one["due"] for one in told)
+    return {
+        "due": due,
+        "tardy": sum(one["tardy"] for one in told),
+        "mean_ms": sum(one["mean_ms"] * one["due"] for one in told) / due,
+        "max_ms": max(one["max_ms"] for one in told),
+    }
+
+
+def troubles(views: Sequence[ClassView]) -> list[str]:
+    """Return a line for each class that needs attention, without figures that move, so that each line is printed once."""
+    lines = []
+    for view in views:
+        state, reason = view.condition.state, view.condition.reason
+        if state is State.STARVED:
+            lines.append(f"{view.name}: {state}; see weir explain {view.name}")
+        elif state in TROUBLED:
+            lines.append(f"{view.name}: {state}: {reason}")
+    return lines
+
+
+def as_json(view: ClassView) -> dict[str, Any]:
+    """A class as `weir top -o json` prints it."""
+    settings, figures = view.settings, view.figures
+    return {
+        "name": view.name,
+        "priority": settings.priority,
+        "delay_target_ms": settings.delay_target_ms,
+        "share": {"original": view.original, "now": view.share},
+        "lent_s": view.lent_s,
+        "borrowed_s": view.borrowed_s,
+        "asleep": view.asleep,
+        "state": view.condition.state,
+        "reason": view.condition.reason,
+        "objective": settings.objective,
+        "policy": view.policy,
+        "tunes_itself": view.tunes_itself,
+    } | {one.name: getattr(figures, one.name) for one in fields(Figures)}
+
+
+def view_told(told: Mapping[str, Any]) -> ClassView:
+    """A class as the service tells of it."""
+    names = ("name", "priority", "delay_target_ms", "lossless", "objective")
+    settings = {name: told[name] for name in names}
+    # The kind is enough to know whether it may change.
+    settings["policy"] = Automatic() if told["tunes_itself"] else None
+    return ClassView(
+        LiveClass.model_validate(settings),
+        told["share"]["now"],
+        told["share"]["original"],
+        told["lent_s"],
+        told["borrowed_s"],
+        Figures(**{one.name: told[one.name] for one in fields(Figures) if one.name in told}),
+        told["units"],
+        told["asleep"],
+        policy=told["policy"],
+        condition=Condition(State(told["state"]), told["reason"]),
+    )
+
+
+def unit_lines(units: Mapping[str, UnitStatus]) -> list[dict[str, Any]]:
+    """Where each unit is."""
+    return [
+        {
+            "unit": name,
+            "class": one.class_name,
+            "node": one.node,
+            "host": one.host,
+            "share": one.share,
+            "moving_to": one.moving_to,
+        }
+        for name, one in units.items()
+    ]

@@ -1,0 +1,49 @@
+"""Who lends to whom: since the beginning, in processor-seconds, and at this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from actors.coordinator.control_plane import SystemStatus
+from scheduler.capacity.redistribution import lent_shares
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """Between two classes."""
+
+    lender: str
+    borrower: str
+    seconds: float
+    """Of a processor, since the beginning."""
+    now: float
+    """Processors, at this moment."""
+
+
+def lending(system: SystemStatus, seconds: Mapping[str, Mapping[str, float]]) -> list[Lent]:
+    """A line a pair that has ever lent; what shards of one class lend each other is not lent."""
+    now = lent_now(system)
+    total = {
+        (lender, other): lent
+        for lender, row in seconds.items()
+        for other, lent in row.items()
+        if lender != other
+    }
+    pairs = sorted({*total, *now})
+    return [Lent(*pair, total.get(pair, 0.0), now.get(pair, 0.0)) for pair in pairs]
+
+
+def lent_now(system: SystemStatus) -> dict[tuple[str, str], float]:
+    """In processors, by class."""
+    ranks = {one.name: -one.priority for one in system.classes}
+    found: dict[tuple[str, str], float] = {}
+    for node, lanes in system.nodes.items():
+        here = {unit: one for unit, one in system.units.items() if one.node == node}
+        ranked = sorted(here, key=lambda unit: (ranks[here[unit].class_name], unit))
+        originals = {unit: here[unit].original for unit in ranked}
+        for lender, borrower, share in lent_shares(originals, {unit: here[unit].share for unit in ranked}):
+            pair = here[lender].class_name, here[borrower].class_name
+            if pair[0] != pair[1]:
+                found[pair] = found.get(pair, 0.0) + share * lanes
+    return found

@@ -1,0 +1,155 @@
+"""How a class fares, in a sentence or two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from configs.classes.objectives import WAYS
+from configs.numbers import duration
+from engine.sql import parse_create_stream
+from services.watch.class_views import ClassView
+from services.watch.states import TROUBLED, State
+
+# States in which the reason is more important than response times.
+NAMED = TROUBLED | {State.LATE, State.HELD_BACK}
+# Of a share, or of the input: less is not worth a word.
+LEAST = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """The largest parts of the input, and of the queue, that were dropped in the last minute."""
+
+    drop: float
+    trimmed: float
+
+
+NOTHING = Lately(0.0, 0.0)
+
+
+def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
+    """Return how a class is doing; what was shed lately is named, so that the words agree with its last decisions."""
+    condition = view.condition
+    if condition.state in (State.STARTING, State.NO_QUERIES):
+        return f"It {condition.reason.removeprefix('it ')}."
+    if condition.state is State.GIVEN_UP:
+        return f"It is given up: {condition.reason}."
+    if condition.state is State.IDLE:
+        return (
+            "; ".join(
+                filter(None, ("It has no input and sleeps", shares(view), late(view), shed_lately(lately)))
+            )
+            + "."
+        )
+    if condition.state in NAMED:
+        more = "" if condition.state is State.LATE else condition.reason
+        rest = filter(None, (more, late(view), shares(view), loss(view, lately)))
+        return f"It is {condition.state}: {'; '.join(rest)}."
+    told = (
+        response(view),
+        worth(view),
+        tardy(view),
+        shares(view),
+        loss(view, lately),
+        late(view),
+        *policy(view),
+    )
+    return "; ".join(filter(None, told)) + "."
+
+
+def response(view: ClassView) -> str:
+    target, p95 = view.settings.delay_target_ms, view.figures.p95_ms
+    if not view.figures.results:
+        return "It has not answered anything yet"
+    if not p95:
+        return f"It has given {view.figures.results:,} answers, none of them in the last seconds"
+    side = "within" if p95 <= target else "above"
+    return f"95% of its answers come within {duration(p95)}, {side} its target of {duration(target)}"
+
+
+def worth(view: ClassView) -> str:
+    """Nothing where nothing is lost by waiting."""
+    figures = view.figures
+    if figures.utility_now > 1 - LEAST:
+        return ""
+    return f"they are worth {figures.utility_now:.0%} of what they could be, {figures.missed_now:.0%} came after their deadline"
+
+
+def tardy(view: ClassView) -> str:
+    """Nothing where windows are in time."""
+    figures = view.figures
+    if figures.tardy_now < LEAST:
+        return ""
+    mean_ms = figures.tardiness.get("mean_ms", 0.0)
+    return (
+        f"{figures.tardy_now:.0%} of its windows' answers are tardy, by {duration(mean_ms)} on average so far"
+    )
+
+
+def shares(view: ClassView) -> str:
+    moved = view.share - view.original
+    if moved > LEAST:
+        return f"it has {view.original:.0%} of the lanes of its own and {moved:.0%} borrowed"
+    if moved < -LEAST:
+        return f"it has {view.share:.0%} of the lanes and lends {-moved:.0%}"
+    return f"it has its share of {view.original:.0%} of the lanes"
+
+
+def loss(view: ClassView, lately: Lately) -> str:
+    if view.settings.lossless:
+        return "nothing is shed, since it is lossless"
+    if view.drop < LEAST:
+        parts = parts_of(lately, "was")
+        return f"nothing is shed now, and in the last minute {parts}" if parts else "nothing is shed"
+    why = "its load is above what it can do"
+    if view.figures.load <= view.figures.headroom:
+        why = "a queue has to be worked off"
+    return f"{view.drop:.0%} of its input is shed now, because {why}"
+
+
+def shed_lately(lately: Lately) -> str:
+    """Return what was dropped in the last minute; nothing if nothing was."""
+    parts = parts_of(lately, "was shed")
+    return f"in the last minute {parts}" if parts else ""
+
+
+def parts_of(lately: Lately, verb: str) -> str:
+    """Return the parts of input and queue that were dropped."""
+    parts = []
+    if lately.drop >= LEAST:
+        parts.append(f"up to {lately.drop:.0%} of its input {verb}")
+    if lately.trimmed >= LEAST:
+        parts.append(f"up to {lately.trimmed:.0%} of its queue was dropped, which would have been late")
+    return " and ".join(parts)
+
+
+def late(view: ClassView) -> str:
+    """Return which streams brought late rows, the one with the largest part first; nothing without late rows."""
+    shares = {stream: part for stream, part in view.figures.late_now.items() if part >= LEAST}
+    if not shares:
+        return ""
+    stream, *others = sorted(shares, key=lambda name: (-shares[name], name))
+    more = f", and there were such rows of {', '.join(others)}" if others else ""
+    return (
+        f"{shares[stream]:.0%} of the rows of stream {stream} in the last minute of input were late"
+        f" (behind its watermark{behind(view, stream)}) and are in no answer{more}; a larger WATERMARK would take them in"
+    )
+
+
+def behind(view: ClassView, stream: str) -> str:
+    """Return how far the watermark of a stream is behind its newest row, if the class knows the stream."""
+    for schema in map(parse_create_stream, view.settings.streams):
+        if schema.name.lower() == stream:
+            return f" of {schema.lateness_us / 1e6:g} s"
+    return ""
+
+
+def policy(view: ClassView) -> list[str]:
+    """Nothing of the default."""
+    objective = view.settings.objective
+    least = f"the least {WAYS[objective].words}"
+    if view.tunes_itself:
+        return [f"its operators run by {view.policy} for now, which it has chosen for {least}"]
+    if objective == "response" and view.policy == WAYS[objective].kind:
+        return []
+    return [f"its operators run by {view.policy}, and its objective is {least}"]

@@ -1,0 +1,310 @@
+"""The plan of an admission: can a class's delay target hold here, and what would the others lose?
+
+    plan(situation)     runs the situation as it is, as it would be, and as it would be at worst, and compares them
+
+At worst everybody else takes all that he is entitled to, and what is planned has its original share, of which it may shed
+what it allows: what it is promised has to hold then too. The runs are those of the simulator: the same round robin, load
+managers, coordinator and operator schedulers as live. The same situation gives the same plan.
+
+A target holds if the 95th percentile of response times is within it, no more is lost than may be, and no queue is growing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from configs.numbers import duration
+from loadshed.ledger import TupleLedger
+from loadshed.responses import ResponseStatistics
+from sim.admission.planned_scenario import SINGLE_MAX, TARGET_MAX_S, WARM_UP_S, Builder, Simulated
+from sim.admission.situation import ClassLoad, ClassPlan, Forecast, Plan, Situation
+from sim.simulation import Simulation
+
+# Losses are drawn by chance: the part that was lost may be beyond the part that may be by so much.
+DROP_TOLERANCE = 0.01
+# A queue that has grown by more than this part of what came in is growing.
+GROWTH = 0.02
+# What is lost more, and response times that are so much longer and so near to the target, are worth a word.
+LOSS_TOLD, SLOWER_TOLD, NEAR_TOLD = 0.005, 1.2, 0.5
+# By name; of more, only how many there are.
+CLASSES_TOLD = 20
+# With lanes that are busier than this, queues are as long as chance has them.
+BUSY_TOLD = 0.9
+
+
+def plan(situation: Situation) -> Plan:
+    """What becomes of every class."""
+    planned = {one.name: one for one in situation.planned}
+    after = situation.after()
+    before, then = run(situation, situation.running), run(situation, after)
+    alone = all(one.name in planned for one in after)
+    worst = then if alone else run(situation, after, frozenset(planned))
+    classes = []
+    for one in after:
+        at_worst = worst.classes[one.name] if one.name in planned else None
+        classes.append(class_plan(one, before.classes.get(one.name), then.classes[one.name], at_worst))
+    missed = [one for one in classes if not one.holds and is_to_hold(one)]
+    missed_now = [one for one in missed if not is_kept(one, one.after)]
+    return Plan(
+        tuple(classes),
+        not missed,
+        not missed_now,
+        then.busy,
+        tuple(warnings(classes)),
+        (*situation.assumed, *simplified(situation, after, then.busy)),
+    )
+
+
+def class_plan(
+    one: ClassLoad, before: Forecast | None, after: Forecast, at_worst: Forecast | None
+) -> ClassPlan:
+    found = ClassPlan(
+        one.name,
+        one.declared.delay_target_ms,
+        one.max_drop,
+        at_worst is not None,
+        before,
+        after,
+        at_worst,
+        holds=False,
+        why="",
+    )
+    now, then = is_kept(found, after), at_worst is None or is_kept(found, at_worst)
+    return replace(found, holds=now and then, why=reason(found) + ages(one, found))
+
+
+def is_kept(one: ClassPlan, run: Forecast) -> bool:
+    """Whether the target holds in the run."""
+    in_time = run.p95_ms is None or run.p95_ms <= min(one.target_ms, 1e3 * TARGET_MAX_S)
+    return in_time and run.drop <= one.max_drop + DROP_TOLERANCE and not run.falls_behind
+
+
+def is_to_hold(one: ClassPlan) -> bool:
+    """Nobody is blamed for a target that is missed as it is."""
+    return one.planned or one.before is None or is_kept(one, one.before)
+
+
+# -- words -------------------------------------------------------------------------------------------------------
+
+
+def reason(one: ClassPlan) -> str:
+    told = [f"with the load there is, {outcome(one, one.after)}"]
+    if one.at_worst is not None:
+        told.append(f"at worst {outcome(one, one.at_worst)}")
+    return "; ".join(told)
+
+
+def ages(one: ClassLoad, found: ClassPlan) -> str:
+    """Return what becomes of input that a class falls behind with; empty if it does not, or if its age is bounded."""
+    runs = [found.after] if found.at_worst is None else [found.after, found.at_worst]
+    if not any(run.falls_behind for run in runs):
+        return ""
+    if one.lossless:
+        return "; its producers are held back"
+    if one.declared.holds_back:
+        return "; its producers are held back: declare max_age_ms to bound the age of its answers instead"
+    if one.declared.max_age_ms is None:
+        return "; its queue grows and nothing bounds the age of its answers: declare max_age_ms"
+    return ""
+
+
+def outcome(one: ClassPlan, run: Forecast) -> str:
+    if run.p95_ms is None and not run.falls_behind:
+        return "nothing comes in for it"
+    times = (
+        "no answer comes"
+        if run.p95_ms is None
+        else f"p95 {duration(run.p95_ms)} of {duration(one.target_ms)}"
+    )
+    if is_kept(one, run):
+        return f"{times} and {lost(run.drop)}"
+    if run.falls_behind or run.drop >= one.max_drop - DROP_TOLERANCE:
+        return f"{times}: it asks for {run.load:.2g} processors and may lose {one.max_drop:.0%} at most"
+    return f"{times} and {lost(run.drop)}"
+
+
+def lost(drop: float) -> str:
+    return "nothing is lost" if drop < LOSS_TOLD else f"{drop:.0%} of its input is lost"
+
+
+def warnings(classes: Sequence[ClassPlan], names: Collection[str] | None = None) -> Iterable[str]:
+    """Targets that would be missed first, then what others lose; only of these classes by name, if any are given."""
+    missed = [
+        f"{called(one, names)} would miss its delay target of {duration(one.target_ms)}: {one.why}"
+        for one in classes
+        if not one.holds and is_to_hold(one)
+    ]
+    yield from first_of(missed, "would miss their delay targets")
+    losses = [
+        f"{called(one, names)} {told}"
+        for one in classes
+        if not one.planned and one.before is not None and (told := loss(one, one.before))
+    ]
+    yield from first_of(losses, "would lose more, or answer later")
+
+
+def first_of(told: Sequence[str], others: str) -> Iterable[str]:
+    yield from told[:CLASSES_TOLD]
+    if len(told) > CLASSES_TOLD:
+        yield f"{len(told) - CLASSES_TOLD} more classes {others}"
+
+
+def called(one: ClassPlan, names: Collection[str] | None) -> str:
+    return f"class {one.name}" if names is None or one.name in names else "another class"
+
+
+def seen_by(found: Plan, names: Collection[str]) -> Plan:
+    """The plan for who may know of these classes alone: what others lose is told, but not who they are."""
+    own = tuple(one for one in found.classes if one.name in names)
+    return replace(found, classes=own, warnings=tuple(warnings(found.classes, names)))
+
+
+def loss(one: ClassPlan, before: Forecast) -> str:
+    """What a class that runs would have less of."""
+    after = one.after
+    told = []
+    if after.drop > before.drop + LOSS_TOLD:
+        told.append(f"would lose {after.drop:.1%} of its input instead of {before.drop:.1%}")
+    if (
+        before.p95_ms is not None
+        and after.p95_ms is not None
+        and after.p95_ms > max(SLOWER_TOLD * before.p95_ms, NEAR_TOLD * one.target_ms)
+    ):
+        told.append(f"would answer within {after.p95_ms:.0f} ms (p95) instead of {before.p95_ms:.0f}")
+    return " and ".join(told)
+
+
+def simplified(situation: Situation, classes: Sequence[ClassLoad], busy: float) -> Iterable[str]:
+    awake = [one for one in classes if one.rate]
+    if len(awake) > SINGLE_MAX:
+        yield f"the {len(awake) - SINGLE_MAX} classes that ask for least were planned in groups of such as are alike"
+    for one in situation.planned:
+        if one.declared.delay_target_ms > 1e3 * TARGET_MAX_S:
+            yield f"class {one.name} was planned with a target of {TARGET_MAX_S:g} s"
+    if busy > BUSY_TOLD:
+        yield f"lanes are busy for {busy:.0%} of the time: so near to all of it, a little more or less input changes much"
+
+
+# -- runs --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of one."""
+
+    classes: Mapping[str, Forecast]
+    busy: float
+
+
+def run(situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[str] | None = None) -> Run:
+    """One run of the classes; at worst, if it is said who has only what he is entitled to."""
+    if not classes:
+        return Run({}, 0.0)
+    simulated = Builder(situation, modest).built(classes)
+    seen = Seen()
+    ended = Simulation(simulated.scenario, situation.settings.manager, on_cycle=seen.look).run()
+    forecasts = {name: seen.forecast(ended, name) for name in ended.hosts}
+    busy = (ended.busy_s + ended.overhead_s) / (ended.now * simulated.scenario.lanes)
+    return Run({one.name: of_class(one, simulated, forecasts) for one in classes}, round(min(busy, 1.0), 4))
+
+
+@dataclass
+class Begun:
+    """A class at the end of the warm-up."""
+
+    ledger: TupleLedger
+    shared_s: float
+    cycles: int
+    held: int
+
+
+@dataclass
+class Seen:
+    """What is seen of a run after its warm-up."""
+
+    begun: dict[str, Begun] = field(default_factory=dict)
+
+    def look(self, run: Simulation) -> None:
+        """At the end of each cycle; what came before the first that is seen does not count."""
+        if not self.begun and run.now >= WARM_UP_S:
+            for name, host in run.hosts.items():
+                held = host.held(run.now)
+                self.begun[name] = Begun(host.ledger(), run.share_integral[name], run.ring.cycles, held)
+                host.responses = ResponseStatistics(host.target_s)
+
+    def forecast(self, run: Simulation, name: str) -> Forecast:
+        host, begun = run.hosts[name], self.begun[name]
+        ledger, manager = host.ledger(), run.ring.manager_of(name)
+        offered = ledger.offered - begun.ledger.offered
+        lost = ledger.lost() - begun.ledger.lost()
+        keep = manager.control.keep if manager is not None else 1.0
+        at_most = manager is None or keep <= 1 - host.settings.max_drop + DROP_TOLERANCE
+        cycles = run.ring.cycles - begun.cycles
+        shared_s = run.share_integral[name] - begun.shared_s
+        series = run.series.classes[name]
+        first = next(place for place, at_s in enumerate(series.at_s) if at_s > WARM_UP_S)
+        loads = [load for load in series.load[first:] if load is not None]
+        responses, has_answers = host.responses.response_ms(), host.responses.count > 0
+        return Forecast(
+            share=shared_s / (cycles * run.scenario.load.cycle_ms / 1e3),
+            load=sum(loads) / len(loads) if loads else host.processed_s / run.scenario.seconds,
+            drop=lost / offered if offered else 0.0,
+            mean_ms=responses["mean"] if has_answers else None,
+            p95_ms=responses["p95"] if has_answers else None,
+            p99_ms=responses["p99"] if has_answers else None,
+            within_target=host.responses.target_met_pct() / 100 if has_answers else None,
+            falls_behind=at_most
+            and grown(series.queued[first:]) + host.held(run.now) - begun.held > GROWTH * offered,
+        )
+
+
+def grown(queued: Sequence[int]) -> float:
+    """By how many tuples a queue has grown; batches come and go."""
+    third = len(queued) // 3
+    return (sum(queued[-third:]) - sum(queued[:third])) / third
+
+
+def of_class(one: ClassLoad, simulated: Simulated, forecasts: Mapping[str, Forecast]) -> Forecast:
+    """A class's own, from those of what stood for it."""
+    own = [forecasts[name] for name in simulated.units[one.name]]
+    part = simulated.grouped.get(one.name, 1.0)
+    return rounded(
+        Forecast(
+            share=part * sum(found.share for found in own),
+            load=part * sum(found.load for found in own),
+            drop=sum(found.drop for found in own) / len(own),
+            mean_ms=mean([found.mean_ms for found in own]),
+            p95_ms=worst([found.p95_ms for found in own]),
+            p99_ms=worst([found.p99_ms for found in own]),
+            within_target=mean([found.within_target for found in own]),
+            falls_behind=any(found.falls_behind for found in own),
+        )
+    )
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return sum(known) / len(known) if known else None
+
+
+def worst(values: Sequence[float | None]) -> float | None:
+    return max((one for one in values if one is not None), default=None)
+
+
+def rounded(one: Forecast) -> Forecast:
+    """So that it reads well."""
+
+    def near(value: float | None, digits: int) -> float | None:
+        return None if value is None else round(value, digits)
+
+    return replace(
+        one,
+        share=round(one.share, 4),
+        load=round(one.load, 4),
+        drop=round(one.drop, 4),
+        mean_ms=near(one.mean_ms, 2),
+        p95_ms=near(one.p95_ms, 2),
+        p99_ms=near(one.p99_ms, 2),
+        within_target=near(one.within_target, 4),
+    )

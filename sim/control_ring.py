@@ -1,0 +1,168 @@
+"""The control ring of a run: the cores of its manager (`loadshed.build`), and how they are joined up.
+
+The ring carries commands of one core to the next as events, exactly as messages do between live actors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from configs.classes.managers import known_manager, moves_shares, scales_headroom
+from configs.scenario.scenario import Scenario
+from loadshed.build import EVERYBODY, class_account, load_managers, merged
+from loadshed.cycle import CycleEnded
+from loadshed.manager import (
+    DropOlder,
+    HoldBack,
+    LoadCommand,
+    LoadEvent,
+    LoadManager,
+    ReportUsage,
+    RequestReclaim,
+    SetKeep,
+    TrimQueue,
+)
+from loadshed.records import Core, CoreName
+from scheduler.capacity.core import (
+    CapacityCommand,
+    CapacityCore,
+    CapacityEvent,
+    HeadroomScaled,
+    ReclaimRequested,
+    RedistributionDue,
+    SharesChanged,
+    UsageReported,
+)
+from scheduler.capacity.redistribution import by_priority
+from scheduler.tuning import SwitchPolicy, TuningCommand, TuningCore, TuningEvent
+from scheduler.turns.round_robin import Grant, RoundRobin, SharesSet, TurnEvent
+
+# The run's only node.
+NODE = "node"
+
+# A message on its way to the coordinator: deliver now (True), or the transport has taken it (False).
+Transport = Callable[[str, CapacityEvent], bool]
+
+# Told of every decision of a core: event, time, commands.
+Record = Callable[[Any, float, Sequence[Any]], None]
+# Shown a core that has decided nothing yet; gives what is to be told of its decisions.
+OpenRecord = Callable[[CoreName, str, Core], Record]
+
+Event = TypeVar("Event")
+Command = TypeVar("Command")
+Handle = Callable[[Event, float], tuple[Command, ...]]
+
+
+def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Command]:
+    """The `handle` of a core, with its decisions told."""
+
+    def handle_and_tell(event: Event, now: float) -> tuple[Command, ...]:
+        commands = handle(event, now)
+        record(event, now, commands)
+        return commands
+
+    return handle_and_tell
+
+
+# To the shedder of a class, or to its scheduler.
+Order = tuple[str, SetKeep | TrimQueue | DropOlder | HoldBack | SwitchPolicy]
+
+
+@dataclass
+class ControlRing:
+    """Lanes, load managers and coordinator of one run."""
+
+    lanes: RoundRobin
+    loads: dict[str, LoadManager]
+    capacity: CapacityCore | None
+    redistribute_every: int
+    tunings: Mapping[str, TuningCore] = field(default_factory=dict)
+    """Of classes that tune themselves."""
+    open_record: OpenRecord | None = None
+    cycles: int = field(init=False, default=0)
+    turn: Handle[TurnEvent, Grant] = field(init=False)
+    _decide: dict[str, Handle[LoadEvent, LoadCommand]] = field(init=False)
+    _tune: dict[str, Handle[TuningEvent, TuningCommand]] = field(init=False)
+    _coordinate: Handle[CapacityEvent, CapacityCommand] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turn = self._handle_of("turns", NODE, self.lanes)
+        self._decide = {name: self._handle_of("load", name, core) for name, core in self.loads.items()}
+        self._tune = {name: self._handle_of("tuning", name, core) for name, core in self.tunings.items()}
+        if self.capacity is not None:
+            self._coordinate = self._handle_of("capacity", NODE, self.capacity)
+
+    def _handle_of(self, kind: CoreName, name: str, core: Core) -> Handle[Any, Any]:
+        if self.open_record is None:
+            return core.handle
+        return recorded(core.handle, self.open_record(kind, name, core))
+
+    def end_cycle(
+        self, cycles: Mapping[str, CycleEnded], now: float, transport: Transport
+    ) -> tuple[list[Order], list[Grant]]:
+        """Decide on a load cycle: what shedders are to do, and grants if shares moved."""
+        self.cycles += 1
+        orders: list[Order] = []
+        messages: list[UsageReported | ReclaimRequested] = []
+        for name, decide in self._decide.items():
+            for command in decide(self._seen_by(name, cycles), now):
+                match command:
+                    case SetKeep() | TrimQueue() | DropOlder() | HoldBack():
+                        orders += [(one, command) for one in (cycles if name == EVERYBODY else [name])]
+                    case ReportUsage(usage, load):
+                        messages.append(UsageReported(name, usage, load))
+                    case RequestReclaim():
+                        messages.append(ReclaimRequested(name))
+        grants: list[Grant] = []
+        if self.capacity is not None:
+            for message in messages:
+                if transport(message.name, message):
+                    grants += self.tell_coordinator(message, now)
+            if self.cycles % self.redistribute_every == 0:
+                grants += self.tell_coordinator(RedistributionDue(), now)
+        return orders, grants
+
+    def compare(self, name: str, event: TuningEvent, now: float) -> list[Order]:
+        """Decide on the policy of a class that tunes itself."""
+        return [(name, command) for command in self._tune[name](event, now)]
+
+    def tell_coordinator(self, event: CapacityEvent, now: float) -> list[Grant]:
+        """Hand a message to the coordinator and carry what it says to lanes and load managers."""
+        assert self.capacity is not None
+        grants: list[Grant] = []
+        for command in self._coordinate(event, now):
+            match command:
+                case SharesChanged(shares):
+                    grants += self.turn(SharesSet(shares), now)
+                case HeadroomScaled(name):
+                    self._decide[name](command, now)
+        return grants
+
+    def manager_of(self, name: str) -> LoadManager | None:
+        return self.loads.get(name) or self.loads.get(EVERYBODY)
+
+    def _seen_by(self, name: str, cycles: Mapping[str, CycleEnded]) -> CycleEnded:
+        return merged(cycles) if name == EVERYBODY else cycles[name]
+
+
+def build_ring(
+    scenario: Scenario,
+    name: str,
+    open_record: OpenRecord | None = None,
+    tunings: Mapping[str, TuningCore] | None = None,
+) -> ControlRing:
+    manager = known_manager(name)
+    shares = scenario.original_shares()
+    accounts = [class_account(one, shares[one.name], manager) for one in scenario.classes]
+    capacity = CapacityCore(accounts, scenario.lanes, scales_headroom(manager))
+    ranked = {account.name: account.share for account in by_priority(accounts)}
+    return ControlRing(
+        RoundRobin(ranked, scenario.round_ms / 1e3, scenario.lanes),
+        load_managers(manager, scenario.classes, scenario.load, shares, scenario.lanes),
+        capacity if moves_shares(manager) else None,
+        scenario.load.redistribute_every,
+        tunings or {},
+        open_record,
+    )

@@ -1,0 +1,257 @@
+"""What a class's objective would come to by other policies and by other plans of its queries, which answer the same.
+
+    forecasts(now, policies, …)     all policies by the plan in force; by the others, the policy in force and the best one
+
+No plan but the one in force has been measured. Of another, an operator costs what the one costs that computes the same now, and
+gives as many tuples. What is known of the rest follows from that:
+
+    a condition moved before a join     lets through what it does of the tuples that came in last; costs what its like costs
+    a join without it                   takes as many more tuples and gives the same: costs grow by the pairs that it finds,
+                                        and by the condition for each of them
+    operators of queries apart          as the one that they have in common
+
+1. Where something is not known, a plan is not forecast; nor is one that has the same operators as another, or more than
+   `STEPS_MORE` times as much to simulate.
+2. All plans are simulated for the same input and time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import PolicySettings, policy_text
+from configs.classes.policy_and_plan import PLANS, Choice
+from engine.class_.explain import Line
+from engine.class_.runner import urgency
+from engine.data.train import Train
+from engine.network.network import ClassNetwork, Node, slack_of
+from engine.network.plan_alignment import Aligned, Moved, Running, below_step, is_select
+from engine.operators.select import SelectOperator
+from engine.plan.plan import Apart, Filter, Plan, Project, Scan
+from sim.forecast import policy_forecast
+from sim.forecast.operator_costs import Cost, is_measured, like, likes
+from sim.forecast.policy_forecast import (
+    ClassNow,
+    Simulate,
+    TriedOperator,
+    steps_of_cycle,
+    tried_operators,
+    with_answers,
+)
+
+# Classes with more queries choose among policies alone: the operators of another plan take a millisecond a query or so.
+QUERIES_MAX = 1000
+STEPS_MORE = 4.0
+# A pair that a join finds costs this part of what a tuple costs it.
+PAIR_PART = 0.4
+# What a condition lets through is believed from so many tuples on.
+SAMPLE_LEAST = 100
+
+
+def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simulate) -> dict[str, float]:
+    """What the objective comes to under each choice, by its text; none if nothing comes in."""
+    found = policy_forecast.forecasts(now, policies, simulate)
+    if now.running is None or not found:
+        return found
+    choice = now.running.choice
+    best = min(
+        (one for one in policies if policy_text(one) in found), key=lambda one: found[policy_text(one)]
+    )
+    told = by_choice(policies, choice.plan, found)
+    for plan, operators in other_plans(now, now.running):
+        again = [now.before.policy] if now.before is not None and now.before.plan == plan else []
+        tried = list(dict.fromkeys([choice.policy, best, *again]))
+        other = replace(now, operators=operators, steps=steps_of_cycle(now))
+        told |= by_choice(tried, plan, policy_forecast.forecasts(other, tried, simulate))
+    return told
+
+
+def by_choice(
+    policies: Sequence[PolicySettings], plan: PlanSettings, found: Mapping[str, float]
+) -> dict[str, float]:
+    names = {policy_text(one): str(Choice(one, plan)) for one in policies}
+    return {names[policy]: value for policy, value in found.items()}
+
+
+def other_plans(now: ClassNow, running: Running) -> Iterator[tuple[PlanSettings, tuple[TriedOperator, ...]]]:
+    """Those that make a difference, with their operators as they would be measured."""
+    if len(running.queries) > QUERIES_MAX or not all(map(is_known, now.lines)):
+        return
+    shapes = [shape_of(running.network(running.planned_as))]
+    measured = Measured(now, running)
+    for plan in PLANS:
+        planned = None if plan == running.choice.plan else running.planned(plan)
+        if planned is None:
+            continue
+        made = running.network(planned)
+        if shape_of(made) in shapes:
+            continue
+        shapes.append(shape_of(made))
+        operators = measured.operators_of(made, running.aligned(planned))
+        if operators is None:
+            continue
+        if steps_of_cycle(replace(now, operators=operators)) <= STEPS_MORE * steps_of_cycle(now):
+            yield plan, operators
+
+
+def is_known(line: Line) -> bool:
+    """Sources that nothing has come to yet are told apart from such of which too little is known."""
+    return is_measured(line) or not line.name.startswith("source:") or not line.tuples
+
+
+def shape_of(made: ClassNetwork) -> list[tuple[str, tuple[int, ...]]]:
+    """Operators by what they are called, and whom they feed."""
+    place = {id(node): number for number, node in enumerate(made.nodes)}
+    return [(node.name, tuple([place[id(below)] for below in node.downstream])) for node in made.nodes]
+
+
+class Measured:
+    """The operators that run, and what follows for others."""
+
+    def __init__(self, now: ClassNow, running: Running) -> None:
+        self._running, self._lines = running, now.lines
+        self._operators = tried_operators(now.lines)
+        self._place = {key: number for number, key in enumerate(running.keys)}
+        self._likes = likes(now.lines)
+        self._came = {name: sum(one.tuples for one in slots) for name, slots in now.arrivals.items()}
+        self._above: dict[int, int] = {}
+        self._taken = [0.0 for _ in self._operators]
+        """Tuples that came to each operator."""
+        for number, one in enumerate(self._operators):
+            if one.stream:
+                self._taken[number] = float(self._came.get(one.stream, 0))
+            for below in one.feeds:
+                self._above[below] = number
+                self._taken[below] += self._given(number)
+
+    def operators_of(self, made: ClassNetwork, aligned: Aligned) -> tuple[TriedOperator, ...] | None:
+        """None if something is not known."""
+        place = {id(node): number for number, node in enumerate(made.nodes)}
+        taken = [0.0 for _ in made.nodes]
+        found: list[TriedOperator] = []
+        for number, node in enumerate(made.nodes):
+            if node.source:
+                taken[number] = float(self._came.get(node.stream, 0))
+            cost = self._cost_of(node, taken[number], aligned)
+            if cost is None:
+                return None
+            feeds = tuple([place[id(below)] for below in node.downstream])
+            for below in feeds:
+                taken[below] += cost.selectivity * taken[number]
+            partner = None if node.partner is None else place[id(node.partner)]
+            graphs = [self._running.graphs[one] for one in node.outputs if one in self._running.graphs]
+            points = min(graphs, key=urgency).points if graphs and not feeds else None
+            weight = sum(sorted(self._running.weights.get(one, 1.0) for one in node.outputs)) or 1.0
+            slack = slack_of(node) if node.outputs else None
+            same = self.same(node, aligned)
+            known = None if same is None else self._operators[same]
+            found.append(
+                TriedOperator(
+                    node.name,
+                    feeds,
+                    cost,
+                    node.stream,
+                    partner,
+                    points,
+                    weight,
+                    None if slack is None else slack(),
+                    0.0 if known is None else known.tells,
+                    known is not None and known.told,
+                    known.believed if known is not None and known.cost == cost else None,
+                )
+            )
+        outputs = [tuple(sorted(node.outputs)) for node in made.nodes]
+        return with_answers(found, outputs, self._running.graphs, self._running.weights)
+
+    def _given(self, number: int) -> float:
+        return self._taken[number] * self._operators[number].cost.selectivity
+
+    def _cost_of(self, node: Node, taken: float, aligned: Aligned) -> Cost | None:
+        number, plan = self.same(node, aligned), plan_of(node)
+        if number is None:
+            return self._cost_of_step(node, plan) if isinstance(plan, Filter | Project) else None
+        if plan in aligned.moved:
+            return self._cost_of_join(node, number, taken, aligned.moved[plan])
+        return self._operators[number].cost
+
+    def same(self, node: Node, aligned: Aligned) -> int | None:
+        """Which operator computes the same now."""
+        if node.source:
+            return self._place.get(node.key)
+        if node.name == "panes":
+            # They are as long as all windows over them allow, and those may be others.
+            window = self.same(node.downstream[0], aligned)
+            return None if window is None else self._above.get(window)
+        plan = plan_of(node)
+        same = None if plan is None else aligned.plans.get(plan)
+        return self._place.get((same, node.key[1]) if isinstance(node.key, tuple) else same)
+
+    def _cost_of_step(self, node: Node, plan: Filter | Project) -> Cost | None:
+        """Of a condition that nobody tests by itself, or a projection that nobody makes."""
+        assumed = like(Line(0, node.name, (), (), 0, 0.0, 0.0, 0.0, 0), self._likes)
+        part = self._part(plan) if isinstance(plan, Filter) or is_select(plan) else 1.0
+        return None if part is None else replace(assumed, selectivity=part)
+
+    def _cost_of_join(self, node: Node, number: int, taken: float, moved: Moved) -> Cost | None:
+        """With other conditions before it, it gives the same."""
+        cost, before, given = self._operators[number].cost, self._taken[number], self._given(number)
+        tests = [self._place.get(one) for one in moved.away]
+        parts = [self._part(one) for one in moved.here]
+        if not is_measured(self._lines[number]) or before <= 0 or taken <= 0:
+            return None
+        if None in parts or not all(one is not None and is_measured(self._lines[one]) for one in tests):
+            return None
+        tested = [self._operators[one].cost for one in tests if one is not None]
+        passed_now = math.prod(one.selectivity for one in tested)
+        passed_then = math.prod(one for one in parts if one is not None)
+        if min(passed_now, passed_then) <= 0:
+            return None
+        # Of the pairs that are found, only those are given that pass what is tested after.
+        pairs = given / before * max(1.0, passed_now / passed_then)
+        pairs_then = given / taken * max(1.0, passed_then / passed_now)
+        tuple_s = cost.tuple_s
+        if node.name.startswith("join."):
+            tuple_s *= (1 + PAIR_PART * pairs_then) / (1 + PAIR_PART * pairs)
+        tuple_s += pairs_then * sum(one.tuple_s for one in tested)
+        return Cost(cost.call_s, tuple_s, given / taken)
+
+    def _part(self, plan: Plan) -> float | None:
+        """Of the tuples that came in last, which part passes a condition; None if there are too few of them."""
+        assert isinstance(plan, Filter | Project)
+        given = passed(below_step(plan), self._running.samples)
+        if given is None or len(given) < SAMPLE_LEAST:
+            return None
+        return max(len(step(plan, given)), 0.5) / len(given)
+
+
+def plan_of(node: Node) -> Plan | None:
+    """What the operator computes, or has a side of; None of a source or of panes."""
+    key = node.key[0] if isinstance(node.key, tuple) else node.key
+    return None if isinstance(key, str) else cast(Plan, key)
+
+
+def passed(plan: Plan, samples: Mapping[str, Train]) -> Train | None:
+    """The tuples of a stream's sample that come out; None behind anything but conditions and projections."""
+    if isinstance(plan, Scan):
+        return samples.get(plan.stream.name.lower())
+    if not isinstance(plan, Filter | Project | Apart):
+        return None
+    given = passed(below_step(plan), samples)
+    return given if given is None or isinstance(plan, Apart) else step(plan, given)
+
+
+def step(plan: Plan, given: Train) -> Train:
+    match plan:
+        case Project(Filter(_, condition), expressions):
+            operator = SelectOperator(condition, expressions)
+        case Project(_, expressions):
+            operator = SelectOperator(None, expressions)
+        case Filter(_, condition):
+            operator = SelectOperator(condition, None)
+        case _:
+            raise AssertionError(f"{type(plan).__name__} is not tested tuple by tuple")
+    return operator.process(given) or given.slice(0, 0)

@@ -1,0 +1,155 @@
+"""Whether a run kept what Weir promises. Each promise is checked on what came out, never on the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+from sim.outcome.outcome import Outcome
+from sim.series import ClassSeries
+
+# For so long after a class has asked for more than its share it may still be shed: what it drops is taken back in steps.
+SETTLED_S = 3.0
+# Shares in results are rounded.
+ROUNDED = 1e-6
+# Under overload, at least this part of what the machine was calibrated at is to be useful work.
+USEFUL_LEAST = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One promise and whether this run kept it."""
+
+    text: str
+    kept: bool
+    detail: str
+
+
+def check_promises(run: Outcome) -> list[Promise]:
+    """What holds whatever the load."""
+    return [*targets(run), *entitlements(run), *reclaims(run), ledger(run)]
+
+
+def check_overload(
+    run: Outcome, entitled: str, useful_per_s: float, calibrated_per_s: float
+) -> list[Promise]:
+    """What holds as well when others ask for more than there is, and class `entitled` for less than its share."""
+    one = next(one for one in run.classes if one["name"] == entitled)
+    others = [other for other in run.classes if other["name"] != entitled]
+    return [
+        loses_nothing(one),
+        quick(one),
+        losses_by_priority(others),
+        useful(useful_per_s, calibrated_per_s),
+    ]
+
+
+def targets(run: Outcome) -> Iterator[Promise]:
+    for one in run.classes:
+        p95_ms, target_ms = one["response_ms"]["p95"], one["delay_target_ms"]
+        yield Promise(
+            f"{one['name']} meets its delay target",
+            p95_ms <= target_ms,
+            f"p95 {p95_ms:.0f} of {target_ms:.0f} ms",
+        )
+
+
+def entitlements(run: Outcome) -> Iterator[Promise]:
+    """A class loses nothing while it asks for no more than its original share, whatever the others do.
+
+    What it asks for is measured, and grows when the processor becomes slower: a class that then asks for more than its
+    share may be shed, until it asks for less again.
+    """
+    for one in run.classes:
+        series, share = run.series[one["name"]], one["share"]["original"] * run.lanes
+        loads = [load for load in series.load if load is not None]
+        within = list(settled_within(series, share))
+        if not within:
+            continue
+        beyond = sum(load > share for load in loads) / len(loads)  # part of the time
+        dropping = sum(drop > 0 for drop in within)
+        # A drop may have been decided when nothing came.
+        keeps_within = one["shed"] == 0 or (beyond > 0 and not dropping)
+        late = f"; {one['late']:,} rows were late" if one["late"] else ""
+        yield Promise(
+            f"{one['name']} loses nothing while it asks for no more than its share",
+            keeps_within and not one["late"],
+            of_losses(one["shed"], max(loads), share, beyond, keeps_within) + late,
+        )
+
+
+def of_losses(shed: int, load: float, share: float, beyond: float, kept: bool) -> str:
+    """Return what was shed within the share, and what while the class asked for more, in words."""
+    its = f"its share of {share:.2f} processors"
+    if not beyond:
+        return f"{shed:,} tuples were shed; it asked for up to {load:.2f} of {its}"
+    within = "nothing was shed within" if kept else "input was shed within"
+    more = f"it asked for more, up to {load:.2f}, {max(beyond, 0.01):.0%} of the time"
+    return f"{within} {its}; {more}, and {shed:,} tuples were shed {'then' if kept else 'in all'}"
+
+
+def settled_within(series: ClassSeries, share: float) -> Iterator[float]:
+    """What was dropped whenever the load was within the share, and had been for a while."""
+    beyond_at = -inf
+    for at_s, load, drop in zip(series.at_s, series.load, series.drop, strict=True):
+        if load is not None and load > share:
+            beyond_at = at_s
+        elif load is not None and at_s - beyond_at > SETTLED_S:
+            yield drop
+
+
+def reclaims(run: Outcome) -> Iterator[Promise]:
+    """An owner that asks for its capacity back has it when the call returns."""
+    for one in run.classes:
+        name, original = one["name"], one["share"]["original"]
+        moves = [move for move in run.moves if move.reason == f"reclaim by {name}"]
+        if moves:
+            least = min(move.after[name] for move in moves)
+            yield Promise(
+                f"{name} gets lent capacity back at once",
+                least >= original - ROUNDED,
+                f"{least:.3f} of {original:.3f}, {len(moves)} times",
+            )
+
+
+def ledger(run: Outcome) -> Promise:
+    offered = sum(one["offered"] for one in run.classes)
+    return Promise("the ledger closes", run.result["ledger_closed"], f"{offered:,} tuples offered")
+
+
+def loses_nothing(one: Mapping[str, Any]) -> Promise:
+    lost = one["shed"] + one["late"] + one["rejected"] + one["failed"]
+    return Promise(
+        f"{one['name']} loses nothing",
+        lost == 0,
+        f"{lost:,} of {one['offered']:,} lost",
+    )
+
+
+def quick(one: Mapping[str, Any]) -> Promise:
+    p99_ms, target_ms = one["response_ms"]["p99"], one["delay_target_ms"]
+    return Promise(
+        f"{one['name']} has its p99 below the target",
+        p99_ms < target_ms,
+        f"p99 {p99_ms:.0f} of {target_ms:.0f} ms",
+    )
+
+
+def losses_by_priority(classes: list[Mapping[str, Any]]) -> Promise:
+    ordered = sorted(classes, key=lambda one: -float(one["priority"]))
+    return Promise(
+        "losses follow priorities",
+        all(higher["loss_pct"] <= lower["loss_pct"] for higher, lower in pairwise(ordered)),
+        ", ".join(f"{one['name']} {one['loss_pct']:.1f}%" for one in ordered),
+    )
+
+
+def useful(useful_per_s: float, calibrated_per_s: float) -> Promise:
+    return Promise(
+        "useful throughput is near the calibrated",
+        useful_per_s >= USEFUL_LEAST * calibrated_per_s,
+        f"{useful_per_s / 1e6:.2f} of {calibrated_per_s / 1e6:.2f} M/s, {useful_per_s / calibrated_per_s:.0%}",
+    )

@@ -1,0 +1,289 @@
+"""One self-contained HTML page of a run: what happened, in words and in the papers' kinds of plots over time (DILoS Figs 2–8)."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from configs import numbers
+from scheduler.capacity.core import ShareMove
+from sim.outcome.outcome import Outcome
+from sim.outcome.promises import Promise
+from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, Look, logarithmic, look_of, svg
+from sim.outcome.verdict import verdict
+from sim.series import ClassSeries
+
+CLASSES_PLOTTED = len(COLOURS)
+QUERIES_SHOWN = 50  # of each class
+MOVES_SHOWN = 40
+# A class's first estimates may be far off, and would press all others flat: this many times the lanes are drawn.
+LOAD_SHOWN = 2.5
+
+STYLE = f"""
+:root {{ color-scheme: light dark; --line: #8884; --dim: light-dark(#57606a, #9aa4ae) }}
+* {{ box-sizing: border-box }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }}
+h1 {{ font-size: 1.6rem; margin-bottom: .2rem }} h2 {{ font-size: 1.15rem; margin-top: 2rem }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; overflow-wrap: normal }}
+th, td {{ padding: .3rem .6rem; text-align: right; border-bottom: 1px solid var(--line) }}
+th:first-child, td:first-child, .text td, .text th {{ text-align: left }} .text td:last-child, .text th:last-child {{ text-align: right }}
+td {{ vertical-align: top }} .wide td:not(:first-child) {{ white-space: nowrap }}
+figure {{ margin: 1rem 0 }} .wide {{ overflow-x: auto }}
+figcaption, .dim, small {{ color: var(--dim); font-size: .9rem }} figcaption {{ padding: 0 .6rem .3rem }}
+.verdict {{ font-size: 1.1rem; border-left: 4px solid light-dark(#1a7f37, #56d364); padding: .1rem .9rem; margin: 1rem 0 }}
+.verdict.bad {{ border-color: light-dark(#cf222e, #ff7b72) }} .verdict p {{ margin: .3rem 0 }}
+.kept {{ color: light-dark(#1a7f37, #56d364) }} .broken {{ color: light-dark(#cf222e, #ff7b72); font-weight: 600 }}
+summary {{ cursor: pointer; padding: .3rem 0 }} code, li {{ font-size: .92rem }}
+{PLOT_STYLE}"""
+
+
+def write_report(run: Outcome, promises: Sequence[Promise], folder: Path, more: Sequence[str] = ()) -> Path:
+    """Write the page into the folder, with more parts in HTML at its end; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run.result['scenario']}-{run.result['manager']}.html"
+    path.write_text(page(run, promises, more), encoding="utf-8")
+    return path
+
+
+def page(run: Outcome, promises: Sequence[Promise], more: Sequence[str] = ()) -> str:
+    result = run.result
+    title = f"{result['scenario']} under {result['manager']}"
+    names = ", ".join(f"{c['name']} {c['priority']:g}" for c in result["classes"])
+    is_kept = all(one.kept for one in promises)
+    sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in verdict(run, promises))
+    parts = [
+        f"<h1>{html.escape(title)}</h1>",
+        f"<p>{html.escape(run.description)}</p>",
+        f'<div class="verdict{"" if is_kept else " bad"}">{sentences}</div>',
+        f'<p class="dim">{length(result)}, policy {html.escape(result["policy"])}, {run.lanes} lane(s); priorities '
+        f"{html.escape(names)}; utilisation {result['utilisation']:.1%}, "
+        f"scheduling overhead {result['scheduling_overhead_pct']:.1f}%</p>",
+        "<h2>Over time</h2>",
+        *plots(run),
+        "<h2>Promises</h2>",
+        promise_list(promises),
+        "<h2>Classes</h2>",
+        class_table(result),
+    ]
+    if result["lending"]:
+        parts += ["<h2>Who lent to whom</h2>", lending_table(result["lending"])]
+    if run.moves:
+        parts += ["<h2>Moves of capacity</h2>", move_list(run.moves)]
+    parts += ["<h2>Answers</h2>", *answers(run)]
+    body = "\n".join([*parts, *more])
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def length(result: Mapping[str, Any]) -> str:
+    """Without chance there is no seed."""
+    seed = "" if result["seed"] is None else f", seed {result['seed']}"
+    return f"{result['seconds']:g} s{seed}"
+
+
+def promise_list(promises: Sequence[Promise]) -> str:
+    lines = (
+        f'<li><span class="{"kept" if one.kept else "broken"}">{"✓ kept" if one.kept else "✗ broken"}</span> '
+        f"{html.escape(one.text)} <small>({html.escape(one.detail)})</small></li>"
+        for one in promises
+    )
+    return f"<ul>{''.join(lines)}</ul>"
+
+
+def class_table(result: Mapping[str, Any]) -> str:
+    columns: list[tuple[str, Callable[[Mapping[str, Any]], str]]] = [
+        ("class", lambda c: html.escape(c["name"])),
+        ("target ms", lambda c: numbers.exact(c["delay_target_ms"])),
+        ("mean ms", lambda c: f"{c['response_ms']['mean']:,.2f}"),
+        ("p95 ms", lambda c: f"{c['response_ms']['p95']:,.1f}"),
+        ("p99 ms", lambda c: f"{c['response_ms']['p99']:,.1f}"),
+        ("in target", lambda c: f"{c['target_met_pct']:.1f}%"),
+        ("offered", lambda c: f"{c['offered']:,}"),
+        ("shed", lambda c: f"{c['shed']:,}"),
+        ("loss", lambda c: f"{c['loss_pct']:.2f}%"),
+        ("queued", lambda c: f"{c['queued']:,}"),
+        ("share", lambda c: f"{c['share']['original']:.2f} → {c['share']['mean']:.2f}"),
+        ("headroom", lambda c: "–" if c["headroom_last"] is None else f"{c['headroom_last']:.3f}"),
+    ]
+    head = "".join(f"<th>{name}</th>" for name, _ in columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{show(one)}</td>" for _, show in columns) + "</tr>"
+        for one in result["classes"]
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+ANSWERS = (
+    "answers",
+    "mean ms",
+    "slowdown",
+    "worth",
+    "missed deadlines",
+    "stale",
+    "tardy",
+    "mean tardiness",
+)
+
+
+def answers(run: Outcome) -> list[str]:
+    """Return a table with a row for each class, and a folded table for the queries of each, with what they compute."""
+    classes = run.classes
+    parts = [
+        '<p class="dim">Slowdown: response time over what an answer costs alone. Worth: utility by latency, 1 at most. Stale: part of '
+        "the time in which an output was behind its input. Tardy: answers of windows after their deadline.</p>",
+        answers_table("class", [class_row(one) for one in classes]),
+    ]
+    for one in classes:
+        queries = list((one["queries"] or {}).items())
+        if not queries:
+            continue
+        rows = [
+            answers_row(query_cell(name, run.queries), query, query["mean_ms"])
+            for name, query in queries[:QUERIES_SHOWN]
+        ]
+        if queries[QUERIES_SHOWN:]:
+            more = f"and {len(queries) - QUERIES_SHOWN:,} more queries"
+            rows.append(f'<tr><td colspan="{len(ANSWERS) + 1}">{more}</td></tr>')
+        summary = f"<summary>Each query of {html.escape(one['name'])}</summary>"
+        parts.append(f"<details>{summary}{answers_table('query', rows)}</details>")
+    return parts
+
+
+def answers_table(first: str, rows: Sequence[str]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in (first, *ANSWERS))
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def class_row(one: Mapping[str, Any]) -> str:
+    means = {name: (one[name] or {}).get("mean") for name in ("slowdown", "utility", "staleness")}
+    figures = {**one, **means, "missed": (one["utility"] or {}).get("missed")}
+    return answers_row(html.escape(one["name"]), figures, one["response_ms"]["mean"])
+
+
+def query_cell(name: str, computes: Mapping[str, str]) -> str:
+    """The name of a query, and below it what it computes."""
+    text = computes.get(name)
+    below = f"<br><small>{html.escape(text)}</small>" if text else ""
+    return f"{html.escape(name)}{below}"
+
+
+def answers_row(name: str, figures: Mapping[str, Any], mean_ms: float) -> str:
+    """A row of a class or a query; a dash stands for what was not measured."""
+    count, missed, late = figures["results"], figures["missed"], figures["tardiness"] or {"due": 0}
+    cells = (
+        name,
+        f"{count:,}",
+        f"{mean_ms:,.2f}",
+        "–" if figures["slowdown"] is None else numbers.figure(figures["slowdown"]),
+        "–" if figures["utility"] is None else f"{figures['utility']:.3f}",
+        "–" if missed is None else f"{missed:,}" + (f" ({missed / count:.1%})" if missed and count else ""),
+        "–" if figures["staleness"] is None else f"{figures['staleness']:.1%}",
+        f"{late['tardy'] / late['due']:.1%}" if late["due"] else "–",
+        numbers.duration(late["mean_ms"]) if late["due"] else "–",
+    )
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def lending_table(lending: Mapping[str, Mapping[str, float]]) -> str:
+    rows = "".join(
+        f"<tr><td>{html.escape(lender)}</td><td>{html.escape(borrower)}</td><td>{seconds:.2f}</td></tr>"
+        for lender, borrowers in lending.items()
+        for borrower, seconds in borrowers.items()
+    )
+    return f'<table class="text"><tr><th>lender</th><th>borrower</th><th>processor-seconds</th></tr>{rows}</table>'
+
+
+def move_list(moves: Sequence[ShareMove]) -> str:
+    moved = [move for move in moves if move.is_visible]
+    lines = "".join(
+        f"<li>{move.at:.2f} s, {html.escape(move.sentence())}</li>" for move in moved[:MOVES_SHOWN]
+    )
+    more = f"<p>and {len(moved) - MOVES_SHOWN} more</p>" if len(moved) > MOVES_SHOWN else ""
+    return f"<ul>{lines}</ul>{more}"
+
+
+# --- plots ----------------------------------------------------------------------------------------------
+
+Draw = Callable[[Axes, str, ClassSeries, Look], None]
+
+
+def plots(run: Outcome) -> list[str]:
+    """The figures, each with what it shows in words."""
+    return [
+        figure(run, "share of the lanes", draw_share)
+        + "lending shows as shares that leave their start</figcaption></figure>",
+        figure(run, "response time, ms (log)", draw_response(run), log=True)
+        + "mean since the point before; dashed: the class's delay target</figcaption></figure>",
+        figure(run, "headroom and load, processors", draw_headroom, most=LOAD_SHOWN * run.lanes)
+        + "solid: capacity the class believes it has; dotted: load offered to it</figcaption></figure>",
+        figure(run, "drop rate", draw_drop) + "part of the input that is shed</figcaption></figure>",
+        figure(run, "queued tuples", draw_queue)
+        + "everything waiting inside the class</figcaption></figure>",
+    ]
+
+
+def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float = inf) -> str:
+    drawing = Figure(figsize=(9.6, 2.7), layout="constrained")
+    axes = drawing.subplots()
+    for place, (name, series) in enumerate(list(run.series.items())[:CLASSES_PLOTTED]):
+        draw(axes, name, series, look_of(place))
+    if log:
+        logarithmic(axes, "y")
+    else:
+        axes.set_ylim(0, min(axes.get_ylim()[1], most))
+    axes.set_xlim(0, max([run.result["seconds"], *(one.at_s[-1] for one in run.series.values() if one.at_s)]))
+    axes.set_xlabel("time, s")
+    axes.set_ylabel(label)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return f"<figure>{svg(drawing, label)}<figcaption>"
+
+
+def draw_response(run: Outcome) -> Draw:
+    targets = {one["name"]: one["delay_target_ms"] for one in run.classes}
+
+    def draw(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+        points = [(at, ms) for at, ms in zip(series.at_s, series.response_ms, strict=True) if ms]
+        at_s, values = [at for at, _ in points], [ms for _, ms in points]
+        axes.plot(at_s, values, lw=0.9, label=name, **look.marked(len(points)))
+        axes.axhline(targets[name], color=look.colour, lw=1, ls="--", alpha=0.8)
+
+    return draw
+
+
+def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+    known = [
+        (at, h, load)
+        for at, h, load in zip(series.at_s, series.headroom, series.load, strict=True)
+        if h and load is not None
+    ]
+    if known:
+        at_s, headroom, load = zip(*known, strict=True)
+        marked = look.marked(len(known))
+        axes.plot(at_s, headroom, lw=1.4, label=name, **marked)
+        axes.plot(at_s, load, lw=0.8, ls=":", markerfacecolor="none", **marked)
+
+
+def draw_share(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+    marked = look.marked(len(series.at_s))
+    axes.plot(series.at_s, series.share, lw=1.4, label=name, drawstyle="steps-post", **marked)
+
+
+def draw_drop(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+    marked = look.marked(len(series.at_s))
+    axes.plot(series.at_s, series.drop, lw=1, label=name, drawstyle="steps-post", **marked)
+
+
+def draw_queue(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+    axes.plot(series.at_s, series.queued, lw=0.9, label=name, **look.marked(len(series.at_s)))

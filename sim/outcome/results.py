@@ -1,0 +1,166 @@
+"""The one object that a run answers with: what `-o json` prints, tables show and plots are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from configs.classes.priority_class import PriorityClass
+from configs.scenario.scenario import (
+    Aggregate,
+    Join,
+    Lookup,
+    OperatorModel,
+    Project,
+    QueryNetwork,
+    Scenario,
+    Select,
+)
+from loadshed.ledger import TupleLedger
+from sim.outcome.outcome import Outcome
+from sim.simulation import Simulation
+
+
+def outcome_of(run: Simulation, policy: str) -> Outcome:
+    moves = () if run.ring.capacity is None else tuple(run.ring.capacity.moves)
+    scenario = run.scenario
+    return Outcome(
+        results(run, policy),
+        scenario.description,
+        scenario.lanes,
+        run.series.classes,
+        moves,
+        computed(scenario),
+    )
+
+
+def computed(scenario: Scenario) -> dict[str, str]:
+    """Return what each modelled query computes, in words; queries of one name that differ are left out."""
+    words: dict[str, set[str]] = {}
+    for network in scenario.networks.values():
+        if isinstance(network, QueryNetwork):
+            for query in network.queries:
+                words.setdefault(query.name, set()).add(", then ".join(map(in_words, query.operators)))
+    return {
+        name: text
+        for name, (text, *others) in ((name, [*texts]) for name, texts in words.items())
+        if not others
+    }
+
+
+def in_words(operator: OperatorModel) -> str:
+    """Return what an operator does."""
+    match operator:
+        case Select():
+            return f"a filter that {operator.selectivity:.4g} of its input passes"
+        case Project():
+            return "a projection"
+        case Lookup():
+            return f"a lookup with {operator.selectivity:.4g} matches each"
+        case Aggregate():
+            return f"an aggregate of {operator.groups} groups, every {operator.slide_s:g} s over {operator.range_s:g} s"
+        case Join():
+            return f"a join within {operator.window_s:g} s"
+
+
+def results(run: Simulation, policy: str) -> dict[str, Any]:
+    """Everything in the units of the field names; rounded, so that it reads well and diffs well."""
+    scenario = run.scenario
+    spent_s = run.busy_s + run.overhead_s
+    lending = run.ring.capacity.lending(run.now + run.clock_offset) if run.ring.capacity else {}
+    result: dict[str, Any] = rounded(
+        {
+            "scenario": scenario.name,
+            "manager": run.manager,
+            "policy": policy,
+            "seed": run.seed,
+            "seconds": scenario.seconds,
+            "classes": [class_of(run, name) for name in run.hosts],
+            "ledger_closed": all(host.closes() for host in run.hosts.values()),
+            "lending": lending,
+            "utilisation": spent_s / (run.now * scenario.lanes),
+            "scheduling_overhead_pct": 100 * run.overhead_s / spent_s if spent_s else 0.0,
+        }
+    )
+    return result
+
+
+def class_of(run: Simulation, name: str) -> dict[str, Any]:
+    host, manager = run.hosts[name], run.ring.manager_of(name)
+    cycles, now = run.ring.cycles, run.now + host.clock_offset
+    mean_share = (
+        run.share_integral[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
+        if cycles
+        else run.originals[name]
+    )
+    return class_results(
+        host.settings,
+        host.ledger(),
+        queued=sum(host.queued(entry) for entry in host.entries),
+        results=host.responses.count,
+        response_ms=host.responses.response_ms(),
+        slowdown=host.responses.slowdown(),
+        staleness=host.answers.staleness(now),
+        tardiness=host.answers.tardiness(),
+        utility=host.answers.utility(),
+        memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
+        queries=host.answers.by_query(now),
+        share={"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
+        headroom=manager.control.headroom if manager else None,
+        target_met_pct=host.responses.target_met_pct(),
+    )
+
+
+def class_results(
+    settings: PriorityClass,
+    ledger: TupleLedger,
+    *,
+    queued: int,
+    results: int,
+    response_ms: Mapping[str, float],
+    slowdown: Mapping[str, float] | None,
+    staleness: Mapping[str, float] | None = None,
+    tardiness: Mapping[str, float] | None = None,
+    share: Mapping[str, float],
+    headroom: float | None,
+    target_met_pct: float,
+    utility: Mapping[str, float] | None = None,
+    memory: Mapping[str, float] | None = None,
+    queries: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """What is told of a class, simulated or live."""
+    return {
+        "name": settings.name,
+        "priority": settings.priority,
+        "delay_target_ms": settings.delay_target_ms,
+        "offered": ledger.offered,
+        "delivered": ledger.delivered,
+        "shed": ledger.shed,
+        "late": ledger.late,
+        "rejected": ledger.rejected,
+        "failed": ledger.failed,
+        "queued": queued,
+        "loss_pct": 100 * ledger.lost() / ledger.offered if ledger.offered else 0.0,
+        "results": results,
+        "response_ms": dict(response_ms),
+        "slowdown": None if slowdown is None else dict(slowdown),
+        "staleness": None if staleness is None else dict(staleness),
+        "tardiness": None if tardiness is None else dict(tardiness),
+        "share": dict(share),
+        "headroom_last": headroom,
+        "target_met_pct": target_met_pct,
+        "utility": None if utility is None else dict(utility),
+        "memory": None if memory is None else dict(memory),
+        "queries": None if queries is None else dict(queries),
+    }
+
+
+def rounded(value: Any, digits: int = 6) -> Any:
+    match value:
+        case float():
+            return round(value, digits)
+        case dict():
+            return {key: rounded(one, digits) for key, one in value.items()}
+        case list():
+            return [rounded(one, digits) for one in value]
+    return value

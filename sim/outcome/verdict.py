@@ -1,0 +1,82 @@
+"""A run in a few plain sentences: whether promises were kept, which class lent to which, and what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sim.outcome.outcome import Outcome
+from sim.outcome.promises import ROUNDED, Promise
+
+LOSSES = ("shed", "late", "rejected", "failed")
+# Part of the planned input.
+MISSED_MOST = 0.1
+# A share that has grown or shrunk by less than this is not mentioned.
+SHARE_LEAST = 0.02
+
+
+def verdict(run: Outcome, promises: Sequence[Promise]) -> list[str]:
+    """Return the sentences, the most important first."""
+    return [kept(promises), *lent(run), lost(run.classes), *missed(run.result)]
+
+
+def kept(promises: Sequence[Promise]) -> str:
+    broken = [promise.text for promise in promises if not promise.kept]
+    if not broken:
+        return "The promise was kept." if len(promises) == 1 else f"All {len(promises)} promises were kept."
+    return f"{len(broken)} of {len(promises)} promises {'was' if len(broken) == 1 else 'were'} broken: {'; '.join(broken)}."
+
+
+def lent(run: Outcome) -> Iterator[str]:
+    """Yield a sentence for the largest loan, and one for its return."""
+    lending: Mapping[str, Mapping[str, float]] = run.result["lending"]
+    loans = [
+        (seconds, lender, borrower)
+        for lender, borrowers in lending.items()
+        for borrower, seconds in borrowers.items()
+    ]
+    if not loans:
+        return
+    seconds, lender, borrower = max(loans)
+    original = {one["name"]: one["share"]["original"] for one in run.classes}
+    shares = run.series[borrower].share if borrower in run.series else []
+    peak = max(shares, default=0.0)
+    if peak < original.get(borrower, 1.0) + SHARE_LEAST:
+        return
+    at_s = run.series[borrower].at_s[shares.index(peak)]
+    yield (
+        f"{lender} did not need all of its share, and lent {borrower} {seconds:.1f} processor-seconds of it: "
+        f"{borrower} had {peak:.0%} of the lanes {at_s:.0f} s into the run, {original[borrower]:.0%} are its own."
+    )
+    returned = [move.after[lender] for move in run.moves if move.reason == f"reclaim by {lender}"]
+    times = len(returned)
+    if returned and min(returned) >= original[lender] - ROUNDED:
+        back = "once" if times == 1 else f"{times} times"
+        yield f"{lender} asked for its capacity back {back}, and had its {original[lender]:.0%} again at once."
+
+
+def lost(classes: Sequence[Mapping[str, Any]]) -> str:
+    tuples = {one["name"]: sum(one[fate] for fate in LOSSES) for one in classes}
+    if not any(tuples.values()):
+        return "No input was lost."
+    parts = ", ".join(f"{one['name']} {percent(tuples[one['name']], one['offered'])}" for one in classes)
+    return f"Part of the input that was lost: {parts}."
+
+
+def missed(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence if live feeds brought much less than was planned."""
+    offered = result.get("offered", {}).values()
+    late = sum(one["missed"] for one in offered)
+    planned = late + sum(one["accepted"] for one in offered)
+    if late > MISSED_MOST * planned:
+        yield (
+            f"The feeds brought only {1 - late / planned:.0%} of the planned input, since other programs or Spark itself needed "
+            "the processors: less was asked of the classes than the scenario says."
+        )
+
+
+def percent(part: int, whole: int) -> str:
+    """Return a percentage; a small one is not rounded to 0."""
+    if not part:
+        return "none"
+    return f"{part / whole:.1%}" if part >= whole / 1000 else "less than 0.1%"

@@ -1,0 +1,138 @@
+"""Classes of a run that tune themselves: the same core as live, asked at the end of load cycles, and the look-ahead it is shown.
+
+The look-ahead is fed with what was measured in the run (costs, selectivities, arrivals by load cycle), not with what the
+scenario says. It takes no virtual time: live it is made aside.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from configs.classes.objectives import candidates
+from configs.classes.policies import Automatic, PolicySettings
+from configs.scenario.scenario import Aggregate, SimulatedClass
+from loadshed.cycle import CycleEnded
+from loadshed.responses import ResponseStatistics
+from scheduler.ratios import ratio
+from scheduler.tuning import Compared, TuningCore, tuning_core
+from sim.forecast.operator_costs import Cost
+from sim.forecast.policy_forecast import (
+    Arrived,
+    ClassNow,
+    Seen,
+    Simulate,
+    TriedOperator,
+    forecasts,
+    objective_value,
+)
+from sim.run.simulated_answers import Worth
+from sim.run.simulated_host import SimulatedHost
+
+# Load cycles whose arrivals are remembered; of a longer time between two comparisons, the last ones.
+CYCLES_KEPT = 64
+
+
+@dataclass
+class TunedClass:
+    """One class, and what is seen of it."""
+
+    settings: SimulatedClass
+    core: TuningCore
+    every_s: float
+    choices: Sequence[PolicySettings]
+    seen: ResponseStatistics
+    """Since the last comparison."""
+    _arrivals: dict[str, deque[Arrived]] = field(init=False, default_factory=dict)
+    _queued: list[int] = field(init=False, default_factory=list)
+    _due: float = field(init=False)
+    _worth: Worth = field(init=False, default=Worth(0, 0.0, 0.0, 0, 0.0))
+    _compared_at: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self._due = self.every_s
+
+    def cycle_ended(self, cycle: CycleEnded, host: SimulatedHost) -> None:
+        for one in cycle.inputs:
+            slots = self._arrivals.setdefault(one.stream, deque(maxlen=CYCLES_KEPT))
+            slots.append(Arrived(one.offered, one.batches))
+        self._queued.append(host.queued_tuples())
+
+    def compared(
+        self, now: float, host: SimulatedHost, capacity: float, cycle_s: float, simulate: Simulate
+    ) -> Compared | None:
+        """A comparison, if one is due."""
+        if now < self._due:
+            return None
+        self._due = now + self.every_s
+        queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
+        measured = objective_value(self.settings.objective, self._seen(now, host, queued))
+        found = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
+        # What is measured and what is forecast are of the same arrivals.
+        self._queued.clear()
+        self._arrivals.clear()
+        self.seen = host.seen = ResponseStatistics(host.target_s)
+        return Compared(measured, found)
+
+    def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
+        before, self._worth = self._worth, host.answers.worth()
+        answers, stale_s = self._worth.answers - before.answers, self._worth.stale_s - before.stale_s
+        lost = 1 - ratio(self._worth.utility - before.utility, answers) if answers else None
+        due, tardy_s = self._worth.due - before.due, self._worth.tardy_s - before.tardy_s
+        seconds, self._compared_at = now - self._compared_at, now
+        return Seen(
+            self.seen,
+            queued,
+            stale_s / seconds if seconds > 0 else None,
+            lost,
+            1e3 * tardy_s / due if due else None,
+        )
+
+    def class_now(self, host: SimulatedHost, capacity: float, cycle_s: float) -> ClassNow:
+        return ClassNow(
+            self.settings.objective,
+            operators_of(host),
+            {name: tuple(slots) for name, slots in self._arrivals.items()},
+            cycle_s,
+            capacity,
+            host.train_max,
+            host.settles,
+        )
+
+
+def tuned(settings: SimulatedClass, host: SimulatedHost) -> TunedClass | None:
+    """None of a class that says its policy."""
+    auto, core = settings.policy, tuning_core(settings)
+    if core is None or not isinstance(auto, Automatic):
+        return None
+    host.seen = ResponseStatistics(host.target_s)
+    return TunedClass(settings, core, auto.every_s, candidates(settings.objective), host.seen)
+
+
+def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
+    """The class's operators as they were measured; of what a tuple cost, the part of the call is known."""
+    entries = {number: entry.stream for entry in host.entries for number in entry.operators}
+    found = []
+    for number, (operator, estimate) in enumerate(
+        zip(host.network.operators, host.scheduler.statistics.estimates, strict=True)
+    ):
+        call_s, train = host.plan.boxes[number].call_s, host.mean_train(number)
+        if isinstance(host.plan.boxes[number].model, Aggregate):
+            # Results of many thousand tuples at once: a running average has forgotten the last ones before the next come.
+            estimate = host.mean_estimate(number) or estimate
+        tuple_s = max(0.0, estimate.cost_s - call_s / train)
+        cost = Cost(call_s, tuple_s, estimate.selectivity)
+        found.append(
+            TriedOperator(
+                operator.name,
+                operator.downstream,
+                cost,
+                entries.get(number, ""),
+                operator.partner,
+                None if operator.utility is None else operator.utility.points,
+                operator.weight,
+                operator.slack_s,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,102 @@
+"""Arrival times of a stream, tuple by tuple, in ascending chunks."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+
+from configs.scenario.arrivals import (
+    Arrivals,
+    BurstArrivals,
+    ConstantArrivals,
+    PoissonArrivals,
+    StepArrivals,
+    TraceArrivals,
+)
+
+CHUNK = 1024
+
+
+def arrival_chunks(
+    settings: Arrivals, rng: random.Random, scale: float, end_s: float
+) -> Iterator[list[float]]:
+    """Times below `end_s` at `scale` times the declared rate, in chunks."""
+    times: Iterator[float]
+    match settings:
+        case ConstantArrivals():
+            times = constant(settings.rate * scale, rng)
+        case PoissonArrivals():
+            times = grouped(poisson(settings.rate * scale, rng), settings.together)
+        case BurstArrivals():
+            times = bursts(settings, scale, rng)
+        case StepArrivals():
+            times = steps(settings, scale, rng)
+        case TraceArrivals():
+            times = trace(settings, scale)
+    return chunked(before(end_s, times))
+
+
+def chunked(times: Iterable[float]) -> Iterator[list[float]]:
+    times = iter(times)
+    while chunk := list(itertools.islice(times, CHUNK)):
+        yield chunk
+
+
+def constant(rate: float, rng: random.Random) -> Iterator[float]:
+    # The phase is drawn so that streams of equal rate do not arrive in step.
+    gap, phase = 1 / rate, rng.random()
+    return ((number + phase) * gap for number in itertools.count())
+
+
+def poisson(rate: float, rng: random.Random, start_s: float = 0.0) -> Iterator[float]:
+    now = start_s
+    while True:
+        now += rng.expovariate(rate)
+        yield now
+
+
+def grouped(times: Iterator[float], together: int) -> Iterator[float]:
+    """So many in a row at the time of the first of them."""
+    if together == 1:
+        return times
+    return (group[0] for group in iter(lambda: list(itertools.islice(times, together)), []) for _ in group)
+
+
+def bursts(settings: BurstArrivals, scale: float, rng: random.Random) -> Iterator[float]:
+    """Poisson during ON periods; period lengths are Pareto with the given means."""
+    on_part = settings.on_s / (settings.on_s + settings.off_s)
+    rate_on = settings.rate * scale / on_part
+    now = 0.0
+    while True:
+        end_on = now + pareto(settings.on_s, settings.alpha, rng)
+        yield from before(end_on, poisson(rate_on, rng, now))
+        now = end_on + pareto(settings.off_s, settings.alpha, rng)
+
+
+def before(end_s: float, times: Iterator[float]) -> Iterator[float]:
+    return itertools.takewhile(lambda time: time < end_s, times)
+
+
+def pareto(mean: float, alpha: float, rng: random.Random) -> float:
+    """A Pareto variate with the given mean: its least value is mean·(α−1)/α."""
+    return mean * (alpha - 1) / alpha * rng.paretovariate(alpha)
+
+
+def steps(settings: StepArrivals, scale: float, rng: random.Random) -> Iterator[float]:
+    """Equally spaced at the rate of the moment; what is left of a gap carries over a change of rate."""
+    due = rng.random()  # parts of a tuple still to come before the next one
+    ends = [step.at_s for step in settings.steps[1:]] + [float("inf")]
+    for step, end in zip(settings.steps, ends, strict=True):
+        rate, now = step.rate * scale, step.at_s
+        while rate > 0 and now + due / rate < end:
+            now += due / rate
+            due = 1.0
+            yield now
+        due -= (end - now) * rate if rate > 0 else 0.0
+
+
+def trace(settings: TraceArrivals, scale: float) -> Iterator[float]:
+    for lap in itertools.count() if settings.repeat else range(1):
+        for time in settings.times_s:
+            yield (lap * settings.times_s[-1] + time) / scale

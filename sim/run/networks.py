@@ -1,0 +1,303 @@
+"""From a scenario's networks to what the simulator runs: operators as cost models, plus the scheduler's graph.
+
+A query network gets one source operator a stream, which takes tuples into the network and feeds every query that
+reads the stream. In Sharaf's testbed there is none: each query's first operator has its own queue of the stream.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import erf, gcd, sqrt
+
+from configs.classes.utility import UtilityGraph
+from configs.scenario.scenario import (
+    Aggregate,
+    Costs,
+    Join,
+    Lookup,
+    NetworkModel,
+    OperatorModel,
+    OperatorNetwork,
+    Project,
+    QueryNetwork,
+    Select,
+    SharafNetwork,
+)
+from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.policies import NONE
+
+SQRT_2 = sqrt(2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One operator's cost model: a call on n tuples costs call_s + n·tuple_s, plus what its results cost."""
+
+    name: str
+    query: str  # empty for a source
+    call_s: float
+    tuple_s: float
+    model: OperatorModel | None = None  # None: a source
+    size_out: float = 1.0
+    partner: int | None = None  # the other side of a join
+    drift: Drift | None = None  # of the data that a select or a lookup chooses from
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Data in percent, normally distributed; the mean begins at 50 and rises by one in each of 100 intervals (Sharaf §3.8.5).
+
+    A query keeps the values of a range, which is as wide as its selectivity of uniform data and lies anywhere. Were all ranges
+    to begin at 0, who keeps most of uniform data would keep most of any, and what was assumed would stay in the right order.
+    """
+
+    std: float
+    seconds: float
+    place: float
+    """Of the range, from 0, where it begins with the least value, to 1, where it ends with the greatest."""
+
+    def chance(self, selectivity: float, at: float) -> float:
+        """That a value lies in the range."""
+        mean = 50 + int(100 * at / self.seconds)
+        least = self.place * 100 * (1 - selectivity)
+        return self._below(least + 100 * selectivity - mean) - self._below(least - mean)
+
+    def _below(self, deviation: float) -> float:
+        return 0.5 * (1.0 + erf(deviation / (self.std * SQRT_2)))
+
+
+@dataclass
+class Plan:
+    """The boxes of a class in topological order, how they are joined up, and where streams enter."""
+
+    boxes: list[Box] = field(default_factory=list)
+    downstream: list[list[int]] = field(default_factory=list)
+    entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
+    readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
+    utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
+    weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
+    slacks: dict[int, float] = field(default_factory=dict)  # root → seconds until its answers are tardy
+    beliefs: dict[int, Estimate] = field(
+        default_factory=dict
+    )  # of operators that policies take for others than they are
+
+    def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
+        self.boxes.append(box)
+        self.downstream.append([])
+        number = len(self.boxes) - 1
+        for feeder in fed_by:
+            self.downstream[feeder].append(number)
+        return number
+
+    def network(self, graph: UtilityGraph | None = None) -> Network:
+        """`graph` is that of roots without one of their own."""
+        sources = {number for entry in self.entries.values() for number in entry}
+        return Network(
+            tuple(
+                Operator(
+                    box.name,
+                    tuple(below),
+                    number in sources,
+                    box.size_out,
+                    box.partner,
+                    utility=None if below else self.utilities.get(number, graph),
+                    slack_s=None if below else self.slacks.get(number),
+                    weight=self.weights.get(number, 1.0),
+                )
+                for number, (box, below) in enumerate(zip(self.boxes, self.downstream, strict=True))
+            )
+        )
+
+    def load(self, train: int, rates: Mapping[str, float]) -> float:
+        """Processor-seconds a second that the streams ask for at trains of the given length."""
+        segments = self.network().segments(self.estimates(train, rates))
+        return sum(
+            rates[stream] * segments[n].cost_s for stream, entry in self.entries.items() for n in entry
+        )
+
+    def estimates(self, train: int, rates: Mapping[str, float]) -> list[Estimate]:
+        """What the model itself implies at trains of the given length and the given stream rates."""
+        inflow = [0.0] * len(self.boxes)
+        for stream, numbers in self.entries.items():
+            for number in numbers:
+                inflow[number] += rates.get(stream, 0.0)
+        estimates = []
+        for number, box in enumerate(self.boxes):
+            # Both sides of a join are fed by operators that come before either.
+            across = inflow[box.partner] if box.partner is not None else 0.0
+            selectivity, extra_s = expected(box.model, inflow[number], across)
+            estimates.append(Estimate(box.call_s / train + box.tuple_s + extra_s, selectivity))
+            for below in self.downstream[number]:
+                inflow[below] += inflow[number] * selectivity
+        return estimates
+
+
+def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple[float, float]:
+    """Mean output tuples and mean extra processor-seconds per input tuple; `across` feeds the join's other side."""
+    match model:
+        case None | Project():
+            return 1.0, 0.0
+        case Select() | Lookup():
+            return model.selectivity, 0.0
+        case Aggregate():
+            # A slide in which no tuple came has no result of its own: at most one set of results a tuple.
+            per_tuple = model.groups / max(model.slide_s * inflow, 1.0) if inflow > 0 else 0.0
+            return per_tuple, per_tuple * model.result_us * 1e-6
+        case Join():
+            per_tuple = model.selectivity * across * model.window_s  # s_J·(S_R·V/τ_R), ALGORITHMS §1
+            return per_tuple, per_tuple * model.match_us * 1e-6
+
+
+def build_plan(
+    model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0, seconds: float = 1.0
+) -> Plan:
+    """The plan of a run of so many seconds, which only data that drift depend on."""
+    match model:
+        case QueryNetwork():
+            return query_plan(model, costs)
+        case SharafNetwork():
+            plan = sharaf_plan(model, costs, rng, cost_scale)
+            if model.drift_std is not None:
+                places = {box.query: rng.random() for box in plan.boxes}
+                plan.boxes = [
+                    replace(box, drift=Drift(model.drift_std, seconds, places[box.query]))
+                    for box in plan.boxes
+                ]
+            return plan
+        case OperatorNetwork():
+            return operator_plan(model, costs)
+
+
+def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
+    plan = Plan()
+    streams: list[set[str]] = [set() for _ in model.operators]
+    queries = queries_of(model)
+    for number, one in enumerate(model.operators):
+        lookup = Lookup(
+            kind="lookup", selectivity=one.selectivity, tuple_us=one.tuple_us, call_us=one.call_us
+        )
+        plan.add(replace(box_of(one.name, queries[number], lookup, costs), partner=one.partner))
+        plan.downstream[number] = list(one.feeds)
+        if one.stream is not None:
+            plan.entries.setdefault(one.stream, []).append(number)
+            streams[number].add(one.stream)
+        if one.believed_us is not None and one.believed_selectivity is not None:
+            plan.beliefs[number] = Estimate(1e-6 * one.believed_us, one.believed_selectivity)
+        for below in one.feeds:
+            streams[below] |= streams[number]
+        if not one.feeds:
+            plan.readers[number] = tuple(sorted(streams[number]))
+            if one.utility is not None:
+                plan.utilities[number] = UtilityGraph(points=one.utility)
+            plan.weights[number] = one.weight
+            if one.slack_ms is not None:
+                plan.slacks[number] = one.slack_ms / 1e3
+    return plan
+
+
+def queries_of(model: OperatorNetwork) -> list[str]:
+    """Of each operator; what answers and names none is a query of its own, called as it is."""
+    taken = {one.query for one in model.operators}
+    found = []
+    for number, one in enumerate(model.operators):
+        query = one.query
+        if not query and not one.feeds:
+            query = one.name if one.name not in taken else f"{one.name}#{number}"
+            taken.add(query)
+        found.append(query)
+    return found
+
+
+def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
+    plan = Plan()
+    for stream in model.streams():
+        source = Box(f"source:{stream}", "", costs.call_us * 1e-6, costs.source_tuple_us * 1e-6)
+        plan.entries[stream] = [plan.add(source)]
+    for query in model.queries:
+        numbers = [plan.entries[stream][0] for stream in query.reads]
+        for operator in query.operators:
+            name = f"{query.name}.{operator.kind}"
+            if operator.kind == "join":
+                numbers = add_join(plan, name, query.name, operator, costs, numbers)
+            else:
+                numbers = [plan.add(box_of(name, query.name, operator, costs), numbers)]
+        for number in numbers:
+            plan.readers[number] = query.reads
+            if query.utility is not None:
+                plan.utilities[number] = UtilityGraph(points=query.utility)
+            plan.weights[number] = query.weight
+            # A window's answer has to be there when event time reaches the next pane (`loadshed.tardiness`).
+            for operator in query.operators:
+                if operator.kind == "aggregate":
+                    plan.slacks[number] = pane_s(operator)
+    return plan
+
+
+def pane_s(window: Aggregate) -> float:
+    """The longest panes that the window and its slides are made of, as live."""
+    return gcd(round(window.range_s * 1e6), round(window.slide_s * 1e6)) / 1e6 or window.slide_s
+
+
+def add_join(
+    plan: Plan, name: str, query: str, operator: OperatorModel, costs: Costs, fed_by: list[int]
+) -> list[int]:
+    """The two sides of a join, each fed by one of the two."""
+    first = len(plan.boxes)
+    for side, feeder, partner in zip(("left", "right"), fed_by, (first + 1, first), strict=True):
+        plan.add(replace(box_of(f"{name}.{side}", query, operator, costs), partner=partner), [feeder])
+    return [first, first + 1]
+
+
+def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> Plan:
+    streams = model.streams()
+    plan = Plan(entries={stream: [] for stream in streams})
+    select, stream = NONE, streams[0]
+    for place in range(model.queries):
+        name = f"Q{place + 1}"
+        # Queries are drawn at random: any that come in a row are a random group, and share their select.
+        is_first = place % model.shared == 0
+        if is_first and len(streams) > 1:
+            stream = streams[rng.randrange(len(streams))]
+        tuple_us = model.tuple_us * cost_scale * 2 ** rng.randrange(model.cost_classes)
+        # In percent steps, as the thesis draws them from attributes in [1, 100].
+        selectivity = (
+            rng.randint(round(model.selectivity_min * 100), round(model.selectivity_max * 100)) / 100
+        )
+        selecting = Select(kind="select", selectivity=selectivity, tuple_us=tuple_us)
+        if model.joins:
+            window_s = rng.uniform(model.window_min_s, model.window_max_s)
+            joining = Join(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=tuple_us)
+            add_joined(plan, name, streams, selecting, joining, costs)
+            continue
+        chain: tuple[OperatorModel, ...] = (
+            selecting,
+            Lookup(kind="lookup", selectivity=selectivity, tuple_us=tuple_us),
+            Project(kind="project", tuple_us=tuple_us),
+        )
+        if is_first:
+            select = plan.add(box_of(f"{name}.select", name, chain[0], costs))
+            plan.entries[stream].append(select)
+        number = select
+        for operator in chain[1:]:
+            number = plan.add(box_of(f"{name}.{operator.kind}", name, operator, costs), [number])
+        plan.readers[number] = (stream,)
+    return plan
+
+
+def add_joined(
+    plan: Plan, name: str, streams: Sequence[str], selecting: Select, joining: Join, costs: Costs
+) -> None:
+    """A query whose streams each go through a select before they meet."""
+    selects = [plan.add(box_of(f"{name}.select.{stream}", name, selecting, costs)) for stream in streams]
+    for stream, number in zip(streams, selects, strict=True):
+        plan.entries[stream].append(number)
+    sides = add_join(plan, f"{name}.join", name, joining, costs, selects)
+    project = Project(kind="project", tuple_us=joining.tuple_us)
+    plan.readers[plan.add(box_of(f"{name}.project", name, project, costs), sides)] = tuple(streams)
+
+
+def box_of(name: str, query: str, operator: OperatorModel, costs: Costs) -> Box:
+    call_us = costs.call_us if operator.call_us is None else operator.call_us
+    return Box(name, query, call_us * 1e-6, operator.tuple_us * 1e-6, operator, operator.size_out)

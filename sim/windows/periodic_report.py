@@ -1,0 +1,155 @@
+"""One self-contained HTML page of periodic queries: a schedule by group, or every schedule side by side."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from configs.scenario.periodic_scenario import PeriodicScenario
+from sim.outcome.report import STYLE
+from sim.outcome.svg_plots import draw_bars, svg
+from sim.windows.periodic_results import metric_of, title_of, words_of
+
+Answer = Mapping[str, Any]
+
+# By what a page draws, and what of it is better.
+DRAWN = {
+    "throughput": "answers a second (more is better)",
+    "latency_updates": "latency, updates beyond the slide (less is better)",
+    "tardiness.mean_ms": "mean tardiness, ms (less is better)",
+}
+SOONER = "run sooner than they must"
+FIGURES = ("queries", "answers", "answers/s", "latency, updates", "tardiness, ms", "most, ms")
+BAR_IN, FRAME_IN = 0.28, 0.9
+BARS_DRAWN = 40
+
+
+def write_report(scenario: PeriodicScenario, answer: Answer, folder: Path) -> Path:
+    """Write the page of a run, or of a comparison, into the folder; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    what = re.sub(r"[^a-z0-9]+", "-", str(answer.get("schedule", "schedules")))
+    path = folder / f"{scenario.name}-{what}.html"
+    path.write_text(page(scenario, answer), encoding="utf-8")
+    return path
+
+
+def page(scenario: PeriodicScenario, answer: Answer) -> str:
+    title = html.escape(title_of(answer))
+    compared: Sequence[Answer] | None = answer.get("schedules")
+    parts = [f"<h1>{title}</h1>", f"<p>{html.escape(scenario.description)}</p>"]
+    if compared is not None:
+        parts += [
+            "<h2>Schedules</h2>",
+            table("schedule", [row(one["schedule"], one, sooner(one)) for one in compared], SOONER),
+        ]
+        if answer["claims"]:
+            parts += ["<h2>The paper's findings</h2>", claims(answer["claims"])]
+        parts += charts({one["schedule"]: one for one in compared})
+    else:
+        groups = answer["groups"]
+        parts += [
+            "<h2>Groups</h2>",
+            f"<p>{sooner(answer)} of the queries {SOONER}</p>",
+            table("group", [*(row(one["name"], one) for one in groups), row("all", answer)]),
+            *charts({one["name"]: one for one in groups}),
+            "<h2>Sub-groups</h2>",
+            *(f"<h3>{html.escape(one['name'])}</h3>{sub_groups(one['sub_groups'])}" for one in groups),
+        ]
+    body = "\n".join(parts)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def table(first: str, rows: Sequence[str], *last: str) -> str:
+    names = (first, *FIGURES, "runs", "answers a run", "shared runs", "busy, s", *last)
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def sooner(answer: Answer) -> str:
+    return f"{answer['shortened_pct']:.0f}%"
+
+
+def row(name: str, one: Answer, *last: str) -> str:
+    shared = f"{one['shared'] / one['runs']:.0%}" if one["runs"] else "–"
+    return cells(
+        html.escape(name),
+        *figures(one),
+        f"{one['runs']:,}",
+        told(one["answers_per_run"], ".1f"),
+        shared,
+        *last,
+    )
+
+
+def figures(one: Answer) -> list[str]:
+    return [
+        f"{one['queries']:,}",
+        f"{one['answers']:,}",
+        f"{one['throughput']:.2f}",
+        told(one["latency_updates"], ".2f"),
+        told(metric_of(one, "tardiness.mean_ms"), ",.1f"),
+        told(metric_of(one, "tardiness.max_ms"), ",.1f"),
+    ]
+
+
+def sub_groups(ones: Sequence[Answer]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in ("slide", "runs every", "longest range", *FIGURES))
+    rows = "".join(
+        cells(
+            f"{'≤ ' if one['at_most'] else ''}{one['slide_s']:g} s",
+            f"{one['period_s']:g} s",
+            f"{one['range_max_s']:g} s",
+            *figures(one),
+        )
+        for one in ones
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def claims(ones: Sequence[Answer]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in ("finding", "claimed", "here", "holds", "source"))
+    rows = "".join(
+        cells(
+            *map(html.escape, words_of(one)),
+            f'<span class="{"kept" if one["holds"] else "broken"}">{"yes" if one["holds"] else "no"}</span>',
+            html.escape(one["source"]),
+        )
+        for one in ones
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def cells(*texts: str) -> str:
+    return f"<tr>{''.join(f'<td>{text}</td>' for text in texts)}</tr>"
+
+
+def told(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def charts(rows: Mapping[str, Answer]) -> list[str]:
+    """Of each figure, bars of those that were answered at all."""
+    found = []
+    for metric, label in DRAWN.items():
+        bars = {name: metric_of(one, metric) for name, one in rows.items()}
+        known = {name: value for name, value in bars.items() if value is not None}
+        if known:
+            known = dict(islice(known.items(), BARS_DRAWN))
+            drawing = Figure(figsize=(9.6, FRAME_IN + BAR_IN * len(known)), layout="constrained")
+            axes = drawing.subplots()
+            draw_bars(axes, known, "", log=False)
+            axes.spines[["top", "right"]].set_visible(False)
+            found.append(
+                f"<figure>{svg(drawing, metric)}<figcaption>{html.escape(label)}</figcaption></figure>"
+            )
+    return found
