@@ -9,7 +9,8 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,25 @@ PACKAGES = set(MAY_IMPORT)
 # Packages that are shipped to a Spark cluster by themselves lie here, under names of their own.
 CONNECTORS = "services/connector/"
 PURE_RING = {"engine", "scheduler", "loadshed"}
+
+LAYERS: dict[str, tuple[str, ...]] = {
+    "configs": (".", "classes", "scenario", "documents", "service"),
+    "scheduler": (".", "windows", "turns", "capacity", "mirrors", "operators"),
+    "engine": (
+        *("data", "plan", "expressions", "windows", "sql", "operators", "network", "measure", "class_"),
+        ".",
+    ),
+    "actors": ("runtime", "log", "messages", "gateway", "dispatcher", "host", "coordinator", "."),
+    "sim": ("run", "forecast", ".", "outcome", "admission", "windows", "papers"),
+    "services": (
+        *("common", "ingest", "race", "chart", "results", "remote", "watch", ".", "tuning"),
+        *("mirror", "catalog", "metrics", "api", "dashboards", "plan", "cli"),
+    ),
+}
+"""Folders of each package in the order of their imports: a folder may import those before it. "." is the package itself."""
+MODULES_MAX = 20
+PARTICIPLE = re.compile(r"^[a-z]+(ing|ed)$")
+NOUNS = {"encoding", "tuning", "pruning", "freshening", "staging", "feed", "string", "ring", "monitoring"}
 
 REFUSED_IN_PURE_RING: dict[str, set[str]] = {
     "belongs to the outer rings": {"ray", "pyspark", "actors", "services", "sim"},
@@ -233,6 +253,82 @@ def test_the_picture_is_layered_and_names_every_package() -> None:
         assert all(MAY_IMPORT[inner] < MAY_IMPORT[package] for inner in MAY_IMPORT[package])
 
 
+# -- folders -----------------------------------------------------------------------------------------
+
+
+def folder_of(dotted: str, package: str, folders: set[str]) -> str:
+    """Return the folder within the package that a module lies in; "." is the package itself."""
+    first = dotted.removeprefix(package + ".").partition(".")[0]
+    return first if first in folders else "."
+
+
+def outward_imports(module: Module, layers: Sequence[str]) -> list[str]:
+    """Return imports of folders that come later in the order."""
+    own = folder_of(module.name, module.package, set(layers))
+    allowed = set(layers[: layers.index(own) + 1])
+    return [
+        f"{module.path}:{found.line}: {module.package}/{own} may not import {found.target}"
+        for found in module.imports()
+        if found.target.startswith(module.package + ".")
+        and folder_of(found.target, module.package, set(layers)) not in allowed
+    ]
+
+
+def test_folders_import_only_folders_before_them() -> None:
+    report(
+        [
+            finding
+            for module in modules()
+            if module.package in LAYERS and not (module.is_init and "." not in module.name)
+            for finding in outward_imports(module, LAYERS[module.package])
+        ]
+    )
+
+
+def test_every_folder_has_its_place_in_the_order() -> None:
+    for package, layers in LAYERS.items():
+        there = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert there == set(layers) - {"."}, package
+
+
+def test_an_import_of_a_later_folder_is_found() -> None:
+    source = "from engine.sql.select import plan_query\nfrom engine.data import train"
+    module = module_from("engine/plan/pruning.py", source)
+    assert outward_imports(module, LAYERS["engine"]) == [
+        "engine/plan/pruning.py:1: engine/plan may not import engine.sql.select.plan_query"
+    ]
+
+
+def crowded(paths: Sequence[str]) -> list[str]:
+    count = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("/__init__.py"))
+    return [f"{folder}: {number} modules" for folder, number in count.items() if number > MODULES_MAX]
+
+
+def product_paths() -> list[str]:
+    return [module.path for module in modules() if module.package not in {"bench"}]
+
+
+def test_no_folder_is_crowded() -> None:
+    report(crowded(product_paths()))
+    assert crowded([f"engine/a{number}.py" for number in range(MODULES_MAX + 1)]) == ["engine: 21 modules"]
+
+
+def named_by_a_participle(paths: Sequence[str]) -> list[str]:
+    stems = {path: path.rpartition("/")[2].removesuffix(".py") for path in paths}
+    return [path for path, stem in stems.items() if PARTICIPLE.match(stem) and stem not in NOUNS]
+
+
+def test_modules_are_named_by_nouns() -> None:
+    report(named_by_a_participle(product_paths()))
+    assert named_by_a_participle(["actors/telling.py", "scheduler/tuning.py"]) == ["actors/telling.py"]
+
+
+def test_every_folder_describes_itself() -> None:
+    inits = [module for module in modules() if module.is_init and module.package in LAYERS]
+    short = [one.path for one in inits if len((ast.get_docstring(one.tree) or "").split()) < 5]
+    report(short)
+
+
 # -- the pure ring ----------------------------------------------------------------------------------
 
 
@@ -397,7 +493,7 @@ def test_every_module_is_used() -> None:
 
 def test_a_module_that_only_imports_itself_is_found() -> None:
     among = [
-        module_from("bench/__main__.py", "from scheduler import wrr"),
+        module_from("bench/__main__.py", "from scheduler.turns import round_robin"),
         module_from("scheduler/__init__.py", ""),
         module_from("scheduler/turns/round_robin.py", "import configs.classes.priority_class"),
         module_from("scheduler/orphan.py", "from scheduler.orphan import x"),
