@@ -76,7 +76,7 @@ from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 # What an answer costs alone, where nobody has said.
 UNKNOWN = Alone(0.0)
 # Why an exchange was given up.
@@ -648,7 +648,7 @@ class HostedClass:
         if self._repeating or open_ends or not self.runner.is_settled():
             return None
         streams = {
-            stream: (entrance.begun_ledger, replace(entrance.position, dropped=self.runner.dropped(stream)))
+            stream: (entrance.begun_ledger, replace(entrance.position, missing=self.runner.missing(stream)))
             for stream, entrance in self._entrances.items()
         }
         network = self.runner.network
@@ -691,7 +691,7 @@ class HostedClass:
                 entrance = self._entrances[stream] = Entrance(
                     ledger=ledger, next_batch=position.batch, rows=position.rows
                 )
-                self.runner.set_dropped(stream, position.dropped)
+                self.runner.set_missing(stream, position.missing)
                 if position.opened is not None:
                     self._reopen(entrance, position.opened, position.done)
                     entrance.begun = bool(entrance.queued)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from engine.class_.door import Piece
 from engine.class_.steps import Opened
+from engine.data.train import LateRows
 from loadshed.ledger import TupleLedger
 
 # The next batch of a stream that has not been read yet: with what comes from now on it begins.
@@ -33,8 +34,8 @@ class Position:
     rows: int | None = None  # that the stream has had before
     opened: Opened | None = None
     done: int = 0
-    dropped: float = 0.0
-    """Input behind the tuples dropped before what follows; it counts against the kept fraction of that."""
+    missing: LateRows | None = None
+    """Tuples dropped before what follows, which windows are to count as missing."""
 
 
 @dataclass(slots=True)

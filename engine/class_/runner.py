@@ -20,7 +20,7 @@ from configs.classes.utility import UtilityGraph
 from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput
 from engine.data.held_state import Lot, beginning, train_bytes, tuple_bytes
-from engine.data.train import Train, progress
+from engine.data.train import LateRows, Train, counting_dropped, progress
 from engine.data.watermark_causes import Moment
 from engine.measure.answer_quality import QueryQuality
 from engine.measure.ideal_cost import Alone, alone_of
@@ -195,7 +195,8 @@ class ClassRunner:
         node = self.network.source(stream)
         if node is not None:
             assert isinstance(node.operator, SourceOperator)
-            self._tell(node, node.operator.advance(time), now)
+            late = self._missing(node)
+            self._tell(node, node.operator.advance(time), now, late)
 
     def overdue(self, before: float) -> dict[str, int]:
         """Return, by query, the event time in microseconds up to which tuples that arrived before wait for their lookups."""
@@ -330,15 +331,15 @@ class ClassRunner:
         node = self.network.source(stream)
         return 0 if node is None else node.older(before)
 
-    def dropped(self, stream: str) -> float:
-        """Return how much input was behind the dropped tuples that count against the stream's next train."""
+    def missing(self, stream: str) -> LateRows | None:
+        """Return the dropped tuples that the stream's next train will count as missing."""
         node = self.network.source(stream)
-        return 0.0 if node is None else node.dropped
+        return None if node is None else node.missing
 
-    def set_dropped(self, stream: str, offered: float) -> None:
+    def set_missing(self, stream: str, rows: LateRows | None) -> None:
         node = self.network.source(stream)
         if node is not None:
-            node.dropped = offered
+            node.missing = rows
 
     def is_settled(self) -> bool:
         """Whether nothing is queued inside."""
@@ -393,7 +394,7 @@ class ClassRunner:
         """All input has come: every window that is still open may close."""
         for node in list(self.network.nodes):
             if isinstance(node.operator, SourceOperator):
-                self._tell(node, END_OF_TIME, now)
+                self._tell(node, END_OF_TIME, now, self._missing(node))
 
     def believed(self) -> NetworkEstimates:
         """What is known of every operator; the order is that of `network.nodes`."""
@@ -469,9 +470,15 @@ class ClassRunner:
 
     # --- inside --------------------------------------------------------------------------------------
 
-    def _tell(self, node: Node, watermark: int, now: float) -> None:
+    def _tell(self, node: Node, watermark: int, now: float, late: LateRows | None = None) -> None:
         """What follows is caused by the clock."""
-        self._deliver(node, progress(watermark, (Moment(watermark, now),)), now)
+        self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
+
+    def _missing(self, node: Node) -> LateRows | None:
+        """Return the tuples that were dropped from a source's queue, for windows that close before it has a train."""
+        missing = node.take_missing()
+        assert isinstance(node.operator, SourceOperator)
+        return None if missing is None else node.operator.missing(missing)
 
     def _lookups(self) -> list[Node]:
         """Return the nodes that look up, which are searched for only when nodes have come or gone."""
@@ -493,7 +500,7 @@ class ClassRunner:
             if node.downstream:
                 self._pass_on(node, out, head)
             for query in node.outputs:
-                self._unsettled.append((query, out))
+                self._unsettled.append((query, counting_dropped(out)))
             return 0
         if not out.causes:
             # Windows may have been given other ends, before event time has gone on.

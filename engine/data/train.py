@@ -11,7 +11,7 @@ carry this progress alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -49,20 +49,27 @@ class Values:
 
 @dataclass(slots=True)
 class LateRows:
-    """Rows that a stream's source has turned away as late, for windows to count them as missing."""
+    """Rows that came too late or were dropped from their source's queue, for windows to count them as missing."""
 
     columns: tuple[Values, ...]
     behind: npt.NDArray[np.int64]
     """The watermark that each row was behind when it came."""
     offered: npt.NDArray[np.float64]
     """How many rows each stands for, before shedding."""
+    shed: Mask
+    """True for those that were dropped from the queue."""
 
     def __len__(self) -> int:
         return len(self.behind)
 
+    @property
+    def dropped(self) -> float:
+        """Rows that were dropped, before shedding."""
+        return float(self.offered[self.shed].sum())
+
     def take(self, places: Places) -> LateRows:
         columns = tuple([column.take(places) for column in self.columns])
-        return LateRows(columns, self.behind.take(places), self.offered.take(places))
+        return LateRows(columns, self.behind.take(places), self.offered.take(places), self.shed.take(places))
 
     def as_train(self) -> Train:
         """Return the rows as tuples, for operators to compute with; they have no arrival time of their own."""
@@ -70,7 +77,7 @@ class LateRows:
 
     def became(self, train: Train, sources: Places) -> LateRows:
         """Return the rows that an operator made of these; `sources` has the place of the late row behind each."""
-        return LateRows(train.columns, self.behind.take(sources), self.offered.take(sources))
+        return replace(self.take(sources), columns=train.columns)
 
 
 @dataclass(slots=True)
@@ -83,7 +90,7 @@ class Train:
     watermark: int = NO_PROGRESS
     causes: Causes = ()
     late: LateRows | None = None
-    """Rows that were turned away among these; they travel with the progress, as far as the next windows."""
+    """Rows that are missing among these; they travel with the progress, as far as the next windows."""
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -141,9 +148,49 @@ def late_together(first: LateRows | None, second: LateRows | None) -> LateRows |
     """Return the late rows of two trains of one schema."""
     if first is None or second is None:
         return first or second
-    columns = tuple(joined(pair) for pair in zip(first.columns, second.columns, strict=True))
-    behind = np.concatenate([first.behind, second.behind])
-    return LateRows(columns, behind, np.concatenate([first.offered, second.offered]))
+    return all_late([first, second])
+
+
+def all_late(parts: Sequence[LateRows]) -> LateRows:
+    """Return late rows of one schema together, in order."""
+    columns = tuple(joined(column) for column in zip(*(part.columns for part in parts), strict=True))
+    return LateRows(
+        columns,
+        np.concatenate([part.behind for part in parts]),
+        np.concatenate([part.offered for part in parts]),
+        np.concatenate([part.shed for part in parts]),
+    )
+
+
+def dropped_rows(train: Train) -> LateRows:
+    """Return the tuples of a train as rows that were dropped, each of which stands for what its train stands for."""
+    rows = len(train)
+    each = stands_for(train.kept)
+    return LateRows(
+        train.columns, np.full(rows, NO_PROGRESS), np.full(rows, each), np.ones(rows, dtype=np.bool_)
+    )
+
+
+def thinned(late: LateRows, most: int) -> LateRows:
+    """Return no more than `most` rows that stand for all of them: as often as needed, every second one for two."""
+    while len(late) > most:
+        places = np.arange(0, len(late), 2)
+        late = replace(late.take(places), offered=np.add.reduceat(late.offered, places))
+    return late
+
+
+def counting_dropped(train: Train) -> Train:
+    """Return the train with the rows that were dropped before it in its kept fraction, where no window can count them."""
+    dropped = 0.0 if train.late is None or not len(train) else train.late.dropped
+    if not dropped:
+        return train
+    kept = len(train) / (len(train) * stands_for(train.kept) + dropped)
+    return replace(train, kept=kept, late=None)
+
+
+def stands_for(kept: float) -> float:
+    """How many tuples there were before shedding for each that was kept."""
+    return 1 / kept if kept > 0 else 1.0
 
 
 def values_from_arrow(array: pa.Array, type_: DataType) -> Values:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,7 +20,17 @@ from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput, nearest
 from engine.data.held_state import Account, Holding, Lot
 from engine.data.schema import StreamSchema
-from engine.data.train import Mask, Train, late_together, merged, progress
+from engine.data.train import (
+    LateRows,
+    Mask,
+    Train,
+    all_late,
+    dropped_rows,
+    late_together,
+    merged,
+    progress,
+    thinned,
+)
 from engine.data.watermark_causes import NO_PROGRESS, Meeting, followed
 from engine.expressions.compiler import Condition, Failures, compile_condition
 from engine.operators.join import JoinSideOperator, JoinState
@@ -58,11 +68,13 @@ from engine.plan.plan import (
 )
 from engine.plan.plan_references import check_lookups
 from engine.plan.plan_rewrites import arranged
-from engine.windows.panes import PaneStore, stands_for
+from engine.windows.panes import PaneStore
 from engine.windows.window_schedule import WindowSchedule
 
 # Before the name of a query, the user of what stands beside it until it takes its place; no query is named so.
 TWIN = "~"
+# Rows dropped from one queue that are held until the next train: they take room and work, of which shedding is to save both.
+MISSING_MAX = 4096
 
 
 @dataclass(eq=False)
@@ -77,8 +89,8 @@ class Node:
     queue: deque[Train] = field(default_factory=deque)
     lots: deque[Lot | None] = field(default_factory=deque)  # of the trains in the queue; none at a source
     tuples: int = 0  # queued
-    dropped: float = 0.0
-    """Input behind the tuples dropped before the first train of a source's queue; it counts against that train."""
+    missing: LateRows | None = None
+    """Tuples dropped before the first train of a source's queue."""
     width: int | None = None  # bytes of a tuple that it gives; 0 if there are texts among them, which differ
     users: set[str] = field(default_factory=set)  # queries that need it
     outputs: set[str] = field(default_factory=set)  # queries whose answers it gives
@@ -149,25 +161,30 @@ class Node:
         if len(train) > most:
             self.queue.appendleft(train.slice(most, len(train)))
             train = train.slice(0, most)
-        elif self.source and self.queue and not self.dropped:
+        elif self.source and self.queue and self.missing is None:
             train = self._gathered(train, most, upto)
         elif self.lots and (lot := self.lots.popleft()) is not None:
             lot.leave()
         self.tuples -= len(train)
-        if self.dropped and len(train):
-            train = train.slice(0, len(train))
-            train.kept = len(train) / (len(train) * stands_for(train.kept) + self.dropped)
-            self.dropped = 0.0
+        if self.missing is not None and len(train):
+            train = replace(train, late=self.take_missing())
         return train
 
+    def take_missing(self) -> LateRows | None:
+        """Return the tuples that were dropped since this was asked for last."""
+        found, self.missing = self.missing, None
+        return found
+
     def drop(self, most: int) -> int:
-        """Drop the oldest tuples of a source's queue; return how many there were. The next train stands for them, too."""
-        left, offered, self.dropped = most, self.dropped, 0.0
+        """Drop the oldest tuples of a source's queue; return how many there were. They are missing from the next train."""
+        left, missing = most, self.take_missing()
+        parts = [] if missing is None else [missing]
         while left and self.queue:
             train = self.dequeue(left)
             left -= len(train)
-            offered += len(train) * stands_for(train.kept)
-        self.dropped = offered
+            # A copy: a slice would hold the whole batch.
+            parts.append(dropped_rows(train).take(np.arange(len(train))))
+        self.missing = thinned(all_late(parts), MISSING_MAX) if parts else None
         return most - left
 
     def older(self, before: float) -> int:

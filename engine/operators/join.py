@@ -20,7 +20,7 @@ import numpy as np
 from engine.data.held_state import FEW_KEYS, Holding
 from engine.data.keys import Codes, KeyIndex
 from engine.data.schema import DataType, Schema
-from engine.data.train import Mask, Train, Values, progress, taken
+from engine.data.train import Mask, Train, Values, counting_dropped, progress, taken
 from engine.data.watermark_causes import NO_PROGRESS, Meeting
 from engine.expressions.compiler import Condition, Failures
 from engine.operators.join_state import TOO_MANY_PAIRS, Stored, Times
@@ -132,7 +132,7 @@ class JoinSideOperator:
 
     def process(self, train: Train) -> Train | None:
         state = self._state
-        out = self._met(train) if len(train) else None
+        out = self._met(counting_dropped(train)) if len(train) else None
         watermark, causes = state.progress.hear(self._side, train.watermark, train.causes)
         mark = state.progress.marks[self._side]
         if mark != NO_PROGRESS:

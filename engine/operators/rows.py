@@ -19,12 +19,20 @@ import numpy.typing as npt
 from engine.data.held_state import FEW_KEYS, Holding, train_bytes
 from engine.data.keys import KeyIndex
 from engine.data.schema import INT64, Schema
-from engine.data.train import Train, Values, concatenated, empty_train, same_arrival
+from engine.data.train import (
+    Train,
+    Values,
+    concatenated,
+    counting_dropped,
+    empty_train,
+    same_arrival,
+    stands_for,
+)
 from engine.data.watermark_causes import Causes, Tuples, arrival_of
 from engine.operators.windows import rows_of
 from engine.plan.plan import Aggregate, RowWindow
 from engine.windows.pane_aggregates import answered, measures_of
-from engine.windows.panes import Each, Measure, Pane, accumulate, stands_for
+from engine.windows.panes import Each, Measure, Pane, accumulate
 
 Numbers = npt.NDArray[np.int64]
 
@@ -38,6 +46,7 @@ class NumberOperator:
     def process(self, train: Train) -> Train | None:
         if not len(train):
             return None
+        train = counting_dropped(train)
         numbers = np.arange(self.total, self.total + len(train))
         self.total += len(train)
         causes = (Tuples(self.total, numbers + 1, train.arrival, 0),)

@@ -9,11 +9,12 @@ writes each batch in the order of event time (`engine.data.batch_order`), so onl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from engine.data.train import LateRows, Mask, Train, is_same
+from engine.data.train import LateRows, Mask, Train, is_same, late_together
 from engine.data.watermark_causes import NO_PROGRESS, Causes, Moment, Tuples
 
 
@@ -28,9 +29,11 @@ class SourceOperator:
     def process(self, train: Train) -> Train | None:
         if self._time is None or not len(train):
             return train
+        dropped = None if train.late is None else self.missing(train.late)
         train = self._timed(train, train.columns[self._time].valid)
         times = train.columns[self._time].data
         if not len(times):
+            train.late = dropped
             return train
         before, late = self._latest, None
         in_order = bool((times[1:] >= times[:-1]).all()) and int(times[0]) >= self._latest - self._lateness
@@ -45,10 +48,22 @@ class SourceOperator:
                 missed = np.flatnonzero(is_late)
                 self.late += len(missed)
                 offered = np.full(len(times), 1 / train.kept if train.kept > 0 else 1.0)
-                late = LateRows(train.columns, behind, offered).take(missed)
+                nothing = np.zeros(len(times), dtype=np.bool_)
+                late = LateRows(train.columns, behind, offered, nothing).take(missed)
                 train = train.take(np.flatnonzero(~is_late))
         causes = self._caused_by(train) if self._latest > before else ()
+        late = late_together(dropped, late)
         return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness, causes, late)
+
+    def missing(self, dropped: LateRows) -> LateRows:
+        """Return rows that were dropped before what comes next, behind the watermark that there is; without those of no time."""
+        if self._time is None:
+            return dropped
+        valid = dropped.columns[self._time].valid
+        if valid is not None and not valid.all():
+            dropped = dropped.take(np.flatnonzero(valid))
+        mark = self._latest if self._latest == NO_PROGRESS else self._latest - self._lateness
+        return replace(dropped, behind=np.full(len(dropped), mark))
 
     def _caused_by(self, train: Train) -> Causes:
         upto = self._latest - self._lateness

@@ -157,9 +157,12 @@ class WindowOperator:
             Values(field.type, np.full(len(groups), bound, np.int64))
             for field, bound in zip(self._schema.fields, (start, end), strict=False)
         ]
-        offered = whole.offered + self._store.missed(start, end)
+        missing = self._store.missed(start, end)
+        offered = whole.offered + missing.rows
         kept = whole.tuples / offered if offered else 1.0
-        results = [answered(one, whole, groups, rows) for one in self._aggregates]
+        # Dropped rows are taken to be like those that were kept; late ones are not made up for.
+        each = 1 + missing.dropped / whole.offered if whole.offered else 1.0
+        results = [answered(one, whole, groups, rows, each) for one in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
         return Train((*bounds, *keys, *results), arrival, kept)
 

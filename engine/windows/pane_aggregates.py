@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from engine.windows.panes import (
     Pane,
     approximate_sum,
     extreme,
+    root_of_squares,
     whole_sum,
 )
 
@@ -45,7 +47,7 @@ def measures_of(aggregate: Aggregate) -> set[Measure]:
     function = aggregate.function
     if aggregate.scaled:
         counts = {("count", place)} if function is Aggregation.SUM else set()
-        return {estimate_of(aggregate), *counts}
+        return {estimate_of(aggregate), *counts, *([norm_of(aggregate)] if aggregate.error else ())}
     if function is Aggregation.COUNT_ALL:
         return {("rows", None)}
     if function is Aggregation.COUNT:
@@ -65,11 +67,18 @@ def estimate_of(aggregate: Aggregate) -> Measure:
     return f"{'error' if aggregate.error else 'scaled'} {of[aggregate.function]}", aggregate.argument
 
 
-def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes) -> Values:
-    """The aggregate's value for each of the groups."""
+def norm_of(aggregate: Aggregate) -> Measure:
+    """Return the measure that holds √Σ x²·e, or of a count Σ e, which is its square."""
+    if aggregate.function is Aggregation.SUM:
+        return "norm", aggregate.argument
+    return estimate_of(replace(aggregate, error=False))
+
+
+def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each: float = 1.0) -> Values:
+    """Return the aggregate's value for each of the groups; each tuple stands for `each` times what the pane says it does."""
     place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
     if aggregate.scaled:
-        return estimated(aggregate, pane, groups)
+        return estimated(aggregate, pane, groups, each)
     if function is Aggregation.COUNT_ALL:
         return Values(type_, rows[groups].astype(np.int64, copy=False))
     if function in SKETCHED:
@@ -98,12 +107,21 @@ def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes) -> Va
     return Values(type_, total.astype(type_.numpy, copy=False), valid)
 
 
-def estimated(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
-    """A count or a sum as it would be without shedding, or the standard error of that."""
+def estimated(aggregate: Aggregate, pane: Pane, groups: Codes, each: float) -> Values:
+    """A count or a sum as it would be without shedding, or the standard error of that.
+
+    With f for `each`, Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
+    """
     data = measured(pane, estimate_of(aggregate), groups, 0.0)
-    if data.ndim == 2:
-        with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        if data.ndim == 2:
             data = approximate_sum(data)
+        if each > 1.0:
+            data = data * each
+            if aggregate.error:
+                norm = measured(pane, norm_of(aggregate), groups, 0.0)
+                norm = norm if aggregate.function is Aggregation.SUM else np.sqrt(norm)
+                data = root_of_squares(data, norm * np.sqrt(each * (each - 1)))
     if aggregate.function is not Aggregation.SUM:
         return Values(aggregate.type, data)
     count = measured(pane, ("count", aggregate.argument), groups, 0)

@@ -10,6 +10,7 @@ are those from which the aggregates of all readers can be had:
     scaled rows, count(x), sum(x): each tuple as often as it stands for, having been kept; and error rows, count(x),
     sum(x): their standard errors. A tuple kept with the chance k stands for e = 1/k, and adds x²·e·(e − 1) to the
     variance of an estimated sum (Horvitz and Thompson), 1·e·(e − 1) to that of a count.
+    norm(x): √Σ x²·e, from which the error follows if each tuple stands for more than e (`engine.windows.pane_aggregates.estimated`)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from engine.data.held_state import FEW_KEYS, Holding
 from engine.data.keys import Codes, KeyIndex
 from engine.data.schema import DataType, Kind
 from engine.data.sketches import SKETCHES, Sketches, growth_max
-from engine.data.train import LateRows, Places, Train, Values
+from engine.data.train import LateRows, Places, Train, Values, stands_for
 from engine.data.watermark_causes import NO_PROGRESS
 
 Array = npt.NDArray[Any]
@@ -41,6 +42,21 @@ LISTED_BYTES = 16
 Each = float | Array
 # A measure and the column it is of; None for the tuples themselves.
 Measure = tuple[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Rows that were not taken, before shedding."""
+
+    rows: float = 0.0
+    dropped: float = 0.0
+    """Those of them that were dropped from a queue; the others were late."""
+
+    def __add__(self, other: Missing) -> Missing:
+        return Missing(self.rows + other.rows, self.dropped + other.dropped)
+
+
+NOTHING_MISSING = Missing()
 
 
 @dataclass(slots=True)
@@ -91,8 +107,8 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
-        # By pane and the number of the first end that a window can still close at: late rows, before shedding.
-        self._missed: dict[tuple[int, int], float] = {}
+        # By pane and the number of the first end that a window can still close at.
+        self._missed: dict[tuple[int, int], Missing] = {}
         self.holding = Holding()
         self.holding.compact = self.compact
         self._bytes = 0  # of all panes
@@ -117,28 +133,27 @@ class PaneStore:
             self._add_to(number, codes.take(places), part, train.kept)
 
     def miss(self, late: LateRows) -> None:
-        """Count late rows for the windows that are still to be closed and would have held them."""
+        """Count late and dropped rows for the windows that are still to be closed and would have held them."""
         numbers = late.columns[self._time].data // self.pane
         # A window that ends at the watermark has been closed.
         ends = late.behind // self.pane + 1
         floor = min(self._floors.values(), default=NO_PROGRESS) // self.pane
         places, inverse = np.unique(np.stack([numbers, ends]), axis=1, return_inverse=True)
         rows = np.bincount(inverse.ravel(), late.offered)
-        for number, end, more in zip(*places.tolist(), rows.tolist(), strict=True):
+        dropped = np.bincount(inverse.ravel(), late.offered * late.shed)
+        for number, end, *more in zip(*places.tolist(), rows.tolist(), dropped.tolist(), strict=True):
             if number >= floor and ((number, end) in self._missed or self.holding.room >= MISSED_BYTES):
-                self._missed[number, end] = self._missed.get((number, end), 0.0) + more
+                self._missed[number, end] = self._missed.get((number, end), NOTHING_MISSING) + Missing(*more)
         self._tell()
 
-    def missed(self, start: int, end: int) -> float:
-        """Return how many late rows a window with these bounds lacks, before shedding."""
-        if not self._missed:
-            return 0.0
+    def missed(self, start: int, end: int) -> Missing:
+        """Return what a window with these bounds lacks."""
+        found = NOTHING_MISSING
         first, last = start // self.pane, end // self.pane
-        return sum(
-            rows
-            for (number, least_end), rows in self._missed.items()
-            if first <= number < last and least_end <= last
-        )
+        for (number, least_end), missing in self._missed.items():
+            if first <= number < last and least_end <= last:
+                found += missing
+        return found
 
     @property
     def has_keys(self) -> bool:
@@ -319,11 +334,6 @@ def sizes_of(measures: Iterable[Measure], columns: Sequence[Values]) -> Sizes:
             widths[measure] = START[name](1, None if place is None else columns[place].type).nbytes
     every = len(widths) + len(places) + len(sketches)
     return Sizes(widths, tuple(places), sum(widths.values()), tuple(sketches), every)
-
-
-def stands_for(kept: float) -> float:
-    """How many tuples there were before shedding for each that was kept."""
-    return 1 / kept if kept > 0 else 1.0
 
 
 def accumulate(
@@ -525,17 +535,30 @@ def add_count_error(state: Array, codes: Codes, data: Array | None, each: Each) 
 
 
 def add_error(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
-    """Roots are kept, and squares taken of what is near 1, so that no square overflows on the way to a root."""
     assert data is not None
     if isinstance(each, float) and each == 1.0:
         return
-    values = np.abs(data.astype(np.float64, copy=False))
+    values = data
     if not isinstance(each, float):
         shed = np.flatnonzero(each > 1.0)
         codes, values, each = codes.take(shed), values.take(shed), each.take(shed)
+    add_root(state, codes, values, each * (each - 1))
+
+
+def add_norm(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
+    assert data is not None
+    add_root(state, codes, data, each)
+
+
+def add_root(state: Array, codes: Codes, data: Array, weights: Each) -> None:
+    """Add x²·w to the square of what is kept.
+
+    Roots are kept, and squares taken of what is near 1, so that no square overflows on the way to a root.
+    """
+    values = np.abs(data.astype(np.float64, copy=False))
     largest = values.max(initial=0.0, where=np.isfinite(values)) or 1.0
     with np.errstate(over="ignore"):
-        parts = (values / largest) ** 2 * (each * (each - 1))
+        parts = (values / largest) ** 2 * weights
         roots = largest * np.sqrt(np.bincount(codes, parts, minlength=len(state)))
     state[:] = root_of_squares(state, roots)
 
@@ -558,6 +581,7 @@ START: dict[str, Callable[[int, DataType | None], Array]] = {
     "error rows": lambda size, _: np.zeros(size),
     "error count": lambda size, _: np.zeros(size),
     "error sum": lambda size, _: np.zeros(size),
+    "norm": lambda size, _: np.zeros(size),
 }
 ADD: dict[str, Callable[[Array, Codes, Array | None], None]] = {
     "rows": add_rows,
@@ -574,6 +598,7 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
     "error rows": add_count_error,
     "error count": add_count_error,
     "error sum": add_error,
+    "norm": add_norm,
 }
 # How what two panes hold becomes one; what is not named is added.
 FOLD: dict[str, Callable[[Array, Array], Array]] = {
@@ -583,4 +608,5 @@ FOLD: dict[str, Callable[[Array, Array], Array]] = {
     "error rows": root_of_squares,
     "error count": root_of_squares,
     "error sum": root_of_squares,
+    "norm": root_of_squares,
 }

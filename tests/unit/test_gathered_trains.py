@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.class_.runner import ClassRunner
-from engine.data.train import Train, progress, same_arrival, train_from_arrow
+from engine.data.train import Train, counting_dropped, progress, same_arrival, train_from_arrow
 from engine.network.network import ClassNetwork, Node
 from engine.sql import Catalog, parse_create_stream, plan_query
 
@@ -38,7 +38,7 @@ def taken(node: Node, most: int) -> list[Any]:
     found = []
     while node.queue:
         one = node.dequeue(most)
-        found.append((one.columns[1].data.tolist(), one.arrival.tolist(), one.kept))
+        found.append((one.columns[1].data.tolist(), one.arrival.tolist(), counting_dropped(one).kept))
     assert node.tuples == 0
     return found
 
