@@ -22,6 +22,7 @@ that holds `Stream.writing`, and takes it first.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import threading
@@ -55,6 +56,7 @@ from actors.messages.gateway_messages import (
     CaughtUp,
     Denied,
     Heard,
+    LogIsFull,
     Message,
     News,
     Reads,
@@ -77,6 +79,8 @@ DROPPED = "dropped.json"
 DROPPED_MAX = 4096
 # Readers of a stream release its frames every few seconds, with their snapshots.
 RETRY_AFTER_S = 0.2
+# From one report to the readers that keep a log full to the next: a class is shown as held back for 5 s after one.
+FULL_AGAIN_S = 1.0
 READERS_MAX = 4096
 STREAMS_MAX = 4096
 
@@ -120,6 +124,7 @@ class Stream:
         self.log.forgetting = self.save
         self.writing = threading.Lock()
         self.producers = LastBatches()
+        self.reported_full_at = -math.inf
         self.rows = 0  # of all batches, also of those that are forgotten
         self.accepted_rows = self.accepted_batches = self.refused_batches = 0
 
@@ -218,6 +223,15 @@ class Stream:
             self.retain()
             with suppress(LogFull):  # the next time that it is saved, the reader is not in it
                 self.save()
+
+    def report_full(self, now: float) -> None:
+        """Report to the lossless readers that are furthest behind that producers are refused because of them."""
+        if now - self.reported_full_at < FULL_AGAIN_S:
+            return
+        self.reported_full_at = now
+        for name, reading in self.readers.items():
+            if reading.lossless and reading.peer is not None and reading.released <= self.log.keep_from:
+                reading.peer.send(LogIsFull(name, self.name))
 
     def left(self, peer: Peer) -> None:
         """The connection has ended; what its readers have not released is kept for them."""
@@ -670,6 +684,8 @@ class Streams:
             stream.log.write(frames)
         except LogFull as full:
             stream.refused_batches += 1
+            with self.lock:
+                stream.report_full(self._clock())
             return Refused(f"stream {stream.name}: {full}", RETRY_AFTER_S)
         with self.lock:
             if part_of is not None:

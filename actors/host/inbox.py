@@ -38,7 +38,9 @@ class Inbox:
     pieces_in: int = 0
     bytes_in: int = 0
     used_s: float = 0.0  # processor time
-    held_back: bool = False  # input waits for room; the class thread tells when there is some
+    held_back: bool = (
+        False  # input waits for room, or its producers are refused; the class thread tells when there is some
+    )
     problems: dict[str, str] = field(default_factory=dict)  # by stream, why it cannot be read
     # By stream, the last moment at which its feed had nothing left to publish.
     caught_up: dict[str, float] = field(default_factory=dict)

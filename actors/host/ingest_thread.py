@@ -37,6 +37,7 @@ from actors.messages.gateway_messages import (
     CaughtUp,
     Denied,
     Heard,
+    LogIsFull,
     Message,
     News,
     Reads,
@@ -295,14 +296,14 @@ class Ingest:
         self._hear_message(decode(packet))
 
     def _hear_message(self, message: Message) -> None:
-        assert isinstance(message, Subscribed | News | CaughtUp | Denied), message
+        assert isinstance(message, Subscribed | News | CaughtUp | LogIsFull | Denied), message
         intake = self._intakes.get(message.reader)
         # The gateway says the name as it was declared.
         feed = intake.feeds.get(message.stream.lower()) if intake is not None else None
         if feed is not None:
             self._hear_of(feed, message)
 
-    def _hear_of(self, feed: Feed, message: Subscribed | News | CaughtUp | Denied) -> None:
+    def _hear_of(self, feed: Feed, message: Subscribed | News | CaughtUp | LogIsFull | Denied) -> None:
         match message:
             case Subscribed(ask=ask):
                 # Another number answers the feed that read the stream before this one.
@@ -313,6 +314,8 @@ class Ingest:
             case CaughtUp(_, _, at):
                 caught_up = feed.intake.inbox.caught_up
                 caught_up[feed.name] = max(at, caught_up.get(feed.name, at))
+            case LogIsFull():
+                feed.intake.inbox.held_back = True
             case Denied(_, _, reason):
                 feed.subscribed, feed.denied = False, True
                 feed.intake.inbox.problems[feed.name] = reason
@@ -423,6 +426,7 @@ class Ingest:
         began = time.thread_time()
         in_time = self._has_time(intake, now)
         if intake.holds_back and not in_time:
+            intake.inbox.held_back = True
             self._later[feed] = now - intake.budget_s / self._part
             return False
         found = feed.frame()

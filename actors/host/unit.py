@@ -534,7 +534,7 @@ class HostedUnit:
         self._take(now)
         self._account(now)
         cycle = self.hosted.end_cycle(now, self.used_s - self._used_at_cycle, self._ran_dry)
-        cycle = replace(cycle, held_back=self._held_back)
+        cycle = replace(cycle, held_back=self._held_back or self.inbox.held_back)
         self._used_at_cycle, self._ran_dry, self._held_back = self.used_s, not self.has_input(), False
         self._measure(now)
         if self.hosted.repeating:
@@ -777,5 +777,6 @@ class HostedUnit:
             late_now=self._late_now,
             queue_age_s=queue_age_s,
             taken_per_s=0.0 if self.asleep else self._flow.taken_per_s,
-            held_back=int(now - self._held_back_at < RECENT_S),
+            # A class without turns does not look whether there is room: its input still waits.
+            held_back=int(self.inbox.held_back or now - self._held_back_at < RECENT_S),
         )

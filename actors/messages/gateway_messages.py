@@ -6,6 +6,7 @@ Readers, as packets (`actors.runtime.unix_channel`):
                         Released(reader, stream, below)  Unsubscribe(reader, stream)  Grew(name, next)
                         Reads(reader, streams)
     gateway → reader    Subscribed(reader, stream, ask, next, rows)  News(reader, stream, next)  Denied(reader, stream, reason)
+                        CaughtUp(reader, stream, at)  LogIsFull(reader, stream)
 
 A reader that subscribes with FROM_NOW begins where its declaration found the stream. A known reader without a new declaration
 resumes at the position that it last released. `next` of Subscribed has the position.
@@ -31,7 +32,7 @@ from actors.log.train_format import MARK_BYTES, NOBODY, BatchId
 from actors.messages.turn_messages import NotUnderstood
 from actors.runtime.unix_channel import MESSAGE_MAX
 
-VERSION = 4
+VERSION = 5
 # `next` of a Subscribe without a position: begin with what has come since the reader was declared.
 FROM_NOW = -1
 NAME_MAX = 80  # a unit's: a class, with the shard behind a #
@@ -125,6 +126,14 @@ class CaughtUp:
 
 
 @dataclass(frozen=True, slots=True)
+class LogIsFull:
+    """Producers of the stream are refused until the reader releases frames."""
+
+    reader: str
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
 class Denied:
     """The reader is not subscribed, or no longer."""
 
@@ -133,9 +142,23 @@ class Denied:
     reason: str
 
 
-Message = Subscribe | Heard | Released | Unsubscribe | Reads | Grew | Subscribed | News | Denied | CaughtUp
+Message = (
+    Subscribe
+    | Heard
+    | Released
+    | Unsubscribe
+    | Reads
+    | Grew
+    | Subscribed
+    | News
+    | Denied
+    | CaughtUp
+    | LogIsFull
+)
 
-SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED, CAUGHT_UP, READS = range(10)
+SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED, CAUGHT_UP, READS, LOG_IS_FULL = (
+    range(11)
+)
 _FIXED = struct.Struct("<BBqqq")  # version, kind, three numbers
 _UNKNOWN = -1
 
@@ -161,6 +184,8 @@ def encode(message: Message) -> bytes:
             return _packet(NEWS, number, 0, reader, stream)
         case CaughtUp(reader, stream, at):
             return _packet(CAUGHT_UP, round(1e6 * at), 0, reader, stream)
+        case LogIsFull(reader, stream):
+            return _packet(LOG_IS_FULL, 0, 0, reader, stream)
         case Denied(reader, stream, reason):
             return _packet(DENIED, 0, 0, reader, stream, reason)[:MESSAGE_MAX]
 
@@ -207,6 +232,8 @@ def _of_two(kind: int, reader: str, stream: str, first: int, second: int, third:
         return Subscribed(reader, stream, first, second, None if third == _UNKNOWN else third)
     if kind == UNSUBSCRIBE:
         return Unsubscribe(reader, stream)
+    if kind == LOG_IS_FULL:
+        return LogIsFull(reader, stream)
     raise NotUnderstood(f"no message has kind {kind}")
 
 

@@ -8,7 +8,7 @@
 | failing | A stream cannot be read, or answers cannot be written. |
 | starved | Tuples wait, no answer has come in the last seconds, and the queue is hardly worked off. |
 | late | Most rows of a stream come behind its watermark. |
-| held back | Its queue is full; further input waits in the log of its stream, and producers wait when the log is full. |
+| held back | Its input waits in the log of its stream, or producers are refused since the log is full of what it has not read. |
 | over target | Answers take longer than the delay target, or what waits already has. |
 | shedding | A part of the input is dropped, and answers are in time. |
 | within target | Answers are in time and nothing is dropped. |
@@ -118,7 +118,10 @@ def working(settings: LiveClass, figures: Figures, share: float) -> Condition:
         return Condition(State.LATE, f"{late:.0%} of the rows of {stream} come behind its watermark")
     if figures.held_back:
         advice = unbounded(settings, figures)
-        return Condition(State.HELD_BACK, f"its queue is full and its input waits outside: {waits}{advice}")
+        reason = (
+            f"its input waits in the log of its stream, and producers wait when that is full: {waits}{advice}"
+        )
+        return Condition(State.HELD_BACK, reason)
     if answers and figures.p95_ms > settings.delay_target_ms:
         took = f"95% of its answers come within {duration(figures.p95_ms)}, its target is {duration(settings.delay_target_ms)}"
         return Condition(State.OVER_TARGET, took + unbounded(settings, figures))

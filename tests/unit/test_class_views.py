@@ -235,7 +235,7 @@ def test_each_class_that_is_not_well_is_explained_below_the_table() -> None:
         " clicks: starved: 130,000 tuples wait, the oldest for 54 s, no answer has come in the last 5 s, and it has 30% of"
         " the lanes"
         " late: late: 88% of the rows of pages come behind its watermark"
-        " held: held back: its queue is full and its input waits outside: 1,234,567 tuples wait, the oldest for 7.2 min"
+        " held: held back: its input waits in the log of its stream, and producers wait when that is full: 1,234,567 tuples wait, the oldest for 7.2 min"
     )
     names = [row[0] for row in class_view_table("", views).rows]
     assert [name.spans[0].style for name in names] == ["bold red", "bold red", "yellow", "yellow"]

@@ -483,6 +483,23 @@ def test_a_class_that_may_drop_little_holds_its_producers_back_and_drops_no_more
         closes(hosted)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_class_without_turns_is_shown_as_held_back_while_its_producers_are_refused(
+    dirs: RunDirs, waits: bool
+) -> None:
+    """Check that it is, whether its queue is full or, with room in the queue, its log."""
+    strict = declared(queries={"hot": QUERIES["hot"]}, max_drop=0.05)
+    with running(dirs, bytes_max=1 << 17, segment_bytes=1 << 14) as node:
+        hosted = node.host(strict, turns=False)
+        hosted.subscribed()
+        manager = hosted.host._units["gold"].manager
+        assert manager is not None
+        if waits:
+            manager.hold_s = 1e-9
+        sent_until_refused(dirs, 100)
+        assert hosted.wait(lambda one: one.figures.held_back == 1).figures.queued > 0
+
+
 def test_a_held_back_class_answers_all_that_it_may_not_drop_when_it_can(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=4 << 20, segment_bytes=1 << 16) as node:
         hosted = node.host(declared(queries={"hot": QUERIES["hot"]}, max_drop=0), turns=False)

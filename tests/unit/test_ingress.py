@@ -33,6 +33,7 @@ from actors.messages.gateway_messages import (
     CaughtUp,
     Denied,
     Heard,
+    LogIsFull,
     Message,
     News,
     Reads,
@@ -687,6 +688,33 @@ def test_reader_that_has_released_later_frames_is_expected_no_more(dirs: RunDirs
     assert (stream.status()["expected"], stream.log.keep_from) == ([], 2)
     streams.close()
     for channel in channels:
+        channel.close()
+
+
+def test_reader_whose_frames_fill_the_log_hears_that_producers_are_refused(dirs: RunDirs) -> None:
+    ends = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+    channels = [(Channel(mine), Channel(gateways)) for mine, gateways in ends]
+    now = [100.0]
+    streams = Streams(dirs, lambda: now[0], bytes_max=16 * KIB, segment_bytes=2 * KIB)
+    stream = streams.declare(READINGS)
+    for (_, gateways), (name, lossless) in zip(channels, (("c1", True), ("c2", False)), strict=True):
+        streams.hear(Subscribe(name, "readings", FROM_NOW, lossless), Peer(gateways, lambda _: None))
+    rows = stream.train(batch(20))
+    while isinstance(streams.publish(stream, [rows]), Accepted):
+        pass
+    streams.publish(stream, [rows])
+    now[0] += 10.0
+    streams.publish(stream, [rows])
+    streams.caught_up({"readings": 0.0})
+    heard = []
+    for mine, _ in channels:
+        heard.append([type(decode(mine.receive() or b""))])
+        while heard[-1][-1] is not CaughtUp:
+            heard[-1].append(type(decode(mine.receive() or b"")))
+    # A reader hears it again only after a while, however often producers try.
+    assert heard == [[Subscribed, LogIsFull, LogIsFull, CaughtUp], [Subscribed, CaughtUp]]
+    streams.close()
+    for channel in (one for pair in channels for one in pair):
         channel.close()
 
 

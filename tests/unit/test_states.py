@@ -62,7 +62,8 @@ def of(figures: Figures, settings: LiveClass | None = None, **more: Any) -> tupl
             {},
             (
                 "held back",
-                "its queue is full and its input waits outside: 5,000,000 tuples wait, the oldest for 7.2 min",
+                "its input waits in the log of its stream, and producers wait when that is full: 5,000,000 tuples wait,"
+                " the oldest for 7.2 min",
             ),
         ),
         (
@@ -115,7 +116,7 @@ def test_class_that_may_drop_no_more_is_shown_how_to_bound_its_age(
 def test_class_that_is_held_back_is_shown_how_to_bound_its_age() -> None:
     full = replace(WELL, keep=0.95, held_back=1, queued=60_000, queue_age_s=3.0)
     found = {name: of(full, declared("t", **terms)) for name, terms in HOLDING.items()}
-    reason = "its queue is full and its input waits outside: 60,000 tuples wait, the oldest for 3 s"
+    reason = "its input waits in the log of its stream, and producers wait when that is full: 60,000 tuples wait, the oldest for 3 s"
     advice = "; it may drop no more than 5%: raise max_drop, or bound the age with max_age_ms"
     assert found == {"small": ("held back", reason + advice), "lossless": ("held back", reason)}
 
