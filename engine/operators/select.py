@@ -57,15 +57,17 @@ class SelectOperator(Stateless):
         self.failed.update(failures.counts())
         return train
 
-    def _late(self, late: LateRows) -> LateRows:
-        """Return the late rows that would have been selected; those that fail are counted nowhere else."""
+    def _late(self, late: LateRows) -> LateRows | None:
+        """Return the late rows that would have been selected, or None; those that fail are counted nowhere else."""
         if self._condition is not None:
             failures = Failures()
             mask, failed = self._condition(late.as_train(), failures), failures.rows()
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
+        if not len(late):
+            return None  # without rows nothing would be computed, and the columns would be those of the input
         if self._places is not None:
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
-        if self._project is None or not len(late):
+        if self._project is None:
             return late
         failures = Failures()
         late, failed = replace(late, columns=self._project(late.as_train(), failures)), failures.rows()

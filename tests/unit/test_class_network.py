@@ -293,6 +293,15 @@ def test_a_row_that_fails_beside_a_table_fails_alone_and_is_counted() -> None:
     assert (run.rows("q0"), failures(run)) == ([(8, "9")], {"text is not a int64": 1})
 
 
+def test_late_row_that_a_query_leaves_out_does_not_reach_the_query_over_it() -> None:
+    inner = "SELECT ts, x + 1 AS y, g AS text FROM t WHERE k > 5"
+    sql = "SELECT count(*) AS c FROM inner_rows [RANGE 1 SECOND] WHERE text LIKE 'a%'"
+    run = Run(planned({"q": Statement(sql, "", needs={"inner_rows": inner})}))
+    run.offer("t", [row(0, k=6), row(5, k=6), row(1, k=1)])
+    run.finish()
+    assert counts(run, "q") == [(1, 1), (6, 1)]
+
+
 def test_a_tuple_without_event_time_is_turned_away_and_counted() -> None:
     run = class_of(SHORT, "SELECT x FROM t")
     run.offer("t", [row(0, ts=None), row(-3, x=2.0), row(0, ts=None), row(1, x=3.0)])
