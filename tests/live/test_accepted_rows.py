@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.live.test_own_system import POLL_S, Home, up
+from services.common.weir_home import Home
+from tests.live.test_own_system import POLL_S, up
 from tests.live.waiting import eventually
 
 pytestmark = pytest.mark.live
