@@ -78,19 +78,19 @@ class Intakes:
 
     def note(self, now: float, streams: Iterable[Mapping[str, Any]]) -> None:
         """Take in what gateways report of their streams; the same stream may be at several."""
-        found: dict[str, Intake] = {}
-        for told in streams:
-            name = told["stream"]
-            before = found.get(name.lower(), Intake(name))
-            reasons = Counter(before.reasons) + Counter(told["dead"])
-            found[name.lower()] = Intake(
+        intakes: dict[str, Intake] = {}
+        for counts in streams:
+            name = counts["stream"]
+            before = intakes.get(name.lower(), Intake(name))
+            reasons = Counter(before.reasons) + Counter(counts["dead"])
+            intakes[name.lower()] = Intake(
                 name,
-                before.accepted + told["accepted_rows"],
-                before.rejected + sum(told["dead"].values()),
+                before.accepted + counts["accepted_rows"],
+                before.rejected + sum(counts["dead"].values()),
                 reasons,
             )
-        self._noted = {key: counts for key, counts in self._noted.items() if key in found}
-        self.by_stream = {key: self._measured(now, key, intake) for key, intake in found.items()}
+        self._noted = {key: counts for key, counts in self._noted.items() if key in intakes}
+        self.by_stream = {key: self._measured(now, key, intake) for key, intake in intakes.items()}
         self._is_first = False
 
     def _measured(self, now: float, key: str, intake: Intake) -> Intake:
