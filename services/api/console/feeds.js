@@ -58,7 +58,7 @@ function fillRejected(cell, streams) {
   if (!lost.length) return setText(cell, "0");
   const worst = lost.reduce((most, stream) => (stream.rejected_now > most.rejected_now ? stream : most));
   const rows = short(lost.reduce((sum, stream) => sum + stream.rejected, 0));
-  show(cell, worst.rejected_now > MOSTLY ? badge("bad", rows) : rows, h("small", { class: "reason" }, ` ${worst.last_reason}`));
+  show(cell, worst.rejected_now > MOSTLY ? badge("bad", rows) : rows, h("small", { class: "muted" }, ` ${worst.last_reason}`));
 }
 
 const FEEDS = [
