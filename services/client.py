@@ -256,6 +256,12 @@ class Client:
         """Return the status of a feed, or of a stream with a source of its own."""
         return self._get(f"/v1/feeds/{quoted(name)}/status")
 
+    def stream_input(self, name: str) -> dict[str, Any]:
+        """Return the counts of the rows of a stream; empty if the service does not know it."""
+        found = self._get("/v1/feeding")
+        streams = [*found["pushed"], *(stream for feed in found["items"] for stream in feed["streams"])]
+        return next((stream for stream in streams if stream["name"].lower() == name.lower()), {})
+
     def tenant(self) -> str:
         """The one tenant that this key sees."""
         found = self._get("/v1/tenants", limit=2)["items"]

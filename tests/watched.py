@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
 from actors.host.tuning_sample import UnitNow
-from actors.messages.unit_messages import Account, Explanations, Figures, UnitReport, class_of
+from actors.messages.unit_messages import Account, Explanations, Failure, Figures, UnitReport, class_of
 from actors.messages.unit_messages import Counted as UnitCounted
 from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
@@ -76,6 +76,7 @@ class InProcess:
         queued_work_s: float = 0.0,
         asleep: bool = False,
         counted: UnitCounted | None = None,
+        failures: tuple[Failure, ...] = (),
         **figures: Any,
     ) -> None:
         """A load cycle of a class in one unit; the response is a part of the target."""
@@ -114,6 +115,7 @@ class InProcess:
             shown,
             accounts={"readings": (ledger, queued)},
             counted=counted,
+            failures=failures,
         )
         host = self.world.plane.units_of(name)[name]
         self.world.plane.report(host, [report], self.now)

@@ -97,12 +97,14 @@ class Reading:
 
 @dataclass(slots=True)
 class Expected:
-    """Position at which a declared reader begins that has not subscribed yet."""
+    """Position at which a declared reader begins, until it has released what comes after."""
 
     next: int
     lossless: bool
     rows: int | None = None
     """Rows of the stream before the position; None if that is not known."""
+    taken: bool = False
+    """True while the reader is subscribed from the position. It may end that by a message of its life before the declaration."""
 
 
 class Stream:
@@ -114,7 +116,7 @@ class Stream:
         self.arrow = self.schema.schema.arrow
         self.folder = folder
         self.readers: dict[str, Reading] = {}
-        # Readers that the coordinator has declared; None for those that have subscribed since.
+        # Readers that the coordinator has declared; None for those that have released what came after.
         self.expected: dict[str, Expected | None] = {}
         self.armed: set[str] = set()  # who waits for News
         self.origin: str | None = None  # the node whose stream this is a copy of
@@ -164,13 +166,22 @@ class Stream:
 
     def has_come(self, reader: str) -> None:
         """Keep no more for an expected reader than its subscription asks for."""
-        if self.expected.get(reader) is not None:
+        expected = self.expected.get(reader)
+        if expected is not None:
+            expected.taken = True
+
+    def has_released(self, reader: str, below: int) -> None:
+        """Forget the position of an expected reader that needs nothing of what came right after it."""
+        expected = self.expected.get(reader)
+        if expected is not None and below > expected.next:
             self.expected[reader] = None
 
     def subscribe(self, asked: Subscribe, peer: Peer) -> None:
         known, expected = self.readers.get(asked.reader), None
         if asked.next == FROM_NOW:
             expected = self.expected.get(asked.reader)
+            if expected is not None and expected.taken:
+                expected = None
         if known is None and len(self.readers) >= READERS_MAX:
             raise InvalidInput(f"a stream has {READERS_MAX:,} readers at most", "stream", self.name)
         now = self.log.next if known is None else known.released
@@ -211,15 +222,16 @@ class Stream:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
-            expected = self.expected.get(asked.reader)
-            if expected is not None and asked.below > expected.next:
-                # A host that missed the moment without the declaration has kept its subscription, and needs no other one.
-                self.has_come(asked.reader)
+            # A host that missed the moment without the declaration has kept its subscription, and needs no other one.
+            self.has_released(asked.reader, asked.below)
             self.retain()
 
     def unsubscribe(self, reader: str) -> None:
         if self.readers.pop(reader, None) is not None:
             self.armed.discard(reader)
+            expected = self.expected.get(reader)
+            if expected is not None:
+                expected.taken = False
             self.retain()
             with suppress(LogFull):  # the next time that it is saved, the reader is not in it
                 self.save()
@@ -252,7 +264,8 @@ class Stream:
             "origin": self.origin,
             "readers": readers,
             "expected": {
-                name: one and [one.next, one.lossless, one.rows] for name, one in self.expected.items()
+                name: one and [one.next, one.lossless, one.rows, one.taken]
+                for name, one in self.expected.items()
             },
             "rows": self.rows,
             "next": self.log.next,
@@ -285,7 +298,9 @@ class Stream:
                 }
                 for name, one in self.readers.items()
             },
-            "expected": [name for name, one in self.expected.items() if one is not None],
+            "expected": [
+                name for name, one in self.expected.items() if one is not None and not one.taken
+            ],
         }
 
     def retain(self) -> None:
@@ -296,7 +311,7 @@ class Stream:
         self._forget(min((number for number, _ in needed), default=self.log.next))
 
     def _awaited(self) -> list[Expected]:
-        return [one for one in self.expected.values() if one is not None]
+        return [one for one in self.expected.values() if one is not None and not one.taken]
 
     def recover(self, record: Mapping[str, Any]) -> None:
         """What the record tells, and what frames tell that are later than it."""
@@ -607,6 +622,7 @@ class Streams:
             if reader in stream.readers:
                 stream.readers[reader].released = min(number, stream.log.next)
                 stream.has_come(reader)
+                stream.has_released(reader, number)
                 stream.retain()
 
     def keep_for(self, reader: str, names: Iterable[str], lossless: bool) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from actors.host.failure_counts import FailureCounts
 from actors.host.inbox import Inbox
 from actors.host.ingest_thread import Feed, Intake
 from actors.host.recent_latency import RECENT_S, LateShares, Recent, RecentFlow
@@ -177,6 +178,7 @@ class HostedUnit:
         self._feeds: dict[str, Feed] = {}  # by stream, where it comes from
         self._idle: dict[str, Idle] = {}
         self._late = LateShares()
+        self._failing = FailureCounts()
         self._quiet = 0
         self._save_asked = self._advance_asked = False
         self._saved_at, self._snapshot_cost_s, self._used_at_save, self._bytes_at_save = now, 0.0, 0.0, 0
@@ -548,6 +550,7 @@ class HostedUnit:
         accounts = self.ledger()
         ledgers = {stream: ledger for stream, (ledger, _) in accounts.items()}
         self._late_now = self._late.end_cycle(now, ledgers)
+        failures = self._failing.end_cycle(now, self.hosted.runner, self.asleep)
         self._flow.end_cycle(now, ledgers)
         counted = self._counting.told(self.hosted, now, self._worth.queries)
         self.figures = self._figures(load, accounts, counted.queue_age_s, now)
@@ -564,6 +567,7 @@ class HostedUnit:
             "; ".join(f"{what}: {why}" for what, why in problems.items()),
             FAILING if self.inbox.problems or self._problem else "",
             counted,
+            failures,
         )
         return self.reported
 

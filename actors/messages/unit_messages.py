@@ -232,6 +232,25 @@ class Counted:
 
 # A report goes out with each load cycle.
 QUERIES_MAX = 1000
+# Number of failures in a report, and of queries that each of them names.
+FAILURES_MAX = 20
+FAILURE_QUERIES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Rows that failed in one operator for one reason, or found no room there for it."""
+
+    operator: str
+    queries: tuple[str, ...]
+    """Names of the first FAILURE_QUERIES_MAX queries that need the operator."""
+    reason: str
+    rows: int
+    """Count since the operator was built in this process."""
+    part: float = 0.0
+    """Part of the rows that the operator took in the last minute of input."""
+    more_queries: int = 0
+    """Number of queries that need the operator and are not named."""
 
 
 Trouble = Literal["", "failing", "given up"]
@@ -257,6 +276,8 @@ class UnitReport:
     trouble: Trouble = ""
     """Whether the problem keeps it from running, or it runs all the same."""
     counted: Counted | None = None
+    failures: tuple[Failure, ...] = ()
+    """The largest FAILURES_MAX in operators of its queries."""
 
 
 Account = tuple[TupleLedger, int]

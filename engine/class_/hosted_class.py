@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -635,10 +635,6 @@ class HostedClass:
         assert isinstance(node.operator, SourceOperator)
         late = node.operator.late
         return replace(account, delivered=account.delivered - late, late=account.late + late)
-
-    def failures(self) -> Counter[str]:
-        """Rows that failed inside a query, by reason."""
-        return self.runner.failures()
 
     # --- recovery --------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from engine.data.train import LateRows, Train, counting_dropped, progress
 from engine.data.watermark_causes import Moment
 from engine.measure.answer_quality import QueryQuality
 from engine.measure.ideal_cost import Alone, alone_of
-from engine.network.network import ClassNetwork, Node, slack_of
+from engine.network.network import TWIN, ClassNetwork, Node, slack_of
 from engine.operators.last import LookUp, LookUpOperator
 from engine.operators.source import SourceOperator
 from engine.plan.plan import Query
@@ -57,6 +57,20 @@ class ClassSnapshot:
     answered: Mapping[str, int]
     unsettled: tuple[tuple[str, Train], ...] = ()
     pane_lengths: Mapping[Hashable, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FailingOperator:
+    """An operator in which tuples failed or found no room."""
+
+    node: int
+    """Identity of its node, which a later operator may have again."""
+    name: str
+    queries: tuple[str, ...]
+    taken: int
+    """Tuples that it has taken."""
+    reasons: Mapping[str, int]
+    """Tuples that failed, by reason."""
 
 
 def go_on() -> bool:
@@ -432,6 +446,22 @@ class ClassRunner:
         for node in self.network.nodes:
             found.update(node.failed)
         return found
+
+    def failing(self) -> list[FailingOperator]:
+        """Return the operators of queries in which tuples failed or found no room."""
+        found = []
+        for node, taken in zip(self._nodes, self._taken, strict=True):
+            # Most operators have none, and there may be 10,000 of them.
+            if node.holding.refused or getattr(node.operator, "failed", None):
+                queries = tuple(sorted(name for name in node.users if not name.startswith(TWIN)))
+                # An operator of a plan that does not answer yet counts once it does.
+                if queries:
+                    found.append(FailingOperator(id(node), node.name, queries, taken, node.failed))
+        return found
+
+    def taken_by_operator(self) -> dict[int, int]:
+        """Return how many tuples each operator has taken, by the identity of its node."""
+        return {id(node): taken for node, taken in zip(self._nodes, self._taken, strict=True)}
 
     def snapshot(self) -> ClassSnapshot:
         """The state of the whole class: every operator's and every queue's."""

@@ -87,6 +87,17 @@ class ClassTardiness(BaseModel):
     max_ms: Milliseconds = 0.0
 
 
+class OperatorFailure(BaseModel):
+    """Rows that failed in one operator for one reason, or found no room there for it."""
+
+    operator: str
+    queries: list[str] = Field(description="The first ten queries that need the operator.")
+    more_queries: int = Field(description="Number of queries that need the operator and are not named.")
+    reason: str
+    rows: int = Field(description="Since the operator was built in its process.")
+    part: Ratio = Field(description="Part of the rows that the operator took in the last minute of input.")
+
+
 class ClassStatus(Seen):
     """A class at this moment. What is counted counts from its beginning; of several shards it is the sum."""
 
@@ -155,6 +166,10 @@ class ClassStatus(Seen):
         description="Number of shards with a full queue, and further input in the logs of their streams or at producers.",
     )
     problems: list[str] = Field(description="Why parts of it do not run as they should.")
+    failures: list[OperatorFailure] = Field(
+        default_factory=list,
+        description="Rows that fail in operators of its queries; the largest 20 of each shard.",
+    )
 
 
 class IdleTenant(BaseModel):
@@ -201,6 +216,12 @@ class QueryQuality(BaseModel):
     utility: Worth
     staleness: Ratio
     tardiness: Tardiness | None = Field(description="null where no window of time has answered.")
+    failed: int = Field(0, ge=0, description="Rows that failed in its operators, or found no room there.")
+    failed_now: Ratio = Field(
+        0.0,
+        description="Largest part of the rows that one of its operators took in the last minute of input.",
+    )
+    failed_reason: str | None = Field(None, description="Why most of them failed; null if none did.")
 
 
 class TenantQuality(Seen):
@@ -275,11 +296,23 @@ class AccountLine(BaseModel):
     closes: bool
 
 
+class RejectedRows(BaseModel):
+    """Rows of a stream that gateways have rejected."""
+
+    stream: str
+    rows: int
+    reason: str = Field(description="Why the last of them were rejected.")
+
+
 class Ledger(Seen):
     items: list[AccountLine]
     closes: bool = Field(description="Whether every account does.")
     given_up: list[str] = Field(
         description="Tenants whose class is given up; their accounts are those of the last report."
+    )
+    rejected_at_gateways: list[RejectedRows] = Field(
+        default_factory=list,
+        description="Streams of which gateways have rejected rows. Such rows reach no class, and are in no account.",
     )
 
 

@@ -6,7 +6,6 @@ The rest is there only where something runs; a route that needs it asks by `runn
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from services.mirror.poll_loop import MirrorProgress
     from services.results.results import Results
     from services.results.rows import Rows
+    from services.watch.losses import Intake
     from services.watch.watch import Watch
 
 Part = TypeVar("Part")
@@ -120,13 +120,9 @@ class Service:
         )
         return [known.get(name) or replace(unknown, feed=name) for name in self.feeds_declared()]
 
-    def accepted_rows(self) -> dict[str, int]:
-        """Rows that gateways have accepted, by stream in small letters."""
-        rows: Counter[str] = Counter()
-        for inflow in () if self.nodes is None else self.nodes.seen.inflow.values():
-            for one in inflow.streams:
-                rows[one["stream"].lower()] += one["accepted_rows"]
-        return dict(rows)
+    def intakes(self) -> Mapping[str, Intake]:
+        """Return the rows that gateways have accepted and rejected, by stream in small letters."""
+        return {} if self.nodes is None else self.nodes.intakes.by_stream
 
 
 def service_of(catalog: Catalog, settings: ServiceSettings | None = None) -> Service:

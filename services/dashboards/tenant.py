@@ -167,6 +167,20 @@ WORTH = Row(
             (Query(part_of_answers("weir_query_tardiness_seconds_total"), "{{query}}"),),
             empty_unless=ANSWERS_GIVEN,
         ),
+        Panel(
+            "Failed part by query",
+            "Part of the rows of the last minute of input that failed in the query, or found no room there. `weir query quality` shows the reason.",
+            "percentunit",
+            (Query(f"max by (query) (weir_query_failed_ratio{{{OF_QUERIES}}})", "{{query}}"),),
+            width=12, empty_unless="the tenant has a query in which rows fail",
+        ),
+        Panel(
+            "Failed rows by query",
+            "Rows a second that failed in the query, or found no room there. They are in no answer, and count as delivered in the ledger.",
+            "rowsps",
+            (Query(f"sum by (query) ({per_second('weir_query_failed_tuples_total', OF_QUERIES)})", "{{query}}"),),
+            width=12, empty_unless=ANSWERS_GIVEN,
+        ),
     ),
 )  # fmt: skip
 

@@ -79,7 +79,7 @@ class DeadLog:
             return
         counts = Counter(self.counts)
         for one in dead:
-            counts[one.reason] += one.rows
+            counts[f"{one.reason}: {one.column}"] += one.rows
         told = {"producer": producer, "batch": number, "counts": counts}
         groups = grouped(dead)
         # Half of what the log takes at once is for the rows.

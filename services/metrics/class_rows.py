@@ -12,6 +12,7 @@ from services.metrics.monotonic_counters import OFFERED, TUPLES, ClassCounts
 from services.metrics.text import Labels, Times
 from services.watch.accounts import Account, name_of
 from services.watch.class_views import ClassView
+from services.watch.losses import query_losses
 
 Rows = defaultdict[str, list[tuple[Labels, float | Times]]]
 OF_STREAMS = (OFFERED, TUPLES)
@@ -38,6 +39,8 @@ def add_class(rows: Rows, seen: ClassSeen) -> None:
     for name, value in {**shares(seen), **now(seen)}.items():
         rows[name].append((seen.labels, value))
     rows["weir_class_state"].append(((*seen.labels, seen.view.condition.state.name.lower()), 1.0))
+    for loss in query_losses(seen.view.failures):
+        rows["weir_query_failed_ratio"].append(((*seen.labels, loss.query), loss.part))
     add_times(rows, seen)
     add_counts(rows, seen)
 

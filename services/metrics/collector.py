@@ -219,7 +219,11 @@ class SystemCollector(Collector):
 
     def _add_system(self, rows: Rows, view: View) -> None:
         status, watch = view.look.status, self._watch
-        problems = len(watch.problems()) + sum(len(one.problems) for one in view.classes.values())
+        problems = (
+            len(watch.problems())
+            + len(watch.losses())
+            + sum(len(one.problems) for one in view.classes.values())
+        )
         lost = self._counters.of_life(("weir_reports_lost_total",), status.reports_lost, status.pid)
         for name, value in (
             ("weir_units_unplaced", len(view.system.unplaced)),

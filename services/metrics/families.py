@@ -210,6 +210,8 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_query_stale_seconds_total", "counter", "seconds", "Time for which the query's output was behind: input had arrived whose answer was not out yet; of several shards the sum."),
             ("weir_query_tardy_answers_total", "counter", "answers", "Answers of the query's windows that came more than a pane after they fell due."),
             ("weir_query_tardiness_seconds_total", "counter", "seconds", "How long after that they came, of all of these answers together."),
+            ("weir_query_failed_tuples_total", "counter", "tuples", "Tuples that failed in operators of the query, or found no room there."),
+            ("weir_query_failed_ratio", "gauge", "ratio", "Part of the tuples of the last minute of input that failed in an operator of the query, or found no room there; the largest of its operators; queries without such tuples have no series."),
         ),
     ),
     *families(

@@ -20,6 +20,7 @@ from actors.coordinator.control_plane import SystemStatus, UnitStatus
 from actors.messages.unit_messages import Answered, UnitReport
 from configs.classes.live_class import LiveClass
 from services.metrics.families import BRANCHES, FATES
+from services.watch.losses import query_losses
 
 Key = tuple[str, ...]
 """A family and the labels that it has beside those of the class."""
@@ -212,15 +213,16 @@ RESULTS, TUPLES, OFFERED = (
     "weir_class_offered_tuples_total",
 )
 DECISIONS = "weir_class_decisions_total"
-LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS = (
+LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS, FAILED = (
     "weir_query_lost_utility_total",
     "weir_query_missed_deadlines_total",
     "weir_query_slowdown_total",
     "weir_query_stale_seconds_total",
     "weir_query_tardy_answers_total",
     "weir_query_tardiness_seconds_total",
+    "weir_query_failed_tuples_total",
 )
-OF_QUERIES = (RESULTS, LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS)
+OF_QUERIES = (RESULTS, LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS, FAILED)
 
 
 def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
@@ -245,6 +247,11 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
         yield (STALE, one.query), one.stale_s
         yield (TARDY, one.query), one.tardy
         yield (TARDINESS, one.query), one.tardiness_s
+    # A counter that begins with its first loss would have no rate for it.
+    lost = {one.query: 0 for one in counted.quality}
+    lost |= {loss.query: loss.rows for loss in query_losses(report.failures)}
+    for query, rows in lost.items():
+        yield (FAILED, query), rows
 
 
 def counts_kept(report: UnitReport) -> Iterator[tuple[Key, float]]:

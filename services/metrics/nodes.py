@@ -18,6 +18,7 @@ from scheduler.capacity.core import ShareMove
 from services.common.background_thread import Following
 from services.metrics.families import MOVES
 from services.metrics.operators import Operators
+from services.watch.losses import Intakes
 from services.watch.source import Away, Inflow
 from services.watch.watch import Watch
 
@@ -60,7 +61,8 @@ class Nodes(Following):
         self._source, self._watch, self._every_s = source, watch, every_s
         self._moves: Counter[str] = Counter(dict.fromkeys(MOVES, 0))
         self._moved_at: float | None = None
-        self.seen = NodesSeen()
+        self.seen, self.intakes = NodesSeen(), Intakes()
+        watch.intakes = lambda: self.intakes.by_stream
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -90,6 +92,7 @@ class Nodes(Following):
                 continue
         with suppress(Away):
             self._count(self._source.moves(MOVES_MAX)[0])
+        self.intakes.note(time.monotonic(), [stream for node in inflow.values() for stream in node.streams])
         self.seen = NodesSeen(turns, inflow, dict(self._moves))
         if self.operators is not None:
             self.operators.look(view.classes)

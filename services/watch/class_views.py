@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
-from actors.messages.unit_messages import GIVEN_UP, Figures, UnitReport, class_of
+from actors.messages.unit_messages import GIVEN_UP, Failure, Figures, UnitReport, class_of
 from configs.classes.live_class import LiveClass
 from configs.classes.policies import Automatic, policy_text
 from scheduler.ratios import mean
+from services.watch.losses import failures_together
 from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, condition_of
 
 Lending = Mapping[str, Mapping[str, float]]
@@ -38,6 +39,8 @@ class ClassView:
     policy: str = ""
     """By which it runs now."""
     condition: Condition = NOT_REPORTED
+    failures: tuple[Failure, ...] = ()
+    """Rows that fail in operators of its queries, by reason."""
 
     @property
     def name(self) -> str:
@@ -69,6 +72,7 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
             together([one.figures for one in reports]),
             bool(reports) and all(one.asleep for one in reports),
         )
+        failures = failures_together(report.failures for report in reports)
         troubles = [(one.trouble, trouble_of(one, settings)) for one in reports if one.trouble]
         views.append(
             ClassView(
@@ -83,8 +87,15 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
                 tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
                 system.policies.get(settings.name, policy_text(settings.first_policy)),
                 condition_of(
-                    settings, figures, units=len(reports), asleep=asleep, share=share, troubles=troubles
+                    settings,
+                    figures,
+                    units=len(reports),
+                    asleep=asleep,
+                    share=share,
+                    troubles=troubles,
+                    failures=failures,
                 ),
+                failures,
             )
         )
     return views
@@ -197,6 +208,7 @@ def as_json(view: ClassView) -> dict[str, Any]:
         "objective": settings.objective,
         "policy": view.policy,
         "tunes_itself": view.tunes_itself,
+        "failures": [asdict(failure) for failure in view.failures],
     } | {one.name: getattr(figures, one.name) for one in fields(Figures)}
 
 
@@ -217,6 +229,10 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
         told["asleep"],
         policy=told["policy"],
         condition=Condition(State(told["state"]), told["reason"]),
+        failures=tuple(
+            Failure(**failure | {"queries": tuple(failure["queries"])})
+            for failure in told.get("failures", ())
+        ),
     )
 
 

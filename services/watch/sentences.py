@@ -8,10 +8,11 @@ from configs.classes.objectives import WAYS
 from configs.numbers import duration
 from engine.sql import parse_create_stream
 from services.watch.class_views import ClassView
-from services.watch.states import TROUBLED, State
+from services.watch.losses import QUERIES_NAMED, failing
+from services.watch.states import TROUBLED, State, in_query
 
 # States in which the reason is more important than response times.
-NAMED = TROUBLED | {State.LATE, State.HELD_BACK}
+NAMED = TROUBLED | {State.LATE, State.LOSING, State.HELD_BACK}
 # Of a share, or of the input: less is not worth a word.
 LEAST = 0.005
 
@@ -37,13 +38,22 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
     if condition.state is State.IDLE:
         return (
             "; ".join(
-                filter(None, ("It has no input and sleeps", shares(view), late(view), shed_lately(lately)))
+                filter(
+                    None,
+                    (
+                        "It has no input and sleeps",
+                        shares(view),
+                        late(view),
+                        lost_in_queries(view),
+                        shed_lately(lately),
+                    ),
+                )
             )
             + "."
         )
     if condition.state in NAMED:
-        more = "" if condition.state is State.LATE else condition.reason
-        rest = filter(None, (more, late(view), shares(view), loss(view, lately)))
+        more = "" if condition.state in (State.LATE, State.LOSING) else condition.reason
+        rest = filter(None, (more, late(view), lost_in_queries(view), shares(view), loss(view, lately)))
         return f"It is {condition.state}: {'; '.join(rest)}."
     told = (
         response(view),
@@ -52,6 +62,7 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
         shares(view),
         loss(view, lately),
         late(view),
+        lost_in_queries(view),
         *policy(view),
     )
     return "; ".join(filter(None, told)) + "."
@@ -134,6 +145,16 @@ def late(view: ClassView) -> str:
         f"{shares[stream]:.0%} of the rows of stream {stream} in the last minute of input were late"
         f" (behind its watermark{behind(view, stream)}) and are in no answer{more}; a larger WATERMARK would take them in"
     )
+
+
+def lost_in_queries(view: ClassView) -> str:
+    """Return which queries lose rows, the one with the largest part first; nothing if none does."""
+    losses = failing(view.failures)
+    if not losses:
+        return ""
+    named = [f"{in_query(loss)} ({loss.rows:,} rows in all)" for loss in losses[:QUERIES_NAMED]]
+    more = f", and rows of {len(losses) - len(named)} more queries fail" if len(losses) > len(named) else ""
+    return f"in the last minute of input {', '.join(named)}{more}; such rows are in no answer, and count as delivered"
 
 
 def behind(view: ClassView, stream: str) -> str:

@@ -8,6 +8,7 @@
 | failing | A stream cannot be read, or answers cannot be written. |
 | starved | Tuples wait, no answer has come in the last seconds, and the queue is hardly worked off. |
 | late | Most rows of a stream come behind its watermark. |
+| losing rows | Most rows that a query takes fail in it, or find no room there. |
 | held back | Its input waits in the log of its stream, or producers are refused since the log is full of what it has not read. |
 | over target | Answers take longer than the delay target, or what waits already has. |
 | shedding | A part of the input is dropped, and answers are in time. |
@@ -24,18 +25,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from configs.numbers import duration
+from services.watch.losses import MOSTLY, QueryLoss, query_losses
 
 if TYPE_CHECKING:
     # Tables of the command line name states, and need not wait for what measures them.
-    from actors.messages.unit_messages import Figures
+    from actors.messages.unit_messages import Failure, Figures
     from configs.classes.live_class import LiveClass
 
 # Time over which recent figures are measured, as in `actors.host.recent_latency`.
 RECENT_S = 5.0
 # Parts of the input below this are not worth a word.
 LEAST = 0.005
-# From this part of a stream's rows on, most come too late to be counted.
-MOSTLY = 0.5
 # A queue that is worked off within this time is no sign of starvation: its class answers seldom, as with long windows.
 WORKED_OFF_S = 60.0
 
@@ -49,6 +49,7 @@ class State(StrEnum):
     FAILING = "failing"
     STARVED = "starved"
     LATE = "late"
+    LOSING = "losing rows"
     HELD_BACK = "held back"
     OVER_TARGET = "over target"
     SHEDDING = "shedding"
@@ -60,7 +61,7 @@ class State(StrEnum):
 # States of a class that needs attention.
 TROUBLED = frozenset({State.GIVEN_UP, State.FAILING, State.STARVED})
 # States in which answers come late or not at all, or rows are lost.
-WARNED = frozenset({State.LATE, State.HELD_BACK, State.OVER_TARGET, State.SHEDDING})
+WARNED = frozenset({State.LATE, State.LOSING, State.HELD_BACK, State.OVER_TARGET, State.SHEDDING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def condition_of(
     asleep: bool,
     share: float = 0.0,
     troubles: Sequence[tuple[str, str]] = (),
+    failures: Sequence[Failure] = (),
 ) -> Condition:
     """Return the state of a class from its figures; `troubles` are the kind and the text of each of its units' problems."""
     for state, remedy in REMEDIES.items():
@@ -100,10 +102,12 @@ def condition_of(
         return NOT_REPORTED
     if asleep:
         return Condition(State.IDLE, "it has no input")
-    return working(settings, figures, share)
+    return working(settings, figures, share, failures)
 
 
-def working(settings: LiveClass, figures: Figures, share: float) -> Condition:
+def working(
+    settings: LiveClass, figures: Figures, share: float, failures: Sequence[Failure] = ()
+) -> Condition:
     """Return the state of a class that has input."""
     target_s, age_s = settings.delay_target_ms / 1e3, figures.queue_age_s
     waits = f"{figures.queued:,} tuples wait, the oldest for {duration(1e3 * age_s)}"
@@ -116,6 +120,9 @@ def working(settings: LiveClass, figures: Figures, share: float) -> Condition:
     stream, late = max(figures.late_now.items(), key=lambda share: share[1], default=("", 0.0))
     if late >= MOSTLY:
         return Condition(State.LATE, f"{late:.0%} of the rows of {stream} come behind its watermark")
+    losses = query_losses(failures)
+    if losses and losses[0].part >= MOSTLY:
+        return Condition(State.LOSING, in_query(losses[0]))
     if figures.held_back:
         advice = unbounded(settings, figures)
         reason = (
@@ -135,6 +142,11 @@ def working(settings: LiveClass, figures: Figures, share: float) -> Condition:
         took = f"95% of its answers come within {duration(figures.p95_ms)}"
         return Condition(State.WITHIN_TARGET, took)
     return Condition(State.RUNNING, f"no answer has come in the last {RECENT_S:g} s")
+
+
+def in_query(loss: QueryLoss) -> str:
+    """Return which part of the rows of a query fails, and why."""
+    return f"{loss.part:.0%} of the rows that query {loss.query} takes fail: {loss.reason}"
 
 
 def unbounded(settings: LiveClass, figures: Figures) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
@@ -28,6 +28,7 @@ from services.results.places import Place, SystemPlaces, shard_of
 from services.watch.class_views import ClassView, class_views
 from services.watch.doors import Doors
 from services.watch.history import History
+from services.watch.losses import Intake, query_problems, stream_problems
 from services.watch.source import Away, Source
 from services.watch.states import State
 
@@ -72,6 +73,8 @@ class Watch:
     ) -> None:
         """`problems` tells why something does not run as it is declared."""
         self.source, self.history, self.problems = source, History(), problems
+        self.intakes: Callable[[], Mapping[str, Intake]] = dict
+        """Rows at the gateways, by stream in small letters; `services.metrics.nodes` counts them."""
         self._every_s, self._clock, self._wall = every_s, clock, wall
         self._doors = Doors(source, clock)
         self._places = SystemPlaces(self._homes, self._doors.endpoint, shared_memory(), source.name)
@@ -126,6 +129,14 @@ class Watch:
         """Return the states of the classes as they were seen last, without waiting."""
         view = self._view
         return [] if view is None else [one.condition.state for one in view.classes.values()]
+
+    def losses(self) -> list[str]:
+        """Return a line for each stream and each query that loses rows, without waiting."""
+        view = self._view
+        found = list(stream_problems(self.intakes().values()))
+        for shown in () if view is None else view.classes.values():
+            found += query_problems(shown.name, shown.failures)
+        return found
 
     def age_s(self, view: View) -> float:
         return max(0.0, self._clock() - view.seen)

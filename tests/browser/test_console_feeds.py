@@ -49,7 +49,9 @@ def fed(tmp_path: Path) -> Iterator[Fed]:
         found = stack.enter_context(served(tmp_path / "home"))
         found.catalog.apply(documents_of(DOCUMENTS), "test")
         found.service.snapshot.refresh()
-        system = Metered(inflows=[stream("Readings", 480), stream("pushed", 12)])
+        system = Metered(
+            inflows=[stream("Readings", 480), stream("pushed", 12) | {"dead": {"no event time: ts": 150}}]
+        )
         system.declare(declared("gold"))
         system.cycle("gold", 0.2, (TupleLedger(offered=200, delivered=150, late=50), 0))
         metered = stack.enter_context(metering(system))
@@ -87,6 +89,7 @@ def test_feeds_are_shown_with_what_is_wrong(
     expect(rows.nth(2).locator(".badge.bad")).to_contain_text("failed")
     expect(rows.nth(2)).to_contain_text(f"{MISSING}. Next try in 5 s.")
     expect(page.locator("#pushed-table tbody th")).to_have_text(["pushed"])
+    expect(page.locator("#pushed-table tbody tr")).to_contain_text("150 no event time: ts")
     console.picture(pictures, f"feeds-{width}-{theme}")
 
 
@@ -97,7 +100,7 @@ def test_a_tenant_sees_states_and_neither_sources_nor_errors(
     page = console.page
     expect(page.locator("#feeds-table tbody th")).to_have_text(["Readings", "again", "broken"])
     expect(page.locator("#feeds-table thead th")).to_have_text(
-        ["Feed", "State", "Rows", "Behind", "Late", "Last batch", "Restarts", "Streams"]
+        ["Feed", "State", "Rows", "Behind", "Late", "Rejected", "Last batch", "Restarts", "Streams"]
     )
     expect(page.locator("#feeds")).not_to_contain_text("Path does not exist")
     console.picture(pictures, "feeds-tenant")

@@ -297,7 +297,7 @@ def test_what_is_wrong_with_a_stream_is_told_and_the_others_go_on(system: System
         runs.worked_off(system, {"dated": len(living)})
         assert runs.answers(system, hosted[1:])["dated.of_dated"].column("id").to_pylist() == living
     dead = {one["stream"]: one["dead"] for one in call(gateway.status)["streams"]}
-    assert (dead["dated"], dead["good"]) == ({"no event time": ids.count - len(living)}, {})
+    assert (dead["dated"], dead["good"]) == ({"no event time: ts": ids.count - len(living)}, {})
 
 
 def test_wrong_key_is_told_and_shown_nowhere(system: System, tmp_path: Path) -> None:

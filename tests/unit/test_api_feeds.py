@@ -40,6 +40,7 @@ DOCUMENTS = """
 ---
 {kind: Tenant, name: other, priority_class: gold}
 """
+UNREJECTED: dict[str, object] = {"rejected": 0, "rejected_now": 0.0, "last_reason": None, "reasons": {}}
 ERROR_AT = 1_800_000_000.0
 FEEDS = [
     FeedProgress(
@@ -120,7 +121,7 @@ def test_administrators_see_how_feeds_run_and_why_not(fed: Fed) -> None:
         "next_try_s": None,
         "last_error": None,
         "last_error_at": None,
-        "streams": [{"name": "Readings", "rows": 480, "offered": 200, "late": 50}],
+        "streams": [UNREJECTED | {"name": "Readings", "rows": 480, "offered": 200, "late": 50}],
     }
     expected = {
         "state": "failed",
@@ -136,7 +137,7 @@ def test_administrators_see_how_feeds_run_and_why_not(fed: Fed) -> None:
 def test_streams_without_a_feed_are_told_apart(fed: Fed) -> None:
     headers = {"Authorization": f"Bearer {fed.served.key('admin')}"}
     told = httpx.get(f"{fed.served.url}/v1/feeding", headers=headers).json()
-    assert told["pushed"] == [{"name": "pushed", "rows": 12, "offered": 0, "late": 0}]
+    assert told["pushed"] == [UNREJECTED | {"name": "pushed", "rows": 12, "offered": 0, "late": 0}]
 
 
 def test_tenants_see_states_and_neither_sources_nor_errors(fed: Fed) -> None:
@@ -149,7 +150,7 @@ def test_tenants_see_states_and_neither_sources_nor_errors(fed: Fed) -> None:
             weir.feed_status("pushed")
     with fed.client("tenant:other") as weir:
         assert weir.feed_status("Readings")["streams"] == [
-            {"name": "Readings", "rows": 480, "offered": 0, "late": 0}
+            UNREJECTED | {"name": "Readings", "rows": 480, "offered": 0, "late": 0}
         ]
     with fed.client("ingest:hot") as feeder, pytest.raises(NotAllowed):
         feeder.feed_statuses()
@@ -180,21 +181,21 @@ def test_problems_are_those_of_feeds_that_do_not_run() -> None:
 def test_get_feeds_shows_states_and_the_last_error(fed: Fed) -> None:
     code, told = fed.weir("get", "feeds")
     lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
-    behind = lines[2].split()[-4:-2]
+    behind = lines[2].split()[-5:-3]
     assert (code, lines) == (
         0,
         [
-            "feed source state rows/s lag behind late restarts",
+            "feed source state rows/s lag behind late rejected restarts",
             lines[1],
-            f"Readings json running 100 20 {' '.join(behind)} 25.0% 0",
-            "broken json failed 0 – – – 3",
-            "sensors rate starting 0 – – – 0",
+            f"Readings json running 100 20 {' '.join(behind)} 25.0% 0 0",
+            "broken json failed 0 – – – – 3",
+            "sensors rate starting 0 – – – – 0",
             "broken: error at 08:00:00Z: Path does not exist: /nowhere; next try in 4 s",
         ],
     )
     code, told = fed.weir("get", "feed", "broken", scope="tenant:gold")
     assert code == 0
-    assert "broken – failed 0 – – – 3" in " ".join(told.split())
+    assert "broken – failed 0 – – – – 3" in " ".join(told.split())
     assert fed.weir("get", "feeds", "-o", "yaml")[1].startswith("kind: Feed\nname: sensors\n")
 
 
@@ -202,7 +203,7 @@ def test_wide_get_feeds_shows_figures_and_the_last_error_and_no_json(fed: Fed) -
     code, told = fed.weir("get", "feeds", "-o", "wide")
     head, _, readings, broken, sensors = (line.rstrip() for line in told.splitlines())
     assert (code, "{" in told) == (0, False)
-    names = "feed source state rows/s lag behind late restarts rows batch ms last batch streams last error"
+    names = "feed source state rows/s lag behind late rejected restarts rows batch ms last batch streams last error"
     assert " ".join(head.split()) == names
     assert readings.split()[-5:-1] == ["500", "150", "08:01:00Z", "Readings"]
     error = "broken 08:00:00Z: Path does not exist: /nowhere; next try in 4 s"

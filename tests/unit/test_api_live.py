@@ -227,6 +227,9 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
             "utility": {"mean": 0.875, "missed": 1},
             "staleness": 0.125,
             "tardiness": {"answers": 4, "tardy": 1, "mean_ms": pytest.approx(25.0)},
+            "failed": 0,
+            "failed_now": 0.0,
+            "failed_reason": None,
         }
     ]
     status = running.get("/v1/tenants/gold/status")

@@ -135,4 +135,4 @@ def test_an_exchange_for_which_there_is_no_room_is_given_up_and_says_so() -> Non
     assert running.steps() == [PlanSet(APART), ExchangeGivenUp()]
     assert list(running.hosted.plan_kept) == ["mean"]
     assert running.hosted.runner.network.planned_as("mean") == PlanSettings()
-    assert not running.hosted.failures()
+    assert not running.hosted.runner.failures()

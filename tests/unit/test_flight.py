@@ -257,7 +257,7 @@ def test_bad_rows_are_kept_once_with_the_reason_and_the_others_go_on(door: Door)
     client.put(readings([6, None]), 1, stream="readings")
     assert client.commit(1, (0, "a"), stream="readings") == {"published": 1, "dead": 1, "again": False}
     assert door.frames("readings") == [[1], [5], [6]]
-    counts = {"no event time": 4, "does not fit": 1}
+    counts = {"no event time: ts": 4, "does not fit: sensor": 1}
     assert door.door.status()["dead"] == {"readings": counts, "plain": {}}
     found = list(letters(door.dirs.stream("readings")))
     assert [(one.reason, one.column, one.batch, one.rows) for one in found] == [
@@ -280,7 +280,7 @@ def test_dead_rows_of_a_batch_that_could_not_be_published_are_not_doubled_by_it(
     door.streams.keep_for("reader", [], lossless=True)
     answer = client.put(readings([*range(1000), None]), 0, stream="readings", producer="q", commit=True)
     assert (answer["published"], answer["dead"]) == (1000, 1)
-    assert door.door.status()["dead"]["readings"] == {"no event time": 1}
+    assert door.door.status()["dead"]["readings"] == {"no event time: ts": 1}
     door.close()
 
 
@@ -289,7 +289,7 @@ def test_dead_rows_take_no_more_than_their_log_and_all_are_counted(dirs: RunDirs
     client = door.client()
     for number in range(30):
         client.put(readings([None] * 5000, number), number, stream="readings", commit=True)
-    assert door.door.status()["dead"]["readings"] == {"no event time": 150_000}
+    assert door.door.status()["dead"]["readings"] == {"no event time: ts": 150_000}
     taken = sum(path.stat().st_blocks * 512 for path in door.dirs.stream("readings").glob("dead/*.segment"))
     assert taken <= 256 * KIB
     last = list(letters(door.dirs.stream("readings")))[-1]
@@ -308,7 +308,7 @@ def test_dropped_stream_takes_its_dead_rows_with_it(door: Door) -> None:
     with pytest.raises(flight.FlightServerError, match="not staged"):
         client.commit(1, (0, "a"), stream="readings")
     client.put(readings([None, 2]), 0, stream="readings", commit=True)
-    assert door.door.status()["dead"]["readings"] == {"no event time": 1}
+    assert door.door.status()["dead"]["readings"] == {"no event time: ts": 1}
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from actors.host.inbox import Arrived
+from actors.host.recent_latency import LATE_PIECE_S
 from actors.host.unit import HostedUnit, Record, not_recorded
 from actors.log.commit_format import answers_of, is_snapshot
 from actors.log.segment_log import Reader, Writer
@@ -417,3 +418,19 @@ def test_event_time_of_a_fed_stream_goes_on_only_as_far_as_its_feed_had_nothing_
         latest = unit.hosted.event_time("readings")
         assert latest is not None
         assert (latest - 99) // 10_000 == 1000 * gone_s // 10_000  # in milliseconds, to ten seconds
+
+
+def test_report_of_a_unit_names_the_query_that_fails_on_every_row(dirs: RunDirs) -> None:
+    failing = DECLARED.model_copy(
+        update={"queries": {"small": "SELECT CAST(ts + 3000000000 AS INT) AS v FROM readings"}}
+    )
+    with made(dirs, declared=failing) as unit:
+        cycle(unit)
+        arrive(unit, 0, 40)
+        unit.run(1.0)
+        report = unit.end_cycle(time.monotonic() + LATE_PIECE_S)
+        assert report is not None
+        (failure,) = report.failures
+        assert (failure.queries, failure.rows, failure.part) == (("small",), 40, 1.0)
+        ledger, _ = report.accounts["readings"]
+        assert (ledger.delivered, ledger.failed) == (40, 0)

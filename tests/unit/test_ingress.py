@@ -656,6 +656,21 @@ def test_reader_that_is_declared_again_begins_there_although_its_last_life_leave
         leaving.close()
 
 
+def test_reader_that_subscribes_and_leaves_by_an_earlier_declaration_begins_where_it_was_declared(
+    dirs: RunDirs,
+) -> None:
+    begin = Subscribe("c1", "readings", FROM_NOW, False)
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        gateway.streams.declare(READINGS, readers={"c1": False})
+        accepted(producer.publish("readings", batch(7)))
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        leaving = connect(dirs.gateway_socket)
+        leaving.send(encode(Unsubscribe("c1", "readings")))
+        settle(dirs)
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        leaving.close()
+
+
 def test_declared_reader_keeps_a_log_within_its_bound_until_it_is_declared_no_more(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=16 * KIB, segment_bytes=2 * KIB) as gateway:
         stream = gateway.streams.declare(READINGS, readers={"c1": False})

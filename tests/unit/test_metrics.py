@@ -286,10 +286,11 @@ def test_every_family_is_told_and_nothing_else(metered: Metering) -> None:
     kinds = dict(line.split()[2:4] for line in lines if line.startswith("# TYPE"))
     assert kinds == {one.name: one.type.replace("info", "gauge") for one in FAMILIES}
     told = {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
-    # There is no tenant that lends.
+    # No tenant lends, and no query loses rows.
     assert {name for one in FAMILIES for name in one.series} - told == {
         "weir_loan_processors",
         "weir_loan_seconds_total",
+        "weir_query_failed_ratio",
     }
 
 

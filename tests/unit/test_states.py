@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from actors.host import recent_latency
-from actors.messages.unit_messages import Figures, Trouble
+from actors.messages.unit_messages import Failure, Figures, Trouble
 from configs.classes.live_class import LiveClass
 from services.watch.states import RECENT_S, TROUBLED, WARNED, Condition, State, condition_of
 from tests.watched import declared
@@ -56,6 +56,16 @@ def of(figures: Figures, settings: LiveClass | None = None, **more: Any) -> tupl
             replace(WELL, late_now={"clicks": 0.1, "pages": 0.88}),
             {},
             ("late", "88% of the rows of pages come behind its watermark"),
+        ),
+        (
+            replace(WELL, held_back=1),
+            {"failures": [Failure("select", ("q",), "text is not a int64", 93, 0.93)]},
+            ("losing rows", "93% of the rows that query q takes fail: text is not a int64"),
+        ),
+        (
+            WELL,
+            {"failures": [Failure("select", ("q",), "text is not a int64", 93, 0.3)]},
+            ("within target", "95% of its answers come within 40 ms"),
         ),
         (
             replace(WELL, held_back=1, queued=5_000_000, queue_age_s=432.0),

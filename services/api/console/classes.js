@@ -15,6 +15,8 @@ const MOVED = 0.01;
 const SHEDS = 0.001;
 // A larger part of a stream's rows behind its watermark is shown.
 const LATE = 0.005;
+// A larger part of a query's rows that fail is shown.
+const FAILED = 0.01;
 
 function fillResponse(cell, one) {
   const answers = answersNow(one);
@@ -51,7 +53,7 @@ const latest = (one) => Object.entries(one.late_now ?? {}).reduce((most, each) =
 /** The colour of each state, and its mark where it is not the colour's own. */
 const LOOKS = {
   "given up": ["bad"], failing: ["bad"], starved: ["bad"], "over target": ["bad"],
-  late: ["warned"], "held back": ["warned"], shedding: ["warned"],
+  late: ["warned"], "losing rows": ["warned"], "held back": ["warned"], shedding: ["warned"],
   "within target": ["good"],
   running: ["", "◌"], idle: ["", "◌"], starting: ["", "◌"], "no queries": ["", "◌"],
 };
@@ -63,6 +65,8 @@ export function states(one) {
   const [stream, part] = latest(one);
   if (one.state !== "shedding" && !one.asleep && dropOf(one) > SHEDS) found.push(["warned", "sheds"]);
   if (one.state !== "late" && part > LATE) found.push(["warned", `${percent(part, 0)} of ${stream} late`]);
+  const failed = Math.max(0, ...(one.failures ?? []).map((failure) => failure.part));
+  if (one.state !== "losing rows" && failed > FAILED) found.push(["warned", `${percent(failed, 0)} of a query's rows fail`]);
   if (one.share.now > one.share.original + MOVED) found.push(["", "borrows", "←"]);
   if (one.share.now < one.share.original - MOVED) found.push(["", "lends", "→"]);
   return found;

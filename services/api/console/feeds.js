@@ -14,6 +14,8 @@ const STATES = {
   stopped: ["bad", "stopped"],
 };
 const DAY_S = 86_400;
+// From this part of a stream's rows on, most are rejected.
+const MOSTLY = 0.5;
 
 /** The last error as a sentence, with its time; of a feed that runs again as well. */
 function errorOf({ state, last_error: error, last_error_at: at }) {
@@ -47,12 +49,25 @@ function fillLate(cell, streams) {
   setText(cell, sum("offered") ? percent(sum("late") / sum("offered")) : "–");
 }
 
+/** The rows that gateways have rejected, with the last reason. */
+function fillRejected(cell, streams) {
+  const lost = streams.filter((stream) => stream.rejected);
+  const told = JSON.stringify(lost.map((stream) => [stream.rejected, stream.last_reason, stream.rejected_now]));
+  if (cell.seen === told) return;
+  cell.seen = told;
+  if (!lost.length) return setText(cell, "0");
+  const worst = lost.reduce((most, stream) => (stream.rejected_now > most.rejected_now ? stream : most));
+  const rows = short(lost.reduce((sum, stream) => sum + stream.rejected, 0));
+  show(cell, worst.rejected_now > MOSTLY ? badge("bad", rows) : rows, h("small", { class: "muted" }, ` ${worst.last_reason}`));
+}
+
 const FEEDS = [
   { title: "Feed", head: true, fill: (cell, one) => setText(cell, one.name) },
   { title: "State", fill: fillState, whole: true },
   { title: "Rows", number: true, fill: (cell, one) => setText(cell, perSecond(one.rows_per_s)) },
   { title: "Behind", number: true, fill: fillLag },
   { title: "Late", number: true, fill: (cell, one) => fillLate(cell, one.streams) },
+  { title: "Rejected", number: true, fill: (cell, one) => fillRejected(cell, one.streams) },
   { title: "Last batch", number: true, fill: (cell, one) => setText(cell, one.batch_at ? clock(one.batch_at) : "none yet") },
   { title: "Restarts", number: true, fill: (cell, one) => setText(cell, whole(one.restarts)) },
   { title: "Streams", fill: (cell, one) => setText(cell, one.streams.map((stream) => stream.name).join(", ")) },
@@ -64,6 +79,7 @@ const PUSHED = [
   { title: "Rows", number: true, fill: (cell, one) => setText(cell, perSecond(one.rows_per_s)) },
   { title: "Accepted", number: true, fill: (cell, one) => setText(cell, short(one.rows)) },
   { title: "Late", number: true, fill: (cell, one) => fillLate(cell, [one]) },
+  { title: "Rejected", number: true, fill: (cell, one) => fillRejected(cell, [one]) },
 ];
 
 /** Rates from counts, which the service reads every few seconds. */

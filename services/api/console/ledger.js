@@ -24,6 +24,9 @@ function sentence(items) {
   return badge("good", items.length === 1 ? "The account closes" : `All ${items.length} accounts close`);
 }
 
+/** Rows that reached no class, and so are in no account. */
+const rejection = ({ stream, rows, reason }) => badge("warned", `${whole(rows)} rows of ${stream} rejected before any class: ${reason}`);
+
 export function ledgerView() {
   const root = by("ledger-table");
   const [head, body] = [h("div", { class: "buttons" }), h("div", {})];
@@ -35,8 +38,8 @@ export function ledgerView() {
   };
 
   async function look(signal) {
-    const { items } = await get("/v1/ledger", { signal });
-    if (!items.length) return instead(empty("No stream is read yet. An account begins when a query reads a stream."));
+    const { items, rejected_at_gateways: rejected } = await get("/v1/ledger", { signal });
+    if (!items.length && !rejected.length) return instead(empty("No stream is read yet. An account begins when a query reads a stream."));
     if (!table) {
       show(root, head, body);
       table = new Table(body, [
@@ -46,7 +49,7 @@ export function ledgerView() {
         { title: "Account", whole: true, fill: fillCloses },
       ]);
     }
-    show(head, sentence(items));
+    show(head, items.length > 0 && sentence(items), rejected.map(rejection));
     table.update(items.map((one) => [`${one.tenant} ${one.stream}`, one]));
   }
 

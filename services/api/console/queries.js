@@ -14,14 +14,18 @@ import { senderToAny } from "./sender.js";
 const SHOWN_MOST = 200;
 const nameOf = ({ document: one }) => `${one.tenant}/${one.name}`;
 
+/** The rows that failed in a query, or found no room there, with the reason of most of them. */
+const failedInWords = (one) =>
+  one?.failed ? `${percent(one.failed_now)} of its rows failed in the last minute of input, ${whole(one.failed)} in all: ${one.failed_reason}. ` : "";
+
 function inWords(one) {
-  if (!one?.answers) return "";
+  if (!one?.answers) return failedInWords(one);
   const { answers, mean_ms: mean, slowdown, deadline_ms: deadline, utility, staleness, tardiness, weight } = one;
   const missed = utility.missed ? `${whole(utility.missed)} after the deadline of ${ms(deadline)}` : `all within ${ms(deadline)}`;
   const slowed = slowdown ? ` (${times(slowdown)} what one costs alone)` : "";
   const weighs = weight === 1 ? "" : `, which counts ${times(weight)}`;
   const late = tardiness ? `; ${whole(tardiness.tardy)} of ${whole(tardiness.answers)} windows' answers tardy, ${ms(tardiness.mean_ms)} on average` : "";
-  return `${whole(answers)} answers in ${ms(mean)} on average${slowed}, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time${weighs}${late}`;
+  return `${failedInWords(one)}${whole(answers)} answers in ${ms(mean)} on average${slowed}, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time${weighs}${late}`;
 }
 
 export function queriesView({ me, go }) {

@@ -20,6 +20,7 @@ from services.api.problems import responses
 from services.api.service import FeedDeclared, Service, running
 from services.ingest.progress import FeedProgress, State
 from services.watch.accounts import accounts
+from services.watch.losses import Intake
 from services.watch.source import Away
 
 # Number of decimals of figures of a feed; more of them mean nothing.
@@ -41,6 +42,19 @@ class StreamInput(BaseModel):
         ge=0, description="Tuples offered to the classes that the caller sees; each class counts."
     )
     late: int = Field(ge=0, description="Tuples of these that came after their windows had closed.")
+    rejected: int = Field(
+        0, ge=0, description="Rows that gateways have rejected: no event time, or a value that does not fit."
+    )
+    rejected_now: float = Field(
+        0.0, ge=0, le=1, description="Part of the rows in the last minute of input that gateways rejected."
+    )
+    last_reason: str | None = Field(
+        None,
+        description="Why the last rows were rejected: `no event time: ts`, with the column; null if none were.",
+    )
+    reasons: dict[str, int] = Field(
+        default_factory=dict, description="Rejected rows by reason, the ten most frequent."
+    )
 
 
 class FeedView(BaseModel):
@@ -114,13 +128,13 @@ def router(service: Service) -> APIRouter:
 
 def inputs_of(service: Service, caller: Caller) -> dict[str, StreamInput]:
     """Return counts by name of the stream in small letters, in the order of declaration."""
-    accepted = service.accepted_rows()
+    intakes = service.intakes()
     found = {}
     for entry in service.snapshot.now.of_kind.get("Stream", ()):
         declared = entry.stored.declaration
         assert isinstance(declared, StreamDeclaration)
         key = declared.name.lower()
-        found[key] = StreamInput(name=declared.name, rows=accepted.get(key), offered=0, late=0)
+        found[key] = input_of(declared.name, intakes.get(key))
     try:
         view = running(service.watch).view()
     except Away:
@@ -131,6 +145,22 @@ def inputs_of(service: Service, caller: Caller) -> dict[str, StreamInput]:
             one.offered += account.ledger.offered
             one.late += account.ledger.late
     return found
+
+
+def input_of(name: str, intake: Intake | None) -> StreamInput:
+    """Return the counts of a stream at the gateways."""
+    if intake is None:
+        return StreamInput(name=name, rows=None, offered=0, late=0)
+    return StreamInput(
+        name=name,
+        rows=intake.accepted,
+        offered=0,
+        late=0,
+        rejected=intake.rejected,
+        rejected_now=intake.rejected_now,
+        last_reason=intake.last_reason or None,
+        reasons=dict(intake.reasons),
+    )
 
 
 def seen_by(

@@ -43,6 +43,7 @@ from services.api.live_models import (
     Operator,
     Operators,
     QueryQuality,
+    RejectedRows,
     SystemView,
     Tardiness,
     TenantLedger,
@@ -56,6 +57,7 @@ from services.api.service import Service, running
 from services.watch.accounts import Account, accounts
 from services.watch.class_views import ClassView, as_json, unit_lines
 from services.watch.loans import lending
+from services.watch.losses import QueryLoss, query_losses
 from services.watch.quality import QueryWorth, worth_of
 from services.watch.sentences import Lately, in_words
 from services.watch.source import Away
@@ -134,7 +136,11 @@ def router(service: Service) -> APIRouter:
         must_know(service, caller, tenant)
         watch, view = seen(service)
         one = view.classes.get(tenant)
-        items = [] if one is None else [quality_line(each) for each in worth_of(view.system, one.settings)]
+        items = (
+            []
+            if one is None
+            else quality_lines(worth_of(view.system, one.settings), query_losses(one.failures))
+        )
         late = {} if one is None else one.figures.late_now
         return TenantQuality(
             tenant=tenant, running=one is not None, items=items, late_now=late, **as_of(watch, view)
@@ -152,6 +158,7 @@ def router(service: Service) -> APIRouter:
             items=[account_line(one) for one in found],
             closes=all(one.closes for one in found),
             given_up=given_up_of(view, [tenant]),
+            rejected_at_gateways=rejected_rows(watch, found),
             **as_of(watch, view),
         )
 
@@ -166,6 +173,7 @@ def router(service: Service) -> APIRouter:
             items=[account_line(one) for one in found],
             closes=closes,
             given_up=given_up_of(view, [name for name in view.classes if caller.sees_tenant(name)]),
+            rejected_at_gateways=rejected_rows(watch, None if caller.is_admin else found),
             **as_of(watch, view),
         )
 
@@ -271,6 +279,18 @@ def operator(line: Line) -> Operator:
     return Operator.model_validate(told | {"rate": rate, "measured": line.is_measured})
 
 
+def quality_lines(worths: Iterable[QueryWorth], losses: Iterable[QueryLoss]) -> list[QueryQuality]:
+    """Return a line for each query, with the rows that failed in it."""
+    lost = {loss.query: loss for loss in losses}
+    lines = []
+    for worth in worths:
+        line, loss = quality_line(worth), lost.get(worth.query)
+        if loss is not None:
+            line.failed, line.failed_now, line.failed_reason = loss.rows, loss.part, loss.reason
+        lines.append(line)
+    return lines
+
+
 def quality_line(one: QueryWorth) -> QueryQuality:
     return QueryQuality(
         query=one.query,
@@ -290,6 +310,16 @@ def account_line(one: Account) -> AccountLine:
     return AccountLine(
         tenant=one.tenant, stream=one.stream, queued=one.queued, closes=one.closes, **asdict(one.ledger)
     )
+
+
+def rejected_rows(watch: Watch, read: Iterable[Account] | None) -> list[RejectedRows]:
+    """Return streams of which gateways have rejected rows: those of these accounts, or all."""
+    wanted = None if read is None else {account.stream.lower() for account in read}
+    return [
+        RejectedRows(stream=intake.stream, rows=intake.rejected, reason=intake.last_reason)
+        for stream, intake in watch.intakes().items()
+        if intake.rejected and (wanted is None or stream in wanted)
+    ]
 
 
 def lent_lines(view: View, naming: Naming) -> list[LentLine]:
@@ -340,5 +370,6 @@ def problems_of(watch: Watch, view: View) -> Iterator[str]:
     yield from watch.problems()
     yield from (problem for one in view.classes.values() for problem in one.problems)
     yield from starving(view.classes.values())
+    yield from watch.losses()
     if watch.problem:
         yield watch.problem

@@ -121,8 +121,14 @@ def ledger_table(told: Mapping[str, Any]) -> Sheet:
         mark = "" if one["closes"] else "[bold red]"
         counts = (f"{mark}{one[fate]:,}" for fate in met)
         table.add_row(escape(one["tenant"]), escape(one["stream"]), *counts)
-    table.caption = in_words(told)
+    table.caption = "\n".join([in_words(told), *map(rejection, told["rejected_at_gateways"])])
     return table
+
+
+def rejection(stream: Mapping[str, Any]) -> str:
+    """Return how many rows of a stream the gateway has rejected, which are in no account."""
+    rows = f"{stream['rows']:,} rows of {stream['stream']}"
+    return f"[yellow]{escape(rows)} were rejected before any class[/]: {escape(stream['reason'])}"
 
 
 def in_words(told: Mapping[str, Any]) -> str:

@@ -143,10 +143,22 @@ def tenant_status(weir: Client, name: str) -> Mapping[str, Any]:
     return {"state": status["state"], "reason": status["reason"]}
 
 
+def query_status(weir: Client, name: str) -> Mapping[str, Any]:
+    """Return how many answers a query has given, and how many rows have failed in it."""
+    tenant, _, query = name.partition("/")
+    shown = ("answers", "failed", "failed_now", "failed_reason")
+    for line in weir.quality(tenant)["items"]:
+        if line["query"] == query:
+            return {field: line[field] for field in shown}
+    return {}
+
+
 # How what is declared runs, by kind.
 STATUS: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
     "Feed": lambda weir, name: weir.feed_status(name),
     "Mirror": lambda weir, name: weir.mirror_status(name),
+    "Query": query_status,
+    "Stream": lambda weir, name: weir.stream_input(name),
     "Tenant": tenant_status,
 }
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from configs.classes.utility import points_in
-from configs.documents.declarations import Document, QueryDeclaration, ref_named
-from configs.errors import InvalidInput
+from configs.documents.declarations import Document, QueryDeclaration, name_of, ref_named
+from configs.errors import InvalidInput, WeirError
 from configs.yaml_loading import parse_model, read_text
 from services.catalog.redaction import shown_document
 from services.cli.commands.apply import YesOption, change_told, changes_table, delete_named
@@ -18,7 +21,10 @@ from services.cli.completion import queries, tenants
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations, named_query, service
 from services.cli.tables.catalog_views import OutputOption, declarations_table, show, warn
+from services.cli.tables.sheet import Sheet
 from services.cli.tables.tables import quality_table
+from services.remote.models import Declared
+from services.watch.losses import FAILED_LEAST
 
 STDIN = "-"
 
@@ -111,7 +117,33 @@ def ls(
     with declarations() as weir:
         found = weir.all("Query", tenant)
     told = [shown_document(one.declaration) for one in found]
-    show(output, told, lambda: declarations_table("Query", found))
+    show(output, told, lambda: queries_table(found, {} if output != "table" else failing_queries()))
+
+
+def queries_table(found: Sequence[Declared], failing: Mapping[str, str]) -> Sheet:
+    """Return a table of queries, with a line below it for each that loses rows."""
+    table = declarations_table("Query", found)
+    names = [name_of(shown.ref) for shown in found]
+    lines = [f"{name}: {failing[name]}" for name in names if name in failing]
+    if lines:
+        table.caption = "\n".join(f"[yellow]{escape(line)}[/]" for line in lines)
+    return table
+
+
+def failing_queries() -> dict[str, str]:
+    """Return which part of the rows of each failing query fails, and why; empty where no service answers."""
+    found: dict[str, tuple[float, str]] = {}
+    with suppress(WeirError), service() as weir:
+        for shown in weir.classes():
+            for failure in shown.get("failures", ()):
+                for name in failure["queries"]:
+                    key = f"{shown['name']}/{name}"
+                    found[key] = max(found.get(key, (FAILED_LEAST, "")), (failure["part"], failure["reason"]))
+    return {
+        name: f"{part:.0%} of its rows in the last minute of input failed: {reason}"
+        for name, (part, reason) in found.items()
+        if reason
+    }
 
 
 @query.command()

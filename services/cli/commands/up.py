@@ -313,7 +313,10 @@ class Overview:
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
         # The tables of classes and feeds name their problems themselves.
-        problems = (Text(problem, style="yellow") for problem in (*self._away(), *self._reconciling.problems))
+        problems = (
+            Text(problem, style="yellow")
+            for problem in (*self._away(), *self._reconciling.problems, *self._watch.losses())
+        )
         return Group(class_view_table(f"system {self._watch.source.name}", classes), *feeds, *problems)
 
     def told(self) -> dict[str, object]:
@@ -336,7 +339,7 @@ class Overview:
         return States(parts | feed_states(feeds) | mirror_states(mirrors), problems)
 
     def _problems(self, classes: Sequence[ClassView]) -> list[str]:
-        return [*self._away(), *self._watch.problems(), *troubles(classes)]
+        return [*self._away(), *self._watch.problems(), *troubles(classes), *self._watch.losses()]
 
     def _away(self) -> list[str]:
         problem = absent(self._watch)

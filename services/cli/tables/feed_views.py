@@ -18,9 +18,10 @@ from services.cli.service_location import Declarations, declarations, service
 from services.cli.tables.sheet import Sheet
 from services.ingest.progress import State
 from services.remote.models import Declared
+from services.watch.losses import MOSTLY
 
 Status = Mapping[str, Any]
-HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "restarts")
+HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "rejected", "restarts")
 WIDE_HEADS = ("rows", "batch ms", "last batch", "streams", "last error")
 TEXTS = ("last batch", "streams", "last error")
 NOT_KNOWN = "states are not known"
@@ -50,7 +51,9 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
         why = problem.title if isinstance(problem, NotAllowed) else f"{NOT_KNOWN}: {sentence(problem)}"
         statuses = [{"name": feed, "format": source} for feed, source in formats.items()]
         return Group(feeds_table(statuses, is_wide), Text(why, style="yellow"))
-    return Group(feeds_table(statuses, is_wide), *(() if is_wide else errors(statuses)))
+    return Group(
+        feeds_table(statuses, is_wide), *(() if is_wide else errors(statuses)), *rejections(statuses)
+    )
 
 
 def formats_of(weir: Declarations) -> dict[str, str]:
@@ -79,6 +82,7 @@ def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> Renderable
             UNKNOWN if one.get("lag") is None else compact(one["lag"]),
             UNKNOWN if one.get("behind_s") is None else duration(1e3 * one["behind_s"]),
             late_part(one.get("streams", ())),
+            rejected_rows(one.get("streams", ())),
             str(one.get("restarts", UNKNOWN)),
             *(wide_cells(one) if is_wide else ()),
         )
@@ -121,6 +125,32 @@ def late_part(streams: Sequence[Status]) -> str:
     """The part of what was offered to classes that came too late for its windows."""
     offered = sum(stream["offered"] for stream in streams)
     return f"{100 * sum(stream['late'] for stream in streams) / offered:.1f}%" if offered else UNKNOWN
+
+
+def rejected_rows(streams: Sequence[Status]) -> str:
+    """Return how many rows gateways have rejected, in red where most of the last ones are."""
+    if all(stream.get("rows") is None for stream in streams):
+        return UNKNOWN
+    text = compact(sum(stream["rejected"] for stream in streams))
+    return f"[red]{text}[/]" if any(stream["rejected_now"] > MOSTLY for stream in streams) else text
+
+
+def rejections(statuses: Sequence[Status]) -> list[Text]:
+    """Return a line for each stream with rejected rows."""
+    streams = {
+        stream["name"]: stream
+        for status in statuses
+        for stream in status.get("streams", ())
+        if stream.get("rejected")
+    }
+    return [
+        Text(
+            f"{name}: {stream['rejected']:,} rows rejected, {stream['rejected_now']:.0%} of the last minute of input:"
+            f" {stream['last_reason']}",
+            style="red" if stream["rejected_now"] > MOSTLY else "yellow",
+        )
+        for name, stream in streams.items()
+    ]
 
 
 def clock(moment: str) -> str:

@@ -10,9 +10,11 @@ from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
 from services.cli.tables.sheet import Sheet
+from services.watch.losses import failing
 from services.watch.states import TROUBLED, WARNED, State
 
 if TYPE_CHECKING:
+    from actors.messages.unit_messages import Failure
     from configs.scenario.scenario import Claim
     from services.watch.class_views import ClassView
     from sim.outcome.promises import Promise
@@ -288,7 +290,10 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
     late = late_rows(
         [(one.name, one.figures.late_now) for one in views if one.condition.state is not State.LATE]
     )
-    lines = state_lines(views) + [escape(shortened(parts)) for parts in (late, told) if parts]
+    failed = failed_rows(
+        [(shown.name, shown.failures) for shown in views if shown.condition.state is not State.LOSING]
+    )
+    lines = state_lines(views) + [escape(shortened(parts)) for parts in (late, failed, told) if parts]
     table.caption = "\n".join(lines)
     return table
 
@@ -308,6 +313,15 @@ def late_rows(classes: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
     shares = [(part, stream, name) for name, streams in classes for stream, part in streams.items()]
     worst = sorted((one for one in shares if one[0] >= LATE_LEAST), key=lambda one: (-one[0], *one[1:]))
     return [f"late rows: {part:.0%} of {stream} in {name}" for part, stream, name in worst]
+
+
+def failed_rows(classes: Sequence[tuple[str, Sequence[Failure]]]) -> list[str]:
+    """Return which part of the rows of each class's queries fails, as far as it is a problem, the largest first."""
+    losses = [(loss.part, loss.query, name) for name, failures in classes for loss in failing(failures)]
+    return [
+        f"failed rows: {part:.0%} of {query} in {name}"
+        for part, query, name in sorted(losses, key=lambda loss: (-loss[0], *loss[1:]))
+    ]
 
 
 # Number of classes with an explanation below a table; `weir explain` explains the others.
@@ -390,7 +404,9 @@ def quality_table(told: Mapping[str, Any]) -> Sheet:
     """The queries of a tenant as the service tells of them."""
     heads = ["query", "answers", "ms/deadline", "slow", "worth", "missed", "stale"]
     windows = any(one["tardiness"] for one in told["items"])
-    table = plain_table("", [*heads, "tardy"] if windows else heads)
+    failed = [line for line in told["items"] if line.get("failed")]
+    heads += [*(["tardy"] if windows else []), *(["failed"] if failed else [])]
+    table = plain_table("", heads)
     for one in told["items"]:
         answers, missed = one["answers"], one["utility"]["missed"]
         table.add_row(
@@ -402,13 +418,21 @@ def quality_table(told: Mapping[str, Any]) -> Sheet:
             missed_of(missed, answers),
             percent(one["staleness"]) if answers else UNKNOWN,
             *([tardy(one["tardiness"])] if windows else []),
+            *([compact(one["failed"])] if failed else []),
         )
     late = late_rows([(told["tenant"], told.get("late_now", {}))])
+    lines = ["; ".join(late)] if late else []
+    lines += [failed_of(line) for line in failed]
+    table.caption = escape("\n".join(lines))
     if not told["items"]:
         table.caption = f"nothing of {told['tenant']} has reported"
-    elif late:
-        table.caption = escape("; ".join(late))
     return table
+
+
+def failed_of(line: Mapping[str, Any]) -> str:
+    """Return which part of the rows of a query has failed lately, and why."""
+    part = f"{line['failed_now']:.0%} of its rows in the last minute of input failed"
+    return f"{line['query']}: {part}: {line['failed_reason']}"
 
 
 def tardy(told: Mapping[str, Any] | None) -> str:

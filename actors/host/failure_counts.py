@@ -1,0 +1,70 @@
+"""Counts of rows that fail in operators of a unit's queries, or find no room there: in all, and as a part of the last minute of input.
+
+Operators count what fails by reason; the counts are read every PIECE_S. Such rows are behind the door: in the ledger they
+are delivered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from actors.host.recent_latency import LATE_PIECE_S as PIECE_S
+from actors.host.recent_latency import LATE_S as WINDOW_S
+from actors.messages.unit_messages import FAILURE_QUERIES_MAX, FAILURES_MAX, Failure
+from engine.class_.runner import ClassRunner, FailingOperator
+from scheduler.ratios import ratio
+
+Counts = tuple[int, Mapping[str, int]]
+"""Tuples that an operator has taken, and those of them that failed, by reason."""
+NOTHING: Counts = (0, {})
+
+
+class FailureCounts:
+    """Shown the runner of a unit at the end of each load cycle."""
+
+    def __init__(self) -> None:
+        self._failures: tuple[Failure, ...] = ()
+        self._noted: deque[tuple[float, dict[int, Counts]]] = deque()
+        self._taken: Mapping[int, int] = {}
+        """Tuples that each operator had taken when the counts were read last."""
+
+    def end_cycle(self, now: float, runner: ClassRunner, is_last: bool = False) -> tuple[Failure, ...]:
+        """Return the largest failures; `is_last` reads the counts although they were read just before."""
+        if self._noted and not is_last and now - self._noted[-1][0] < PIECE_S:
+            return self._failures
+        operators = runner.failing()
+        if self._noted:
+            before = self._noted[-1][1]
+            for operator in operators:
+                # What an operator took before it first failed does not count.
+                before.setdefault(operator.node, (self._taken.get(operator.node, 0), {}))
+        self._noted.append(
+            (now, {operator.node: (operator.taken, operator.reasons) for operator in operators})
+        )
+        while len(self._noted) > 1 and self._noted[1][0] <= now - WINDOW_S:
+            self._noted.popleft()
+        found = [failure for operator in operators for failure in self._failures_of(operator)]
+        found.sort(key=lambda failure: (-failure.part, -failure.rows, failure.operator, failure.reason))
+        self._failures, self._taken = tuple(found[:FAILURES_MAX]), runner.taken_by_operator()
+        return self._failures
+
+    def _failures_of(self, operator: FailingOperator) -> Iterator[Failure]:
+        """Yield a failure for each reason."""
+        taken, reasons = self._first(operator.node)
+        # An operator with smaller counts than before is another one with the same identity.
+        if taken > operator.taken or any(
+            operator.reasons.get(reason, 0) < rows for reason, rows in reasons.items()
+        ):
+            taken, reasons = NOTHING
+        for reason, rows in operator.reasons.items():
+            lost = rows - reasons.get(reason, 0)
+            queries = operator.queries[:FAILURE_QUERIES_MAX]
+            more = len(operator.queries) - len(queries)
+            # A tuple of a join may fail with each of its pairs.
+            part = min(1.0, ratio(lost, max(lost, operator.taken - taken)))
+            yield Failure(operator.name, queries, reason, rows, part, more)
+
+    def _first(self, node: int) -> Counts:
+        """Return the oldest counts of an operator within the window."""
+        return next((counts[node] for _, counts in self._noted if node in counts), NOTHING)
