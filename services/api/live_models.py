@@ -273,6 +273,9 @@ class AccountLine(BaseModel):
     failed: int
     queued: int
     closes: bool
+    ended: bool = Field(
+        description="True if no query of the class reads the stream any more; a query that reads it again continues the account."
+    )
 
 
 class Ledger(Seen):

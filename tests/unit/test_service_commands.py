@@ -29,7 +29,7 @@ from configs.documents.declarations import documents_of
 from engine.data.schema import Kind
 from loadshed.ledger import TupleLedger
 from services.cli import completion
-from services.cli.commands.account import explanation, folded
+from services.cli.commands.account import FATES, explanation, folded, ledger_table
 from services.cli.commands.rows import value_of
 from services.cli.main import main
 from services.common.weir_home import Home, held
@@ -302,6 +302,13 @@ def test_the_ledger_is_told_and_has_to_close(weir: Terminal, running: Running) -
     assert weir.json("ledger", "silver")["closes"] is True
     code, out, _ = weir("ledger", "gold")
     assert (code, out.splitlines()[-1]) == (1, "the accounts in red do not close")
+
+
+def test_the_account_of_a_stream_that_a_class_has_left_is_marked_in_the_table() -> None:
+    fates = dict.fromkeys(FATES, 0)
+    line = {"tenant": "gold", "stream": "alerts", "closes": True, "ended": True, **fates}
+    shown = ledger_table({"items": [line], "closes": True, "given_up": []})
+    assert [cell.plain for cell in shown.rows[0]][:2] == ["gold", "alerts (ended)"]
 
 
 def test_class_that_is_given_up_is_explained_with_what_to_do(weir: Terminal, running: Running) -> None:

@@ -356,6 +356,22 @@ def test_the_ledger_has_each_class_and_stream_and_closes(system: InProcess) -> N
     assert accounts(system.world.plane.status(), ["silver"]) == []
 
 
+def test_the_account_of_a_stream_that_a_class_has_left_is_marked_as_ended() -> None:
+    system = InProcess().declare(declared("gold"))
+    status = system.world.plane.status()
+    unit = with_account(status, "gold", TupleLedger(10, 5), 5)
+    left = {"alerts": (TupleLedger(9, 5, 4), 0), **unit.report.accounts} if unit.report else {}
+    reported = {"gold": replace(unit, report=replace(unit.report, accounts=left))}
+    read, ended = accounts(replace(status, units=reported))
+    assert (read.stream, read.ended) == ("Readings", False)
+    assert (ended.stream, ended.ended, ended.ledger, ended.closes) == (
+        "alerts",
+        True,
+        TupleLedger(9, 5, 4),
+        True,
+    )
+
+
 def test_shards_of_a_class_have_one_account() -> None:
     system = InProcess().declare(declared("gold", key="sensor", shards=2))
     status = system.world.plane.status()

@@ -288,7 +288,12 @@ def quality_line(one: QueryWorth) -> QueryQuality:
 
 def account_line(one: Account) -> AccountLine:
     return AccountLine(
-        tenant=one.tenant, stream=one.stream, queued=one.queued, closes=one.closes, **asdict(one.ledger)
+        tenant=one.tenant,
+        stream=one.stream,
+        queued=one.queued,
+        closes=one.closes,
+        ended=one.ended,
+        **asdict(one.ledger),
     )
 
 
