@@ -285,7 +285,7 @@ def test_only_the_last_accounts_of_streams_that_were_left_are_kept(dirs: RunDirs
         for number in range(ENDED_MAX + 1):
             name = f"s{number}"
             stream = f"CREATE STREAM {name} (ts int64, v float64, WATERMARK FOR ts AS ts)"
-            queries = ONE_QUERY["queries"] | {"other": f"SELECT v FROM {name}"}
+            queries = {"qa": QUERIES["qa"], "other": f"SELECT v FROM {name}"}
             unit.become(changed(unit, declared(streams=(A, stream), queries=queries)))
             work(unit)
         unit.become(changed(unit, declared(**ONE_QUERY)))

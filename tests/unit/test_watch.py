@@ -360,7 +360,8 @@ def test_the_account_of_a_stream_that_a_class_has_left_is_marked_as_ended() -> N
     system = InProcess().declare(declared("gold"))
     status = system.world.plane.status()
     unit = with_account(status, "gold", TupleLedger(10, 5), 5)
-    left = {"alerts": (TupleLedger(9, 5, 4), 0), **unit.report.accounts} if unit.report else {}
+    assert unit.report is not None
+    left = {"alerts": (TupleLedger(9, 5, 4), 0), **unit.report.accounts}
     reported = {"gold": replace(unit, report=replace(unit.report, accounts=left))}
     read, ended = accounts(replace(status, units=reported))
     assert (read.stream, read.ended) == ("Readings", False)

@@ -80,7 +80,7 @@ def router(service: Service) -> APIRouter:
     def system(caller: CallerOf) -> SystemView:
         """Nodes, units, and why something does not run as it is declared."""
         caller.must_be_admin()
-        watch = running(service.watch)
+        watch = running(service.watch, service)
         return answered(lambda: system_view(watch, watch.view()))
 
     @routes.get("/classes", operation_id="listClasses", responses=FOR_ALL)
@@ -234,7 +234,7 @@ def not_running(service: Service, tenant: str) -> Condition:
 
 
 def seen(service: Service) -> tuple[Watch, View]:
-    watch = running(service.watch)
+    watch = running(service.watch, service)
     return watch, answered(watch.view)
 
 

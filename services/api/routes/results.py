@@ -162,7 +162,7 @@ def router(service: Service) -> APIRouter:
         if tail is not None and after:
             raise InvalidInput("`after` says already where to begin", "?tail", tail, "leave one of them out")
         media, cursor = media_of(accept), cursor_after(after)
-        results = running(service.results)
+        results = running(service.results, service)
         with service.limits.waiting(caller.key_id) if wait_s else nullcontext():
             try:
                 page = await results.page(asked, cursor, limit, wait_s, media == ARROW, tail)
@@ -183,14 +183,14 @@ def router(service: Service) -> APIRouter:
         """Rows as they come, as server-sent events; resumed by `Last-Event-ID`, which goes before `after`."""
         asked = known(service, caller, tenant, query)
         cursor = cursor_after(last_event_id or after)
-        told = events(running(service.results), asked, cursor)
+        told = events(running(service.results, service), asked, cursor)
         return EventStream(while_live(service, caller, told), service.limits.waiting(caller.key_id))
 
     @routes.get("/flight", operation_id="locateResults", responses=PLACES | READ)
     async def locate_results(caller: CallerOf, tenant: PathName, query: PathName) -> Response:
         """Where Arrow Flight has the rows, for readers of many."""
         asked = known(service, caller, tenant, query)
-        units = await located(running(service.results), asked)
+        units = await located(running(service.results, service), asked)
         return Response(orjson.dumps({"units": units}), media_type=JSON)
 
     return routes
