@@ -17,6 +17,7 @@ import atexit
 import fcntl
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -33,6 +34,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private import worker as ray_worker
 
 from actors.coordinator import coordinator_actor
 from actors.coordinator.coordinator_status import CoordinatorStatus
@@ -99,6 +101,7 @@ RAY_SETTINGS: Mapping[str, str] = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
 # Batches between gateways are the largest objects, and short-lived; Ray's least is 75 MB.
+LOG = logging.getLogger(__name__)
 OBJECT_STORE_BYTES = 128 << 20
 # A start takes some seconds, and a minute where the machine does much else.
 READY_S = 120.0
@@ -447,11 +450,24 @@ def join_ray(system: System, address: str) -> None:
     init_ray(address, is_local(address))
 
 
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# Beginning of Ray's message about an actor's process that was killed; the coordinator reports that itself.
+WORKER_DIED = "A worker died or was killed"
+
+
+def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """Log a message of Ray's in one line without colours. Ray itself prints several lines with codes for a terminal."""
+    text = " ".join(ANSI.sub("", " ".join(data["lines"])).split())
+    LOG.log(logging.DEBUG if WORKER_DIED in text else logging.WARNING, "Ray: %s", text)
+
+
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     # Ray tells everybody, always, that it checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
     restore = restored_signal(signal.SIGTERM)
+    # With log_to_driver=False only the thread that listens for errors calls it.
+    ray_worker.print_to_stdstream = log_ray_message
     with loopback_alone() if loopback else nullcontext():
         try:
             ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)

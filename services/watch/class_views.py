@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.coordinator.coordinator_status import CoordinatorStatus
 from actors.messages.unit_messages import GIVEN_UP, Figures, UnitReport, class_of
 from configs.classes.live_class import LiveClass
 from configs.classes.policies import Automatic, policy_text
@@ -179,6 +180,21 @@ def troubles(views: Sequence[ClassView]) -> list[str]:
         elif state in TROUBLED:
             lines.append(f"{view.name}: {state}: {reason}")
     return lines
+
+
+def restarts(status: CoordinatorStatus) -> list[str]:
+    """Return a line for each class whose host, and for each node whose dispatcher, does not answer any more."""
+    # Tables of the command line need not wait for Ray to be imported.
+    from actors.runtime.names import dispatcher_name, host_name
+
+    ended, lines = set(status.quarantined), dict[str, None]()
+    for unit in status.system.units.values():
+        if host_name(unit.host) in ended:
+            lines[f"class {unit.class_name}: its host ended and is being restarted"] = None
+    for node in status.system.nodes:
+        if dispatcher_name(node) in ended:
+            lines[f"node {node}: its dispatcher ended and is being restarted"] = None
+    return list(lines)
 
 
 def as_json(view: ClassView) -> dict[str, Any]:

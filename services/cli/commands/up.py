@@ -57,7 +57,7 @@ from services.ingest.progress import problems_of
 from services.ingest.spark_supervisor import Brings
 from services.mirror.doors import SystemDoor
 from services.mirror.mirror_threads import Mirrors
-from services.watch.class_views import ClassView, troubles
+from services.watch.class_views import ClassView, restarts, troubles
 from services.watch.class_views import as_json as class_as_json
 from services.watch.states import TROUBLED, State
 
@@ -313,7 +313,10 @@ class Overview:
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
         # The tables of classes and feeds name their problems themselves.
-        problems = (Text(problem, style="yellow") for problem in (*self._away(), *self._reconciling.problems))
+        problems = (
+            Text(problem, style="yellow")
+            for problem in (*self._away(), *self._restarts(), *self._reconciling.problems)
+        )
         return Group(class_view_table(f"system {self._watch.source.name}", classes), *feeds, *problems)
 
     def told(self) -> dict[str, object]:
@@ -336,7 +339,13 @@ class Overview:
         return States(parts | feed_states(feeds) | mirror_states(mirrors), problems)
 
     def _problems(self, classes: Sequence[ClassView]) -> list[str]:
-        return [*self._away(), *self._watch.problems(), *troubles(classes)]
+        return [*self._away(), *self._restarts(), *self._watch.problems(), *troubles(classes)]
+
+    def _restarts(self) -> list[str]:
+        """Return which processes of the system are being restarted, as last seen."""
+        with suppress(Away):
+            return restarts(self._watch.view(max_age_s=LOOK_S).look.status)
+        return []
 
     def _away(self) -> list[str]:
         problem = absent(self._watch)
