@@ -70,6 +70,7 @@ from configs.classes.live_class import LiveClass, LiveSettings
 from configs.errors import Away, InvalidInput, UnknownName
 from scheduler.capacity.core import ShareMove
 
+LOG = logging.getLogger(__name__)
 # What Ray does beside calls, in environment variables. The first ones are for people who watch Ray itself, and pauses between
 # looks at what does not change here: with these, and without the watchers that nobody asks (`end_watchers`), Ray's own processes
 # take 0.4% of a core while nothing happens instead of 1.9%. What actors take is mostly a wake-up of each one's main thread every
@@ -101,7 +102,6 @@ RAY_SETTINGS: Mapping[str, str] = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
 # Batches between gateways are the largest objects, and short-lived; Ray's least is 75 MB.
-LOG = logging.getLogger(__name__)
 OBJECT_STORE_BYTES = 128 << 20
 # A start takes some seconds, and a minute where the machine does much else.
 READY_S = 120.0

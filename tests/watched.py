@@ -114,6 +114,7 @@ class InProcess:
             shown,
             accounts={"readings": (ledger, queued)},
             counted=counted,
+            at=self.now,
         )
         host = self.world.plane.units_of(name)[name]
         self.world.plane.report(host, [report], self.now)

@@ -570,6 +570,7 @@ class HostedUnit:
             "; ".join(f"{what}: {why}" for what, why in problems.items()),
             FAILING if self.inbox.problems or self._problem else "",
             counted,
+            now,
         )
         return self.reported
 
@@ -782,6 +783,7 @@ class HostedUnit:
             queue_bytes=account.queued,
             late_now=self._late_now,
             queue_age_s=queue_age_s,
+            shed_now=0.0 if self.asleep else self._flow.shed,
             taken_per_s=0.0 if self.asleep else self._flow.taken_per_s,
             # A class without turns does not look whether there is room: its input still waits.
             held_back=int(self.inbox.held_back or now - self._held_back_at < RECENT_S),

@@ -17,7 +17,7 @@ from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, cond
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
 WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "queue_age_s")
-MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now")
+MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now", "shed_now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class ClassView:
     policy: str = ""
     """By which it runs now."""
     condition: Condition = NOT_REPORTED
+    age_s: float = 0.0
+    """Age of the last report, where the service says it."""
 
     @property
     def name(self) -> str:
@@ -52,6 +54,11 @@ class ClassView:
     def drop(self) -> float:
         """The part of its input that is shed; the door of a lossless class holds back instead."""
         return 0.0 if self.settings.lossless else 1 - self.figures.keep
+
+    @property
+    def shed_now(self) -> float:
+        """The part of the input of the last seconds that was shed; while none was, the part that is shed at this moment."""
+        return 0.0 if self.settings.lossless else self.figures.shed_now or self.drop
 
 
 def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
@@ -233,6 +240,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
         told["asleep"],
         policy=told["policy"],
         condition=Condition(State(told["state"]), told["reason"]),
+        age_s=told.get("age_s", 0.0),
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
 from actors.coordinator.coordinator_status import CoordinatorStatus
@@ -313,3 +314,10 @@ def test_class_and_node_are_named_while_their_processes_are_restarted() -> None:
         "node n1: its dispatcher ended and is being restarted",
     ]
     assert restarts(replace(status, quarantined=())) == []
+
+
+def test_a_class_without_recent_reports_is_named_with_the_age_of_its_figures() -> None:
+    (view,) = views_of(("ops", seated("ops", BUSY)))
+    table = class_view_table("", [replace(view, age_s=8.2)])
+    assert "ops: busy: no report for 8 s; its figures are as old" in Text.from_markup(table.caption).plain
+    assert "no report" not in class_view_table("", [replace(view, age_s=1.0)]).caption

@@ -283,7 +283,7 @@ def test_a_class_that_has_answered_before_is_not_said_never_to_have_answered(run
     assert look is not None
     view = class_views(look.status.system, look.lending)[0]
     quiet = replace(view, asleep=False, figures=replace(view.figures, p95_ms=0.0, results=1500))
-    assert in_words(quiet).startswith("It has given 1,500 answers, none of them in the last seconds; ")
+    assert in_words(quiet).startswith("It has given 1,500 answers, none of them in the last 5 s; ")
     never = replace(quiet, figures=replace(quiet.figures, results=0))
     assert in_words(never).startswith("It has not answered anything yet; ")
     slow = replace(quiet, figures=replace(quiet.figures, p95_ms=54_400.0))

@@ -262,7 +262,8 @@ def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
     declared = one.settings
     more: dict[str, Any] = {"lossless": declared.lossless, "queries": len(declared.queries), "drop": one.drop}
     more |= {"units": one.units, "problems": list(one.problems)}
-    return ClassStatus.model_validate(as_json(one) | more | as_of(watch, view))
+    age_s = {"age_s": watch.report_age_s(view, one.name)}
+    return ClassStatus.model_validate(as_json(one) | more | as_of(watch, view) | age_s)
 
 
 def operator(line: Line) -> Operator:
