@@ -7,8 +7,10 @@ and goes on when the command ends: `weir down` ends it. Feeds of a cluster are f
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +43,7 @@ from services.cli.tables.state_log import (
     LOOK_S,
     States,
     feed_states,
+    log_line,
     log_states,
     mirror_problems,
     mirror_states,
@@ -182,6 +185,9 @@ def up(
     home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=quiet_console)
     on_cluster = settings.cluster.address is not None
     with ended_by_signal(), ExitStack() as running:
+        if not quiet_console:
+            # Entered first, so that everything else has ended.
+            running.push(EndLine(on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
         # Nothing is declared if the port is taken.
@@ -235,6 +241,21 @@ def up(
         if quiet:
             log_states(overview.states, quiet=True)
         watch(overview.picture, overview.told, overview.states, output)
+
+
+@dataclass(frozen=True)
+class EndLine:
+    """Last line of the log: what has ended, and by which signal."""
+
+    on_cluster: bool
+
+    def __call__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
+        ended = "the service has ended, the system continues" if self.on_cluster else "the system has ended"
+        match problem:
+            case KeyboardInterrupt():
+                log_line(f"{ended}: by Ctrl-C")
+            case SystemExit(code=code) if code == 128 + signal.SIGTERM:
+                log_line(f"{ended}: by SIGTERM, as weir down sends it")
 
 
 def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
