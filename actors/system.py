@@ -17,6 +17,7 @@ import atexit
 import fcntl
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -33,6 +34,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private import worker as ray_worker
 
 from actors.coordinator import coordinator_actor
 from actors.coordinator.coordinator_status import CoordinatorStatus
@@ -68,6 +70,7 @@ from configs.classes.live_class import LiveClass, LiveSettings
 from configs.errors import Away, InvalidInput, UnknownName
 from scheduler.capacity.core import ShareMove
 
+LOG = logging.getLogger(__name__)
 # What Ray does beside calls, in environment variables. The first ones are for people who watch Ray itself, and pauses between
 # looks at what does not change here: with these, and without the watchers that nobody asks (`end_watchers`), Ray's own processes
 # take 0.4% of a core while nothing happens instead of 1.9%. What actors take is mostly a wake-up of each one's main thread every
@@ -447,11 +450,24 @@ def join_ray(system: System, address: str) -> None:
     init_ray(address, is_local(address))
 
 
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# Beginning of Ray's message about an actor's process that was killed; the coordinator reports that itself.
+WORKER_DIED = "A worker died or was killed"
+
+
+def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """Log a message of Ray's in one line without colours. Ray itself prints several lines with codes for a terminal."""
+    text = " ".join(ANSI.sub("", " ".join(data["lines"])).split())
+    LOG.log(logging.DEBUG if WORKER_DIED in text else logging.WARNING, "Ray: %s", text)
+
+
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     # Ray tells everybody, always, that it checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
     restore = restored_signal(signal.SIGTERM)
+    # With log_to_driver=False only the thread that listens for errors calls it.
+    ray_worker.print_to_stdstream = log_ray_message
     with loopback_alone() if loopback else nullcontext():
         try:
             ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)

@@ -116,6 +116,7 @@ class InProcess:
             accounts={"readings": (ledger, queued)},
             counted=counted,
             failures=failures,
+            at=self.now,
         )
         host = self.world.plane.units_of(name)[name]
         self.world.plane.report(host, [report], self.now)

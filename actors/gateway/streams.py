@@ -298,9 +298,7 @@ class Stream:
                 }
                 for name, one in self.readers.items()
             },
-            "expected": [
-                name for name, one in self.expected.items() if one is not None and not one.taken
-            ],
+            "expected": [name for name, one in self.expected.items() if one is not None and not one.taken],
         }
 
     def retain(self) -> None:

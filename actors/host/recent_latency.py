@@ -101,23 +101,31 @@ class LateShares:
 
 
 class RecentFlow:
-    """Tuples per second that operators have taken, measured once a PIECE_S over the last RECENT_S."""
+    """Tuples per second that operators have taken, and the part that was shed, once a PIECE_S over the last RECENT_S."""
 
     def __init__(self, now: float, ledgers: Mapping[str, TupleLedger]) -> None:
-        self.taken_per_s = 0.0
-        self._seen = deque([(now, taken_of(ledgers))])
+        self.taken_per_s = self.shed = 0.0
+        self._seen = deque([(now, taken_of(ledgers), *shed_of(ledgers))])
 
     def end_cycle(self, now: float, ledgers: Mapping[str, TupleLedger]) -> None:
         if now - self._seen[-1][0] < PIECE_S:
             return
-        self._seen.append((now, taken_of(ledgers)))
+        self._seen.append((now, taken_of(ledgers), *shed_of(ledgers)))
         while len(self._seen) > 2 and self._seen[1][0] <= now - RECENT_S:
             self._seen.popleft()
-        (since, before), (_, after) = self._seen[0], self._seen[-1]
+        (since, before, shed_before, fates_before), (_, after, shed, fates) = self._seen[0], self._seen[-1]
+        self.shed = ratio(max(0, shed - shed_before), fates - fates_before)
         # A stream that has begun since then began with nothing.
         self.taken_per_s = max(
             0.0, sum(taken - before.get(stream, 0) for stream, taken in after.items()) / (now - since)
         )
+
+
+def shed_of(ledgers: Mapping[str, TupleLedger]) -> tuple[int, int]:
+    """Return the tuples that were shed, and all that have met their fate."""
+    return sum(account.shed for account in ledgers.values()), sum(
+        account.accounted() for account in ledgers.values()
+    )
 
 
 def taken_of(ledgers: Mapping[str, TupleLedger]) -> dict[str, int]:

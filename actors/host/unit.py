@@ -188,6 +188,7 @@ class HostedUnit:
         self._counting = Counting(recovered=not is_new)
         self._held_back_at = -math.inf  # when input last waited outside for room
         self._held_back = False  # in this load cycle
+        self._waited = False  # before a stream was left: whatever still waits has to be tried again
         self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._most_in_train())
         self._worth = Worth(self.hosted.runner.alone)
         if is_new:
@@ -338,6 +339,10 @@ class HostedUnit:
         for name in less:
             self._idle.pop(name, None)
             self._feeds.pop(name, None)
+        if less:
+            # Input that waited may be that of a stream that was left; what waits of others is noticed again.
+            self._waited, self.inbox.held_back = self.inbox.held_back, False
+            self._held_back_at = -math.inf
         self._feeds |= {feed.name: feed for feed in more}
         return more, less
 
@@ -426,7 +431,8 @@ class HostedUnit:
         if waits:
             self.inbox.held_back, self._held_back_at = False, time.monotonic()
             self._held_back = True
-        return waits
+        waited, self._waited = self._waited, False
+        return waits or waited
 
     def has_input(self) -> bool:
         """Whether a slice would have something to do."""
@@ -568,6 +574,7 @@ class HostedUnit:
             FAILING if self.inbox.problems or self._problem else "",
             counted,
             failures,
+            now,
         )
         return self.reported
 
@@ -683,8 +690,8 @@ class HostedUnit:
     # -- what people see ----------------------------------------------------------------------------------
 
     def ledger(self) -> dict[str, Account]:
-        """By stream, the account and what is queued: it closes."""
-        return {stream: (self.hosted.ledger(stream), self.hosted.queued(stream)) for stream in self._reading}
+        """Return by stream the account and what is queued, which closes; also of streams that are not read any more."""
+        return self.hosted.accounts()
 
     def explanations(self, last: int) -> tuple[Explanation, ...]:
         """The last decisions of its load manager."""
@@ -735,7 +742,7 @@ class HostedUnit:
         self.hosted.recent = ResponseStatistics(self.hosted.target_s)
 
     def _answered(self) -> int:
-        return sum(self.hosted.runner.answered.values())
+        return self.hosted.answers
 
     def _figures(
         self, load: float, accounts: Mapping[str, Account], queue_age_s: float, now: float
@@ -780,6 +787,7 @@ class HostedUnit:
             queue_bytes=account.queued,
             late_now=self._late_now,
             queue_age_s=queue_age_s,
+            shed_now=0.0 if self.asleep else self._flow.shed,
             taken_per_s=0.0 if self.asleep else self._flow.taken_per_s,
             # A class without turns does not look whether there is room: its input still waits.
             held_back=int(self.inbox.held_back or now - self._held_back_at < RECENT_S),

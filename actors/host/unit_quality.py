@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import is_not
 
@@ -57,6 +57,23 @@ class Totals:
     """Of these, the ones that came after it."""
     tardy_s: float = 0.0
     """How long after, all of them together."""
+    longest_s: float = 0.0
+    """How long after, the latest of them."""
+
+    def with_counts_of(self, other: Totals) -> Totals:
+        """Return these totals with the answers of other queries; staleness is a mean of the queries there are."""
+        return replace(
+            self,
+            answers=self.answers + other.answers,
+            utility=self.utility + other.utility,
+            missed=self.missed + other.missed,
+            responded=self.responded + other.responded,
+            slowdown=self.slowdown + other.slowdown,
+            due=self.due + other.due,
+            tardy=self.tardy + other.tardy,
+            tardy_s=self.tardy_s + other.tardy_s,
+            longest_s=max(self.longest_s, other.longest_s),
+        )
 
 
 @dataclass
@@ -69,11 +86,21 @@ class Worth:
     queries: Qualities = field(init=False, default_factory=Qualities)
     _totals: deque[Totals] = field(init=False, default_factory=deque)
     _known: list[QueryQuality] = field(init=False, default_factory=list)
+    _removed: Totals = field(init=False, default=Totals(0.0, 0, 0.0, 0, 0.0))
+    """Answers of queries that were removed: counts from the beginning never fall."""
 
     def begin(self, now: float, queries: Mapping[str, QueryQuality]) -> None:
         """What was before is not recent."""
-        self._known = list(queries.values())
-        self._totals = deque([totals(now, self._known)])
+        known, self._known = self._known, list(queries.values())
+        present = set(map(id, self._known))
+        removed = [quality for quality in known if id(quality) not in present]
+        if removed:
+            self._removed = self._removed.with_counts_of(totals(now, removed))
+        self._totals = deque([self._all(now)])
+
+    def _all(self, now: float) -> Totals:
+        """Return the totals of all queries so far."""
+        return totals(now, self._known).with_counts_of(self._removed)
 
     def end_cycle(self, now: float, queries: Mapping[str, QueryQuality], is_last: bool = False) -> None:
         """`is_last`: nobody will look again before there is input."""
@@ -87,7 +114,7 @@ class Worth:
                 one.slowed(*alone[name])
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
             self.begin(now, queries)  # what queries had that are gone would be missing
-        latest = totals(now, every)
+        latest = self._all(now)
         while len(self._totals) > 1 and self._totals[1].at <= now - RECENT_S:
             self._totals.popleft()
         first = self._totals[0]
@@ -97,7 +124,7 @@ class Worth:
             utility_of(latest, every),
             slowdown_of(latest, every),
             staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
-            tardiness_of(latest, every),
+            tardiness_of(latest),
             max(0.0, latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
             ratio(latest.utility - first.utility, answers, 1.0),
             ratio(latest.missed - first.missed, answers),
@@ -122,6 +149,7 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
         sum([one.answers for one in tardiness]),
         sum([one.tardy for one in tardiness]),
         sum([one.sum_s for one in tardiness]),
+        max([one.max_s for one in tardiness], default=0.0),
     )
 
 
@@ -150,13 +178,16 @@ def staleness_of(shares: Sequence[float], weights: Sequence[float]) -> dict[str,
     return {"mean": mean(shares, weights), "max": max(shares, default=0.0)}
 
 
-def tardiness_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
+def tardiness_of(latest: Totals) -> dict[str, float]:
     """Of the answers that had deadlines."""
     if not latest.due:
         return {}
-    longest_s = max([one.tardiness.max_s for one in queries if one.tardiness is not None], default=0.0)
-    mean_s = latest.tardy_s / latest.due
-    return {"due": latest.due, "tardy": latest.tardy, "mean_ms": 1e3 * mean_s, "max_ms": 1e3 * longest_s}
+    return {
+        "due": latest.due,
+        "tardy": latest.tardy,
+        "mean_ms": 1e3 * latest.tardy_s / latest.due,
+        "max_ms": 1e3 * latest.longest_s,
+    }
 
 
 def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:

@@ -130,6 +130,7 @@ class Figures:
     late_now: dict[str, float] = field(default_factory=dict)
     """By stream, the part of the rows of the last minute of input that came behind its watermark; without those that have none."""
     queue_age_s: float = 0.0  # of the oldest tuple that no operator has taken
+    shed_now: float = 0.0  # part of the rows of the last seconds that was shed, at the door or from the queue
     taken_per_s: float = 0.0  # tuples that operators have taken in the last seconds
     held_back: int = 0  # units whose input waits outside for room
 
@@ -278,6 +279,8 @@ class UnitReport:
     counted: Counted | None = None
     failures: tuple[Failure, ...] = ()
     """The largest FAILURES_MAX in operators of its queries."""
+    at: float = 0.0
+    """When the cycle ended, by the clock of the unit's node."""
 
 
 Account = tuple[TupleLedger, int]

@@ -77,6 +77,8 @@ from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
 STATE_VERSION = 6
+# Number of accounts of streams that are not read any more.
+ENDED_MAX = 100
 # What an answer costs alone, where nobody has said.
 UNKNOWN = Alone(0.0)
 # Why an exchange was given up.
@@ -119,6 +121,8 @@ class HostedClass:
         self._worth(settings)
         self._weights = settings.weights
         self._entrances: dict[str, Entrance] = {}
+        self._ended: dict[str, TupleLedger] = {}  # of streams that the class has left, the oldest first
+        self._answered_before = 0  # answers of queries that were removed
         self._cycle = LoadCycle()
         self._steps: list[Step] = []  # since the last settle point
         self._settled_steps: list[Step] = []
@@ -401,9 +405,24 @@ class HostedClass:
         """Let queries read these streams and no others; no query reads one that changes."""
         schemas = schemas_of(statements)
         for stream in others(self.schemas, schemas):
-            self._entrances.pop(stream, None)
+            self._end_account(stream)
         self._statements, self.schemas = tuple(statements), schemas
         self._catalog = Catalog.of(streams=schemas.values()).with_queries(self._queries.values())
+
+    def _end_account(self, stream: str) -> None:
+        """Keep the account of a stream that the class leaves; only the last ENDED_MAX are kept."""
+        entrance = self._entrances.pop(stream, None)
+        if entrance is not None:
+            self._ended[stream] = entrance.ledger
+        while len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+
+    def _entrance(self, stream: str) -> Entrance:
+        """Return the entrance of a stream; a stream that is read again continues its account."""
+        if stream not in self._entrances:
+            ledger = self._ended.pop(stream, TupleLedger())
+            self._entrances[stream] = Entrance(ledger=ledger, cycle_delivered=ledger.delivered)
+        return self._entrances[stream]
 
     def _change(self, change: Callable[[], None]) -> None:
         self._changes.append(change)
@@ -453,7 +472,7 @@ class HostedClass:
             self._cycle.add_query(query.name)
         for schema in self.streams():
             stream = schema.name.lower()
-            self._entrances.setdefault(stream, Entrance())
+            self._entrance(stream)
             for train in self._unread.pop(stream, ()):
                 self.runner.offer(stream, train)
 
@@ -470,6 +489,7 @@ class HostedClass:
                 entrance.count_late(node.operator.late)
                 if node.queue:
                     self._unread[stream] = tuple(node.queue)
+        self._answered_before += self.runner.answered[name]
         self.runner.remove(name)
         del self._queries[name]
         self._again = [one for one in self._again if one.query != name]
@@ -636,6 +656,16 @@ class HostedClass:
         late = node.operator.late
         return replace(account, delivered=account.delivered - late, late=account.late + late)
 
+    def accounts(self) -> dict[str, tuple[TupleLedger, int]]:
+        """Return by stream the account and the tuples that are queued, also of streams that the class has left."""
+        ended = {stream: (replace(ledger), 0) for stream, ledger in self._ended.items()}
+        return {stream: (self.ledger(stream), self.queued(stream)) for stream in self._entrances} | ended
+
+    @property
+    def answers(self) -> int:
+        """Number of all answers so far, also of queries that were removed."""
+        return self._answered_before + sum(self.runner.answered.values())
+
     # --- recovery --------------------------------------------------------------------------------------
 
     def state(self) -> bytes | None:
@@ -653,7 +683,8 @@ class HostedClass:
         ]
         settings = network.windows.model_dump(), network.plan.model_dump(), self._waiting, self.plan_kept
         reads_from = self._statements, network.account.limits.model_dump()
-        state = STATE_VERSION, reads_from, queries, settings, self.runner.settled_state(), streams
+        ended = dict(self._ended), self._answered_before
+        state = STATE_VERSION, reads_from, queries, settings, self.runner.settled_state(), streams, ended
         return pickle.dumps(state, protocol=5)
 
     def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
@@ -665,7 +696,7 @@ class HostedClass:
                 raise InvalidInput(
                     "the state is of another version", "state", version, "let its host finish first"
                 )
-            (statements, limits), queries, (windows, plan, waiting, kept), runner_state, streams = held
+            (statements, limits), queries, (windows, plan, waiting, kept), runner_state, streams, *more = held
             self._drop_twins()
             for name in dependents(self._queries, set(self._queries)):
                 self._remove(name)
@@ -691,6 +722,8 @@ class HostedClass:
                 if position.opened is not None:
                     self._reopen(entrance, position.opened, position.done)
                     entrance.begun = bool(entrance.queued)
+            # States of older versions have no ended accounts.
+            self._ended, self._answered_before = more[0] if more else ({}, 0)
         self._repeating = Repetition(self._repeat, self._check, commits)
         self.runner.measures = not self._repeating
         self._following = {}
@@ -737,7 +770,7 @@ class HostedClass:
     def _repeat(self, step: Step, now: Clock) -> None:
         match step:
             case Opened(stream):
-                entrance = self._entrances.setdefault(stream, Entrance())
+                entrance = self._entrance(stream)
                 entrance.enter(step)
                 self._reopen(entrance, step, 0)
             case Took(stream, tuples):

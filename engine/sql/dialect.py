@@ -194,7 +194,11 @@ class WeirParser(parser.Parser):
             self._match_r_paren()
             return query
         if self._curr.token_type == TokenType.STRING:
-            self._refuse("a query reads streams and tables that are registered, no files", self._curr.text)
+            self._refuse(
+                "a text in quotes names no stream and no table",
+                self._curr.text,
+                "write the name of a registered stream without quotes; weir run also reads files such as 'x.csv', and stdin as '-'",
+            )
         if self._match_set((TokenType.LATERAL, TokenType.UNNEST, TokenType.VALUES), advance=False):
             self._unexpected("the name of a stream is missing here", "FROM stream")
         name = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)

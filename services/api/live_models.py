@@ -101,6 +101,11 @@ class OperatorFailure(BaseModel):
 class ClassStatus(Seen):
     """A class at this moment. What is counted counts from its beginning; of several shards it is the sum."""
 
+    age_s: float = Field(
+        ge=0,
+        description="Age of the figures: of the last report of the shard that has not reported for longest."
+        " A class reports with each load cycle, unless it is asleep or inside a long call.",
+    )
     name: str
     running: Literal[True] = True
     priority: float
@@ -124,6 +129,7 @@ class ClassStatus(Seen):
     load: Processors
     keep: Ratio = Field(description="Part of the input that is let in.")
     drop: Ratio = Field(description="Part of the input that is shed; 0 of a lossless class.")
+    shed_now: Ratio = Field(0.0, description="Part of the rows of the last seconds that was shed.")
     queued: int
     results: int
     results_per_s: float
@@ -294,6 +300,9 @@ class AccountLine(BaseModel):
     failed: int
     queued: int
     closes: bool
+    ended: bool = Field(
+        description="True if no query of the class reads the stream any more; a query that reads it again continues the account."
+    )
 
 
 class RejectedRows(BaseModel):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from services.watch.losses import Intake
     from services.watch.watch import Watch
 
+ASK_AGAIN = "ask again in a few seconds"
 Part = TypeVar("Part")
 NO_PROCESS = "no process that runs feeds reports to this service; start one with `weir ingest --from-service`"
 
@@ -130,8 +131,11 @@ def service_of(catalog: Catalog, settings: ServiceSettings | None = None) -> Ser
     return Service(catalog, settings or ServiceSettings(), Snapshot(catalog))
 
 
-def running(part: Part | None) -> Part:
-    """What answers for a part of the running system."""
-    if part is None:
-        raise NotRunning("nothing runs here", hint="ask the service that `weir up` has started")
-    return part
+def running(part: Part | None, service: Service) -> Part:
+    """Return a part of the running system; raise NotRunning while there is none."""
+    if part is not None:
+        return part
+    missing = service.waits_for()
+    if missing:
+        raise NotRunning(missing, hint=ASK_AGAIN)
+    raise NotRunning("nothing runs here", hint="ask the service that `weir up` has started")

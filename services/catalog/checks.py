@@ -140,10 +140,20 @@ class Changing:
                     case QueryDeclaration():
                         self._known(Ref("Tenant", one.tenant), "tenant")
                         if self.after.in_use(Ref("Stream", one.name)) is not None:
-                            raise InvalidInput("a stream has that name", "name", one.name, "choose another")
+                            raise InvalidInput(
+                                "the query has the name of a stream, and queries and streams share names",
+                                "name",
+                                one.name,
+                                "choose another name for the query",
+                            )
                     case StreamDeclaration() if one.name.lower() in queries:
                         taken = queries[one.name.lower()]
-                        raise InvalidInput(f"the name is in use: {taken}", "name", one.name, "choose another")
+                        raise InvalidInput(
+                            f"the stream has the name of {taken}, and queries and streams share names",
+                            "name",
+                            one.name,
+                            "choose another name for the stream",
+                        )
 
     def _known(self, ref: Ref, field: str) -> None:
         if ref not in self.after:

@@ -53,6 +53,10 @@ class Results(Iterator[dict[str, Any]]):
         self._end: str | None = None
         self.is_over = False
         """Whether all is read that was to be read."""
+        self.is_restarted = False
+        """True once a cursor was of an earlier life of the query, whose rows are numbered from 0 again."""
+        self.is_deleted = False
+        """True once the query that was being read has been deleted."""
         self.columns: list[str] = []
         """Names, once the first page is there."""
 
@@ -85,10 +89,11 @@ class Results(Iterator[dict[str, Any]]):
             if not self._has_begun:
                 raise
             # It was there, and is not any more.
-            self.is_over = True
+            self.is_over = self.is_deleted = True
             return []
         rows: list[dict[str, Any]] = told["rows"]
         self._has_begun, self._next = True, told["next"] or self._next
+        self.is_restarted |= told.get("restarted", False)
         self.columns = [one["name"] for one in told["columns"]]
         self.is_over = not self._follow and (not rows or has_reached(self._next, self._end))
         if self._left is not None:

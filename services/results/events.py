@@ -54,7 +54,7 @@ async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> As
     for shard, (place, seen) in topic.view.items():
         before = spots.get(shard)
         spot = spots[shard] = begun_at(before, seen)
-        if before is not None and before.row > 0 and spot.mark != before.mark != "":
+        if before is not None and spot.row < before.row:
             yield event(spots, b"gap", orjson.dumps({"unit": place.unit, "anew": True}))
         if spot.row >= seen.given:
             continue

@@ -75,6 +75,8 @@ class Page:
     body: bytes
     """JSON objects with commas between them, or an Arrow stream."""
     next: str | None
+    restarted: bool = False
+    """True if the cursor is of an earlier life of the query, whose rows are numbered from 0 again."""
 
 
 @dataclass(eq=False)
@@ -169,18 +171,23 @@ class Results:
 
     async def _page(self, topic: Topic, spots: dict[int, Spot], limit: int, as_arrow: bool) -> Page:
         columns: list[tuple[str, str]] = []
+        restarted = any(
+            begun_at(spots[shard], seen).row < spots[shard].row
+            for shard, (_, seen) in topic.view.items()
+            if shard in spots
+        )
         for place, _ in topic.view.values():
             columns = await self._run(self._desk.columns, place, topic.asked.query)
             break
         if not as_arrow:
             pieces = await gathered(topic, spots, limit, self.piece)
             body = b",".join(one.body for one in pieces)
-            return Page(columns, rows_in(pieces), body, text_of(spots))
+            return Page(columns, rows_in(pieces), body, text_of(spots), restarted)
         found = await gathered(topic, spots, limit, self._found)
         schema = schema_with(columns) if columns else pa.schema([])
         batches = [batch for one in found for batch in one.batches]
         body = await self._run(as_arrow_stream, schema, batches)
-        return Page(columns, rows_in(found), body, text_of(spots))
+        return Page(columns, rows_in(found), body, text_of(spots), restarted)
 
     async def kept(self, asked: Asked) -> list[tuple[Place, int, int]]:
         """By unit, the first row that is kept and the one that is to come."""

@@ -24,6 +24,8 @@ class Account:
     stream: str
     ledger: TupleLedger
     queued: int
+    ended: bool = False
+    """True if no query of the class reads the stream any more."""
 
     @property
     def closes(self) -> bool:
@@ -46,10 +48,13 @@ def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list
 
 
 def told(declared: LiveClass, streams: dict[str, tuple[TupleLedger, int]]) -> Iterator[Account]:
-    """With the names as they were declared."""
-    for name in map(name_of, declared.streams):
-        if name.lower() in streams:
-            yield Account(declared.name, name, *streams[name.lower()])
+    """Yield the accounts with the names as they were declared, then those of streams that the class has left."""
+    names = {name.lower(): name for name in map(name_of, declared.streams)}
+    for stream, name in names.items():
+        if stream in streams:
+            yield Account(declared.name, name, *streams[stream])
+    for stream in sorted(streams.keys() - names):
+        yield Account(declared.name, stream, *streams[stream], ended=True)
 
 
 @lru_cache(maxsize=4096)

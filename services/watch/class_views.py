@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.coordinator.coordinator_status import CoordinatorStatus
 from actors.messages.unit_messages import GIVEN_UP, Failure, Figures, UnitReport, class_of
 from configs.classes.live_class import LiveClass
 from configs.classes.policies import Automatic, policy_text
@@ -17,7 +18,7 @@ from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, cond
 Lending = Mapping[str, Mapping[str, float]]
 # The other figures of a class are the sums of its units'.
 WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "queue_age_s")
-MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now")
+MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now", "shed_now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class ClassView:
     condition: Condition = NOT_REPORTED
     failures: tuple[Failure, ...] = ()
     """Rows that fail in operators of its queries, by reason."""
+    age_s: float = 0.0
+    """Age of the last report, where the service says it."""
 
     @property
     def name(self) -> str:
@@ -54,6 +57,11 @@ class ClassView:
     def drop(self) -> float:
         """The part of its input that is shed; the door of a lossless class holds back instead."""
         return 0.0 if self.settings.lossless else 1 - self.figures.keep
+
+    @property
+    def shed_now(self) -> float:
+        """The part of the input of the last seconds that was shed; while none was, the part that is shed at this moment."""
+        return 0.0 if self.settings.lossless else self.figures.shed_now or self.drop
 
 
 def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
@@ -192,6 +200,21 @@ def troubles(views: Sequence[ClassView]) -> list[str]:
     return lines
 
 
+def restarts(status: CoordinatorStatus) -> list[str]:
+    """Return a line for each class whose host, and for each node whose dispatcher, does not answer any more."""
+    # Tables of the command line need not wait for Ray to be imported.
+    from actors.runtime.names import dispatcher_name, host_name
+
+    ended, lines = set(status.quarantined), dict[str, None]()
+    for unit in status.system.units.values():
+        if host_name(unit.host) in ended:
+            lines[f"class {unit.class_name}: its host ended and is being restarted"] = None
+    for node in status.system.nodes:
+        if dispatcher_name(node) in ended:
+            lines[f"node {node}: its dispatcher ended and is being restarted"] = None
+    return list(lines)
+
+
 def as_json(view: ClassView) -> dict[str, Any]:
     """A class as `weir top -o json` prints it."""
     settings, figures = view.settings, view.figures
@@ -233,6 +256,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
             Failure(**failure | {"queries": tuple(failure["queries"])})
             for failure in told.get("failures", ())
         ),
+        age_s=told.get("age_s", 0.0),
     )
 
 

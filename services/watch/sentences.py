@@ -9,7 +9,7 @@ from configs.numbers import duration
 from engine.sql import parse_create_stream
 from services.watch.class_views import ClassView
 from services.watch.losses import QUERIES_NAMED, failing
-from services.watch.states import TROUBLED, State, in_query
+from services.watch.states import RECENT_S, TROUBLED, State, in_query
 
 # States in which the reason is more important than response times.
 NAMED = TROUBLED | {State.LATE, State.LOSING, State.HELD_BACK}
@@ -73,7 +73,7 @@ def response(view: ClassView) -> str:
     if not view.figures.results:
         return "It has not answered anything yet"
     if not p95:
-        return f"It has given {view.figures.results:,} answers, none of them in the last seconds"
+        return f"It has given {view.figures.results:,} answers, none of them in the last {RECENT_S:g} s"
     side = "within" if p95 <= target else "above"
     return f"95% of its answers come within {duration(p95)}, {side} its target of {duration(target)}"
 
@@ -109,13 +109,14 @@ def shares(view: ClassView) -> str:
 def loss(view: ClassView, lately: Lately) -> str:
     if view.settings.lossless:
         return "nothing is shed, since it is lossless"
-    if view.drop < LEAST:
+    if view.shed_now < LEAST:
         parts = parts_of(lately, "was")
         return f"nothing is shed now, and in the last minute {parts}" if parts else "nothing is shed"
     why = "its load is above what it can do"
     if view.figures.load <= view.figures.headroom:
         why = "a queue has to be worked off"
-    return f"{view.drop:.0%} of its input is shed now, because {why}"
+    when = f"was shed in the last {RECENT_S:g} s" if view.figures.shed_now else "is shed now"
+    return f"{view.shed_now:.0%} of its input {when}, because {why}"
 
 
 def shed_lately(lately: Lately) -> str:

@@ -135,9 +135,11 @@ def working(
     if age_s > target_s:
         reason = f"{waits}, its target is {duration(settings.delay_target_ms)}{unbounded(settings, figures)}"
         return Condition(State.OVER_TARGET, reason)
-    dropped = 0.0 if settings.lossless else 1 - figures.keep
+    # Shedding may alternate within a second: the mean of the last seconds counts, as soon as there is one.
+    dropped = 0.0 if settings.lossless else figures.shed_now or 1 - figures.keep
     if dropped >= LEAST:
-        return Condition(State.SHEDDING, f"{dropped:.0%} of its input is dropped")
+        when = f"was dropped in the last {RECENT_S:g} s" if figures.shed_now else "is dropped"
+        return Condition(State.SHEDDING, f"{dropped:.0%} of its input {when}")
     if answers:
         took = f"95% of its answers come within {duration(figures.p95_ms)}"
         return Condition(State.WITHIN_TARGET, took)

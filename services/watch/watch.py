@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeVar
 
@@ -53,6 +53,8 @@ class View:
     """In seconds since 1970."""
     seen: float
     """The same by the watch's clock."""
+    reported: Mapping[str, float] = field(default_factory=dict)
+    """By class that does not sleep, when the last report of its slowest unit was seen, by the watch's clock."""
 
     @property
     def system(self) -> SystemStatus:
@@ -84,6 +86,9 @@ class Watch:
         self._problem = ""
         self._answered = self._began
         self._has_ended = False
+        self._reports: dict[
+            str, tuple[float, float]
+        ] = {}  # by unit: time of its last report, and when it was seen
         self._looks = 0
         self._wanted = self._stopping = False
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -140,6 +145,10 @@ class Watch:
 
     def age_s(self, view: View) -> float:
         return max(0.0, self._clock() - view.seen)
+
+    def report_age_s(self, view: View, class_name: str) -> float:
+        """Return the age of the figures of a class; a class that sleeps has nothing newer to report."""
+        return max(self.age_s(view), self._clock() - view.reported.get(class_name, view.seen))
 
     @property
     def uptime_s(self) -> float:
@@ -227,5 +236,17 @@ class Watch:
         if found is None:
             assert before is not None
             return replace(before, at=at, seen=now)
-        views = class_views(found.status.system, found.lending)
-        return View(self.source.name, found, {one.name: one for one in views}, at, now)
+        views, reported = class_views(found.status.system, found.lending), self._reported(found, now)
+        return View(self.source.name, found, {one.name: one for one in views}, at, now, reported)
+
+    def _reported(self, found: Look, now: float) -> dict[str, float]:
+        """Return by class when the last report of its slowest unit was seen."""
+        reports, reported = dict[str, tuple[float, float]](), dict[str, float]()
+        for name, unit in found.status.system.units.items():
+            if unit.report is None or unit.report.asleep:
+                continue
+            at, seen = self._reports.get(name, (None, now))
+            reports[name] = unit.report.at, seen if at == unit.report.at else now
+            reported[unit.class_name] = min(reports[name][1], reported.get(unit.class_name, now))
+        self._reports = reports
+        return reported

@@ -302,6 +302,7 @@ def test_the_ledger_tells_each_fate_by_class_and_stream_and_whether_it_closes(ru
         "failed": 1,
         "queued": 24,
         "closes": True,
+        "ended": False,
     }
     found = running.get("/v1/tenants/gold/ledger", "gold")
     assert (found["items"], found["closes"], found["running"]) == ([line], True, True)

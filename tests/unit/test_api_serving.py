@@ -59,6 +59,14 @@ def test_it_is_ready_when_nothing_is_missing(api: Api) -> None:
     assert (told[0].json()["type"], told[0].headers["Retry-After"]) == ("urn:weir:problem:not-running", "1")
 
 
+def test_what_needs_the_system_says_that_it_is_being_started(api: Api) -> None:
+    api.service.waits_for = lambda: "the system is being started"
+    answer = api("POST", "/v1/streams/ticks/rows?force=true", [{"value": 1}])
+    told = answer.json()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert (told["detail"], told["hint"]) == ("the system is being started", "ask again in a few seconds")
+
+
 def test_changes_by_others_are_followed(api: Api) -> None:
     with Serving(api.service) as serving:
         api.service.catalog.apply(documents_of("{kind: Tenant, name: late, priority_class: gold}"), "another")

@@ -251,11 +251,11 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Stream, name: Odd, columns: {x: int64}}",
-            "document 2 (Stream Odd): name: the name is in use: Query acme/odd (got 'Odd')",
+            "document 2 (Stream Odd): name: the stream has the name of Query acme/odd, and queries and streams share names (got 'Odd')",
         ),
         (
             "{kind: Query, tenant: fine, name: Ticks, sql: SELECT * FROM other}",
-            "document 2 (Query Ticks): name: a stream has that name (got 'Ticks')",
+            "document 2 (Query Ticks): name: the query has the name of a stream, and queries and streams share names (got 'Ticks')",
         ),
         (
             "{kind: Query, tenant: fine, name: q, sql: SELECT * FROM odd}",

@@ -148,6 +148,16 @@ def test_a_service_that_was_killed_is_not_asked(terminal: Command, tmp_path: Pat
     assert "states are not known: WEIR_HOME: the system of this home is not running" in told
 
 
+def test_a_change_inside_a_field_is_shown_by_its_own_name(weir: Command) -> None:
+    weir("apply", "-f", write(STREAM, TENANT))
+    limited = {**TENANT, "limits": {"groups": 30}}
+    out = weir("apply", "-f", write(STREAM, limited))[1]
+    assert "limits.groups: – → 30" in [line.strip() for line in out.splitlines()]
+    out = weir("diff", "-f", write(STREAM, {**TENANT, "limits": {"groups": 40, "queries": 5}}))[1]
+    lines = [line.strip() for line in out.splitlines()]
+    assert {"limits.groups: 30 → 40", "limits.queries: – → 5"} <= set(lines)
+
+
 def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(weir: Command) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     sql = "SELECT x FROM ticks"

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.coordinator.coordinator_status import CoordinatorStatus
 from actors.messages.unit_messages import Figures, UnitReport
 from configs.classes.live_class import LiveClass
 from configs.classes.utility import UtilityGraph
@@ -13,7 +15,7 @@ from configs.numbers import compact
 from services.cli.demonstration.live_run import mean_between, query_results, tardiness_of
 from services.cli.tables.sheet import Sheet
 from services.cli.tables.tables import class_quality_table, class_view_table, quality_table
-from services.watch.class_views import ClassView, Lending, as_json, class_views, together
+from services.watch.class_views import ClassView, Lending, as_json, class_views, restarts, together
 from services.watch.quality import QueryWorth
 
 BUSY = Figures(
@@ -301,3 +303,21 @@ def test_what_a_class_is_for_and_runs_by_is_told_below_the_table() -> None:
     assert " ".join(" ".join(lines(views, 120)).split()).endswith(
         "gold for slowdown by bsd:clusters=12, chosen by itself; silver for memory by chain"
     )
+
+
+def test_class_and_node_are_named_while_their_processes_are_restarted() -> None:
+    unit = seated("ops", None)
+    system = SystemStatus({"n1": 1}, (), {"ops#0": unit, "ops#1": unit}, (), {})
+    status = CoordinatorStatus(1, 0.0, system, (), ("host-h1", "dispatcher-n1", "host-h2"), (), 0)
+    assert restarts(status) == [
+        "class ops: its host ended and is being restarted",
+        "node n1: its dispatcher ended and is being restarted",
+    ]
+    assert restarts(replace(status, quarantined=())) == []
+
+
+def test_a_class_without_recent_reports_is_named_with_the_age_of_its_figures() -> None:
+    (view,) = views_of(("ops", seated("ops", BUSY)))
+    table = class_view_table("", [replace(view, age_s=8.2)])
+    assert "ops: busy: no report for 8 s; its figures are as old" in Text.from_markup(table.caption).plain
+    assert "no report" not in class_view_table("", [replace(view, age_s=1.0)]).caption

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from actors.runtime.run_dirs import RunDirs
@@ -24,7 +25,7 @@ from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import documents_of
 from configs.errors import InvalidInput, UnknownName
 from configs.service.service_settings import ServiceSettings
-from services.cli.commands.results import Csv, Table
+from services.cli.commands.results import DELETED, RESTARTED, Csv, Table, write
 from services.cli.main import main
 from services.client import Client
 from services.remote.results import has_reached
@@ -192,8 +193,34 @@ def test_a_reader_ends_with_its_query(answering: Answering, weir: Served) -> Non
         assert len(list(islice(rows, 50))) == 50
         client.delete("query", "gold/hot")
         assert list(rows) == []
+        assert rows.is_deleted
         with pytest.raises(UnknownName):
             list(client.results("gold/hot", follow=True))
+
+
+def test_a_cursor_beyond_the_last_row_is_noted_once(
+    answering: Answering, weir: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.publish(100)
+    with weir.client("admin") as client:
+        write(client.results("gold/hot", after="100000000", limit=1), Csv())
+        shown = capsys.readouterr()
+        assert (len(shown.out.splitlines()), shown.err) == (2, f"warning: {RESTARTED}\n")
+        write(client.results("gold/hot", after="5", limit=1), Csv())
+        assert capsys.readouterr().err == ""
+
+
+def test_following_a_query_that_is_deleted_ends_with_a_word_and_exit_code_1(
+    answering: Answering, weir: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.publish(100)
+    with weir.client("admin") as client:
+        rows = client.results("gold/hot", follow=True)
+        assert len(rows.page()) == 50
+        client.delete("query", "gold/hot")
+        with pytest.raises(typer.Exit) as ended:
+            write(rows, Csv())
+        assert (ended.value.exit_code, capsys.readouterr().err) == (1, f"warning: {DELETED}\n")
 
 
 def test_rows_that_were_forgotten_are_told(stack: ExitStack, dirs: RunDirs, tmp_path: Path) -> None:

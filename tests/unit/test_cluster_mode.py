@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from actors.system import wait_answers
+from actors.system import log_ray_message, wait_answers
 from configs.documents.spark_streams import StreamsFile
 from configs.errors import Away, InvalidInput
 from configs.service.up_settings import UpSettings
@@ -245,3 +245,9 @@ def test_feed_without_a_node_for_its_stream_keeps_no_other_waiting() -> None:
     assert placed is not None
     assert list(placed.all_feeds()) == ["ticks"]
     assert placed_feeds(file, {}) is None
+
+
+def test_a_message_of_ray_is_logged_in_one_line_without_colours(caplog: pytest.LogCaptureFixture) -> None:
+    log_ray_message({"lines": ["\x1b[33mnode n1 is\x1b[0m low\n on memory"], "pid": "raylet"})
+    log_ray_message({"lines": ["A worker died or was killed while executing a task.\nWorker ID: 7"]})
+    assert [record.getMessage() for record in caplog.records] == ["Ray: node n1 is low on memory"]

@@ -7,7 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from actors.host.recent_latency import PIECE_S, RECENT_S, Recent, RecentFigures
+from actors.host.recent_latency import PIECE_S, RECENT_S, Recent, RecentFigures, RecentFlow
+from loadshed.ledger import TupleLedger
 from loadshed.responses import ResponseStatistics
 
 CYCLE_S = 0.25
@@ -64,3 +65,13 @@ def test_what_was_handed_over_in_memory_that_may_not_be_written_to_is_counted_on
     assert after.response_ms() == before.response_ms()
     after.add_same(0.05, 10)
     assert (after.count, before.count) == (1011, 1001)
+
+
+def test_shedding_that_alternates_within_a_second_has_a_steady_mean() -> None:
+    flow, shed, shown = RecentFlow(0.0, {}), 0, list[float]()
+    for cycle in range(1, 81):
+        shed += 100 * (cycle % 2)
+        ledger = TupleLedger(offered=100 * cycle, delivered=100 * cycle - shed, shed=shed)
+        flow.end_cycle(cycle * CYCLE_S, {"s": ledger})
+        shown.append(flow.shed)
+    assert shown[8:] == pytest.approx([0.5] * 72)

@@ -242,9 +242,12 @@ def test_query_that_is_put_anew_is_read_from_its_beginning(reading: Reading, log
     log.put_anew(last=2, first=20)
     after = reading.page(after=before)
     assert after["rows"] == rows(0, 20, "w")
+    assert after["restarted"] is True
     assert reading.page(after="19")["rows"] == reading.page(after=after["next"])["rows"] == []
     # A number alone that is beyond what there is was another's.
-    assert reading.page(after="20")["rows"] == rows(0, 20, "w")
+    beyond = reading.page(after="20")
+    assert (beyond["rows"], beyond["restarted"]) == (rows(0, 20, "w"), True)
+    assert "restarted" not in reading.page(after="5")
 
 
 def test_arrow_has_the_same_rows(reading: Reading, log: ClassLog) -> None:

@@ -54,6 +54,21 @@ def answers(*arguments: str, stdin: str | None = None) -> list[tuple[str, object
     return sorted((one["window_end"][17:19], one["page"], one["total"]) for one in map(json.loads, lines))
 
 
+# -- stdin --------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_an_input_are_read_from_stdin_whatever_their_format() -> None:
+    lines = "\n".join(map(json.dumps, ROWS))
+    for rows in (csv_of(ROWS).decode(), lines, json.dumps(ROWS)):
+        assert answers(SUMS, "-i", "clicks=-", stdin=rows) == ANSWERS
+        assert answers(SUMS.replace("clicks", "'-'"), stdin=rows) == ANSWERS
+
+
+def test_stdin_is_read_once_and_not_empty() -> None:
+    assert "stdin can be read only once" in refused("-", "-i", "clicks=-")
+    assert "stdin has no rows" in refused(SUMS, "-i", "clicks=-")
+
+
 # -- files -----------------------------------------------------------------------------------------------
 
 

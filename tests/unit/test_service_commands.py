@@ -29,7 +29,7 @@ from configs.documents.declarations import documents_of
 from engine.data.schema import Kind
 from loadshed.ledger import TupleLedger
 from services.cli import completion
-from services.cli.commands.account import explanation, folded
+from services.cli.commands.account import FATES, explanation, folded, ledger_table
 from services.cli.commands.rows import value_of
 from services.cli.main import main
 from services.common.weir_home import Home, held
@@ -283,7 +283,7 @@ def test_a_class_that_has_answered_before_is_not_said_never_to_have_answered(run
     assert look is not None
     view = class_views(look.status.system, look.lending)[0]
     quiet = replace(view, asleep=False, figures=replace(view.figures, p95_ms=0.0, results=1500))
-    assert in_words(quiet).startswith("It has given 1,500 answers, none of them in the last seconds; ")
+    assert in_words(quiet).startswith("It has given 1,500 answers, none of them in the last 5 s; ")
     never = replace(quiet, figures=replace(quiet.figures, results=0))
     assert in_words(never).startswith("It has not answered anything yet; ")
     slow = replace(quiet, figures=replace(quiet.figures, p95_ms=54_400.0))
@@ -302,6 +302,13 @@ def test_the_ledger_is_told_and_has_to_close(weir: Terminal, running: Running) -
     assert weir.json("ledger", "silver")["closes"] is True
     code, out, _ = weir("ledger", "gold")
     assert (code, out.splitlines()[-1]) == (1, "the accounts in red do not close")
+
+
+def test_the_account_of_a_stream_that_a_class_has_left_is_marked_in_the_table() -> None:
+    fates = dict.fromkeys(FATES, 0)
+    line = {"tenant": "gold", "stream": "alerts", "closes": True, "ended": True, **fates}
+    shown = ledger_table({"items": [line], "closes": True, "given_up": []})
+    assert [cell.plain for cell in shown.rows[0]][:2] == ["gold", "alerts (ended)"]
 
 
 def test_class_that_is_given_up_is_explained_with_what_to_do(weir: Terminal, running: Running) -> None:

@@ -144,7 +144,7 @@ TOLD = {
     "DROP TABLE readings": "line 1, column 1: DROP is refused: queries read streams and change nothing\n  hint: a query is `SELECT x FROM s WHERE x > 0`",
     "COPY readings TO 'x.csv'": "line 1, column 1: COPY is refused: queries read streams and change nothing\n  hint: a query is `SELECT x FROM s WHERE x > 0`",
     "SELECT * FROM read_csv('x.csv')": "line 1, column 15: no such table function (got 'read_csv')\n  hint: there are TUMBLE and HOP; queries read registered streams, no files and no network",
-    "SELECT * FROM 'x.csv'": "line 1, column 15: a query reads streams and tables that are registered, no files (got 'x.csv')",
+    "SELECT * FROM 'x.csv'": "line 1, column 15: a text in quotes names no stream and no table (got 'x.csv')\n  hint: write the name of a registered stream without quotes; weir run also reads files such as 'x.csv', and stdin as '-'",
     "SELECT read_text('x') FROM readings": "line 1, column 8: queries reach no clock, no chance, no files, no network and no environment (got 'read_text()')\n  hint: for the time, take the event time of the stream",
     "SELECT getenv('HOME') FROM readings": "line 1, column 8: queries reach no clock, no chance, no files, no network and no environment (got 'getenv()')\n  hint: for the time, take the event time of the stream",
     "SELECT * FROM readings WHERE sensor IN (SELECT sensor FROM alerts)": "line 1, column 41: IN with a query is not supported\n  hint: JOIN the two instead",

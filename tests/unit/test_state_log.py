@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import datetime
 
 import pytest
 
+from services.cli.commands.up import EndLine
 from services.cli.tables.state_log import States, changes, feed_problems, feed_states, log_states
 from services.ingest.progress import FeedProgress
 
@@ -74,3 +76,20 @@ def test_a_restart_of_a_feed_is_a_change_and_its_error_a_problem() -> None:
     assert list(changes(States(feed_states(running)), States(feed_states(again)))) == [
         "feed clicks: running, restarts: 1"
     ]
+
+
+@pytest.mark.parametrize(
+    ("problem", "on_cluster", "line"),
+    [
+        (SystemExit(143), False, "the system has ended: by SIGTERM, as weir down sends it"),
+        (KeyboardInterrupt(), False, "the system has ended: by Ctrl-C"),
+        (KeyboardInterrupt(), True, "the service has ended, the system continues: by Ctrl-C"),
+    ],
+)
+def test_the_last_line_says_what_has_ended(
+    capsys: pytest.CaptureFixture[str], problem: BaseException, on_cluster: bool, line: str
+) -> None:
+    running = ExitStack()
+    running.push(EndLine(on_cluster))
+    assert not running.__exit__(type(problem), problem, None)
+    assert capsys.readouterr().out.partition(" ")[2] == f"{line}\n"

@@ -20,6 +20,7 @@ from actors.log.train_format import batch_parts
 from actors.messages.unit_messages import Unit
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
+from engine.class_.hosted_class import ENDED_MAX
 from engine.data.schema import StreamSchema
 from engine.data.train import train_from_arrow
 
@@ -216,3 +217,78 @@ def test_answers_continue_whatever_is_declared_otherwise(dirs: RunDirs, field: s
             work(unit)
             assert not unit.hosted.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
+
+
+def test_totals_and_rates_do_not_fall_when_a_query_with_answers_is_removed(dirs: RunDirs) -> None:
+    with opened(dirs, declared()) as unit:
+        for number in range(4):
+            arrive(unit, "b", number)
+        work(unit)
+        unit.end_cycle(time.monotonic())
+        before = unit.figures
+        unit.become(changed(unit, declared(**ONE_QUERY)))
+        unit.streams_changed()
+        work(unit)
+        unit.end_cycle(time.monotonic())
+        after = unit.figures
+        assert (before.results, before.offered, before.delivered) == (12, 12, 12)
+        assert (after.results, after.offered, after.delivered) == (12, 12, 12)
+        assert after.results_per_s >= 0
+
+
+def test_input_that_waited_outside_for_a_removed_query_holds_nothing_back(dirs: RunDirs) -> None:
+    with opened(dirs, declared()) as unit:
+        arrive(unit, "b", 0)
+        unit._take(time.monotonic())
+        unit.inbox.held_back = True
+        assert unit.makes_room()
+        unit.end_cycle(time.monotonic())
+        assert unit.figures.held_back == 1
+        unit.become(changed(unit, declared(**ONE_QUERY)))
+        unit.streams_changed()
+        work(unit)
+        unit.end_cycle(time.monotonic())
+        assert (unit.figures.queued, unit.figures.held_back) == (0, 0)
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_account_of_a_stream_that_is_left_is_kept_and_continued(dirs: RunDirs, saved: bool) -> None:
+    with opened(dirs, declared()) as unit:
+        arrive(unit, "b", 0)
+        work(unit)
+        arrive(unit, "b", 1)
+        unit._take(time.monotonic())
+        unit.become(changed(unit, declared(**ONE_QUERY)))
+        unit.streams_changed()
+        work(unit)
+        ledger, queued = unit.ledger()["b"]
+        assert (ledger.offered, ledger.delivered, ledger.shed, queued) == (6, 3, 3, 0)
+        if saved:
+            unit._save()
+    with opened(dirs, declared(**ONE_QUERY)) as unit:
+        work(unit)
+        assert unit.ledger()["b"] == (ledger, 0)
+        assert unit.hosted.answers == 3
+        unit.become(changed(unit, declared()))
+        more, _ = unit.streams_changed() or ((), ())
+        unit.intake.feeds.update((feed.name, feed) for feed in more)
+        arrive(unit, "b", 2)
+        work(unit)
+        again, queued = unit.ledger()["b"]
+        assert (again.offered, again.delivered, again.shed, queued) == (9, 6, 3, 0)
+        unit.end_cycle(time.monotonic())
+        assert unit.figures.results == 6
+
+
+def test_only_the_last_accounts_of_streams_that_were_left_are_kept(dirs: RunDirs) -> None:
+    with opened(dirs, declared()) as unit:
+        for number in range(ENDED_MAX + 1):
+            name = f"s{number}"
+            stream = f"CREATE STREAM {name} (ts int64, v float64, WATERMARK FOR ts AS ts)"
+            queries = {"qa": QUERIES["qa"], "other": f"SELECT v FROM {name}"}
+            unit.become(changed(unit, declared(streams=(A, stream), queries=queries)))
+            work(unit)
+        unit.become(changed(unit, declared(**ONE_QUERY)))
+        work(unit)
+        names = [f"s{number}" for number in range(1, ENDED_MAX + 1)]
+        assert list(unit.ledger()) == ["a", *names]

@@ -337,6 +337,24 @@ def test_the_watch_notes_a_sample_when_a_second_is_over(
     assert watch.history.past(600, []).at == [100.0, 101.0]
 
 
+def test_figures_of_a_class_that_does_not_report_grow_older(
+    system: InProcess, watch: Watch, clock: Clock
+) -> None:
+    system.cycle("gold", 0.2)
+    system.cycle("silver", 0.2)
+    system.cycle("bronze", 0.2, asleep=True)
+    clock.now += 1.0
+    watch.view(max_age_s=0.0)
+    clock.now += 8.0
+    system.cycle("silver", 0.2)
+    view = watch.view(max_age_s=0.0)
+    ages = {name: watch.report_age_s(view, name) for name in ("gold", "silver", "bronze")}
+    assert ages == {"gold": 8.0, "silver": 0.0, "bronze": 0.0}
+    system.cycle("gold", 0.2)
+    clock.now += 1.0
+    assert watch.report_age_s(watch.view(max_age_s=0.0), "gold") == 0.0
+
+
 # -- the ledger ------------------------------------------------------------------------------------------------
 
 
@@ -354,6 +372,23 @@ def test_the_ledger_has_each_class_and_stream_and_closes(system: InProcess) -> N
     )
     assert (bronze.tenant, bronze.closes) == ("bronze", False)
     assert accounts(system.world.plane.status(), ["silver"]) == []
+
+
+def test_the_account_of_a_stream_that_a_class_has_left_is_marked_as_ended() -> None:
+    system = InProcess().declare(declared("gold"))
+    status = system.world.plane.status()
+    unit = with_account(status, "gold", TupleLedger(10, 5), 5)
+    assert unit.report is not None
+    left = {"alerts": (TupleLedger(9, 5, 4), 0), **unit.report.accounts}
+    reported = {"gold": replace(unit, report=replace(unit.report, accounts=left))}
+    read, ended = accounts(replace(status, units=reported))
+    assert (read.stream, read.ended) == ("Readings", False)
+    assert (ended.stream, ended.ended, ended.ledger, ended.closes) == (
+        "alerts",
+        True,
+        TupleLedger(9, 5, 4),
+        True,
+    )
 
 
 def test_shards_of_a_class_have_one_account() -> None:

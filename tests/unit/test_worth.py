@@ -45,6 +45,22 @@ def test_first_answers_are_told_at_once_and_others_once_a_second() -> None:
     assert worth.figures.utility["missed"] == 5
 
 
+def test_counts_of_a_removed_query_stay_in_the_totals() -> None:
+    worth, queries = Worth(), {"q": QueryQuality(GRAPH), "r": QueryQuality(GRAPH)}
+    worth.begin(0.0, queries)
+    answer(queries["q"], 0.5, took=0.15, count=4)
+    answer(queries["r"], 0.5, took=0.05)
+    worth.end_cycle(0.5, queries)
+    assert worth.figures.utility["missed"] == 4
+    del queries["q"]
+    worth.end_cycle(0.5 + PIECE_S, queries)
+    assert worth.figures.utility["missed"] == 4
+    answer(queries["r"], 2.0, took=0.15)
+    worth.end_cycle(0.5 + 2 * PIECE_S, queries)
+    assert worth.figures.utility["missed"] == 5
+    assert worth.figures.missed_now == 1
+
+
 def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_looked_at() -> None:
     alone = {"q": Alone(0.05), "r": Alone(0.001)}
     worth, queries = Worth(lambda: alone), {"q": QueryQuality(GRAPH), "r": QueryQuality()}
@@ -114,7 +130,7 @@ def test_queries_that_come_and_go_do_not_make_up_answers() -> None:
     answer(queries["r"], 2.0, took=0.05)
     worth.end_cycle(2.0, queries)
     assert (worth.figures.utility["missed"], worth.figures.utility_now, worth.figures.missed_now) == (
-        10,
+        20,
         1.0,
         0.0,
     )

@@ -43,7 +43,7 @@ export function ledgerView() {
     if (!table) {
       show(root, head, body);
       table = new Table(body, [
-        { title: "Class and stream", head: true, fill: (cell, one) => setText(cell, `${one.tenant} · ${one.stream}`) },
+        { title: "Class and stream", head: true, fill: (cell, one) => setText(cell, `${one.tenant} · ${one.stream}${one.ended ? " (ended)" : ""}`) },
         { title: "Offered", number: true, fill: (cell, one) => setText(cell, whole(one.offered)) },
         ...FATES.map((fate) => ({ title: title(fate), number: true, fill: (cell, one) => setText(cell, whole(one[fate])) })),
         { title: "Account", whole: true, fill: fillCloses },

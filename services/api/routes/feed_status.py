@@ -100,7 +100,7 @@ def router(service: Service) -> APIRouter:
     def feeding(caller: CallerOf) -> FeedStatuses:
         """All feeds at this moment, and counts of the streams without one."""
         caller.must_have_tenant()
-        running(service.watch)
+        running(service.watch, service)
         inputs, declared = inputs_of(service, caller), service.feeds_declared()
         fed = {name.lower() for feed in declared.values() for name in feed.streams}
         return FeedStatuses(
@@ -116,7 +116,7 @@ def router(service: Service) -> APIRouter:
     def status_of(caller: CallerOf, name: Name) -> FeedStatus | FeedView:
         """A feed at this moment."""
         caller.must_have_tenant()
-        running(service.watch)
+        running(service.watch, service)
         declared = service.feeds_declared()
         for one in service.feeds():
             if one.feed == name:
@@ -136,7 +136,7 @@ def inputs_of(service: Service, caller: Caller) -> dict[str, StreamInput]:
         key = declared.name.lower()
         found[key] = input_of(declared.name, intakes.get(key))
     try:
-        view = running(service.watch).view()
+        view = running(service.watch, service).view()
     except Away:
         return found
     for account in accounts(view.system, None if caller.is_admin else caller.tenants):

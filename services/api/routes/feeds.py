@@ -74,7 +74,7 @@ def router(service: Service) -> APIRouter:
     def to_bring(caller: CallerOf) -> Response:
         """What Spark is to bring. For keys of the scope `feeds` and nobody else: secrets of sources are shown."""
         caller.must_bring_feeds()
-        watch, file = running(service.watch), service.catalog.desired().file
+        watch, file = running(service.watch, service), service.catalog.desired().file
         there = {} if file is None else answered(lambda: endpoints(watch, file))
         placed = None if file is None else placed_feeds(file, there)
         told = {

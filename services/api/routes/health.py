@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
 from services.api.problems import NotRunning, responses
-from services.api.service import Service
+from services.api.service import ASK_AGAIN, Service
 from services.watch.states import TROUBLED
 
 
@@ -25,7 +25,7 @@ def health(service: Service) -> APIRouter:
         """The system is up, and everything that is declared has been started; with the number of classes that are in trouble."""
         missing = service.waits_for()
         if missing:
-            raise NotRunning(missing, hint="ask again in a few seconds")
+            raise NotRunning(missing, hint=ASK_AGAIN)
         return JSONResponse({"status": "ready"} | troubles(service))
 
     return routes

@@ -82,7 +82,7 @@ def router(service: Service) -> APIRouter:
     def system(caller: CallerOf) -> SystemView:
         """Nodes, units, and why something does not run as it is declared."""
         caller.must_be_admin()
-        watch = running(service.watch)
+        watch = running(service.watch, service)
         return answered(lambda: system_view(watch, watch.view()))
 
     @routes.get("/classes", operation_id="listClasses", responses=FOR_ALL)
@@ -242,7 +242,7 @@ def not_running(service: Service, tenant: str) -> Condition:
 
 
 def seen(service: Service) -> tuple[Watch, View]:
-    watch = running(service.watch)
+    watch = running(service.watch, service)
     return watch, answered(watch.view)
 
 
@@ -270,7 +270,8 @@ def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
     declared = one.settings
     more: dict[str, Any] = {"lossless": declared.lossless, "queries": len(declared.queries), "drop": one.drop}
     more |= {"units": one.units, "problems": list(one.problems)}
-    return ClassStatus.model_validate(as_json(one) | more | as_of(watch, view))
+    age_s = {"age_s": watch.report_age_s(view, one.name)}
+    return ClassStatus.model_validate(as_json(one) | more | as_of(watch, view) | age_s)
 
 
 def operator(line: Line) -> Operator:
@@ -308,7 +309,12 @@ def quality_line(one: QueryWorth) -> QueryQuality:
 
 def account_line(one: Account) -> AccountLine:
     return AccountLine(
-        tenant=one.tenant, stream=one.stream, queued=one.queued, closes=one.closes, **asdict(one.ledger)
+        tenant=one.tenant,
+        stream=one.stream,
+        queued=one.queued,
+        closes=one.closes,
+        ended=one.ended,
+        **asdict(one.ledger),
     )
 
 

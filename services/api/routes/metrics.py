@@ -20,7 +20,7 @@ def router(service: Service) -> APIRouter:
     def metrics(caller: CallerOf) -> Response:
         """All families, of all tenants."""
         caller.must_see_metrics()
-        collector = running(service.metrics)
+        collector = running(service.metrics, service)
         return Response(answered(collector.text), media_type=collector.content_type)
 
     return routes

@@ -100,7 +100,7 @@ def router(service: Service) -> APIRouter:
 
 def progress(service: Service) -> dict[str, MirrorProgress]:
     """Of all that are declared, also those that are about to begin."""
-    working = {one.mirror: one for one in running(service.mirrors)()}
+    working = {one.mirror: one for one in running(service.mirrors, service)()}
     found = {}
     for entry in service.snapshot.now.of_kind.get("Mirror", ()):
         declared = entry.stored.declaration

@@ -95,7 +95,7 @@ def router(service: Service) -> APIRouter:
         for one in documents:
             must_declare(caller, one)
         tenants = None if caller.is_admin else caller.tenants
-        found = running(service.planner).plan(documents, rates_of(rate or ()), tenants)
+        found = running(service.planner, service).plan(documents, rates_of(rate or ()), tenants)
         return Response(orjson.dumps(found.as_json()), media_type=JSON)
 
     return routes

@@ -32,6 +32,7 @@ TAIL_MAX = 1_000_000_000
 WAIT_MAX_S = 60
 CURSOR_MAX = 20_000
 NEXT = "Weir-Next"
+RESTARTED = "Weir-Restarted"
 
 PathName = Annotated[str, Path(max_length=200)]
 After = Annotated[
@@ -87,6 +88,10 @@ PAGE = {
             "type": ["string", "null"],
             "description": "`after` of the next page; null as long as nothing has begun.",
         },
+        "restarted": {
+            "type": "boolean",
+            "description": "True if the cursor is of an earlier life of the query: the rows are read from the oldest one. Otherwise absent.",
+        },
     },
 }
 FLIGHT = {
@@ -113,7 +118,10 @@ PROBLEMS = responses("invalid", "forbidden", "not-found", "not-running", "rows-f
 PAGES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Rows in order of `_seq`, of each shard.",
-        "headers": {NEXT: {"description": "The same as `next`.", "schema": {"type": "string"}}},
+        "headers": {
+            NEXT: {"description": "The same as `next`.", "schema": {"type": "string"}},
+            RESTARTED: {"description": "The same as `restarted`.", "schema": {"type": "string"}},
+        },
         "content": content(PAGE) | content({"type": "string", "format": "binary"}, ARROW),
     }
 }
@@ -162,7 +170,7 @@ def router(service: Service) -> APIRouter:
         if tail is not None and after:
             raise InvalidInput("`after` says already where to begin", "?tail", tail, "leave one of them out")
         media, cursor = media_of(accept), cursor_after(after)
-        results = running(service.results)
+        results = running(service.results, service)
         with service.limits.waiting(caller.key_id) if wait_s else nullcontext():
             try:
                 page = await results.page(asked, cursor, limit, wait_s, media == ARROW, tail)
@@ -183,14 +191,14 @@ def router(service: Service) -> APIRouter:
         """Rows as they come, as server-sent events; resumed by `Last-Event-ID`, which goes before `after`."""
         asked = known(service, caller, tenant, query)
         cursor = cursor_after(last_event_id or after)
-        told = events(running(service.results), asked, cursor)
+        told = events(running(service.results, service), asked, cursor)
         return EventStream(while_live(service, caller, told), service.limits.waiting(caller.key_id))
 
     @routes.get("/flight", operation_id="locateResults", responses=PLACES | READ)
     async def locate_results(caller: CallerOf, tenant: PathName, query: PathName) -> Response:
         """Where Arrow Flight has the rows, for readers of many."""
         asked = known(service, caller, tenant, query)
-        units = await located(running(service.results), asked)
+        units = await located(running(service.results, service), asked)
         return Response(orjson.dumps({"units": units}), media_type=JSON)
 
     return routes
@@ -236,11 +244,16 @@ def media_of(accept: str) -> str:
 
 def page_response(page: Page, media: str) -> Response:
     headers = {} if page.next is None else {NEXT: page.next}
+    if page.restarted:
+        headers[RESTARTED] = "true"
     if media == ARROW:
         return Response(page.body, headers=headers, media_type=ARROW)
     columns = orjson.dumps([{"name": name, "type": kind} for name, kind in page.columns])
     parts = columns, page.body, orjson.dumps(page.next)
-    return Response(b'{"columns":%b,"rows":[%b],"next":%b}' % parts, headers=headers, media_type=JSON)
+    more = b',"restarted":true' if page.restarted else b""
+    return Response(
+        b'{"columns":%b,"rows":[%b],"next":%b%b}' % (*parts, more), headers=headers, media_type=JSON
+    )
 
 
 def as_problem(problem: Forgotten) -> RowsForgotten:

@@ -93,7 +93,7 @@ def router(service: Service) -> APIRouter:
         schema, sql = declared(service, caller, stream)
         if not force:
             must_not_be_fed(service, caller, schema.name)
-        rows = running(service.rows)
+        rows = running(service.rows, service)
         try:
             brought = read(schema, media_type(request), content)
             told = rows.bring(schema, sql, brought, caller.principal, idempotency_key)

@@ -120,7 +120,8 @@ def ledger_table(told: Mapping[str, Any]) -> Sheet:
     for one in items:
         mark = "" if one["closes"] else "[bold red]"
         counts = (f"{mark}{one[fate]:,}" for fate in met)
-        table.add_row(escape(one["tenant"]), escape(one["stream"]), *counts)
+        mark_ended = " [dim](ended)[/]" if one.get("ended") else ""
+        table.add_row(escape(one["tenant"]), escape(one["stream"]) + mark_ended, *counts)
     table.caption = "\n".join([in_words(told), *map(rejection, told["rejected_at_gateways"])])
     return table
 

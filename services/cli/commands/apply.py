@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -279,12 +279,25 @@ def differences_table(made: Sequence[Change]) -> Sheet:
     return table
 
 
+def changed_lines(field: str, old: Any, new: Any) -> Iterator[str]:
+    """Yield a line for a field that changes, or for each field inside it that changes."""
+    parts = [value for value in (old, new) if value is not None]
+    if not parts or not all(isinstance(value, Mapping) for value in parts):
+        yield f"{field}: {plain(old)} → {plain(new)}"
+        return
+    before, after = old or {}, new or {}
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            yield from changed_lines(f"{field}.{name}", before.get(name), after.get(name))
+
+
 def changes_table(made: Sequence[Change], words: Mapping[str, str] = DONE) -> Sheet:
     """Return a line for each declaration, and below it one for each field that changes."""
     rows: list[tuple[str, ...]] = []
     for one in made:
         rows.append((MARKS[one.action], str(one.ref), words[one.action]))
-        rows += [("", f"  {field}: {plain(old)} → {plain(new)}") for field, (old, new) in one.changes.items()]
+        for field, (old, new) in one.changes.items():
+            rows += [("", f"  {line}") for line in changed_lines(field, old, new)]
     table = lines_table(("", "declaration", "change"), rows, prose=("declaration",))
     counts = Counter(one.action for one in made)
     table.caption = ", ".join(f"{counts[action]:,} {action}" for action in MARKS if counts[action])

@@ -34,6 +34,8 @@ Row = Mapping[str, Any]
 # Width of a text in a table, where there is no room for more.
 WIDTH_MOST = 40
 KEPT = "_kept"
+RESTARTED = "the cursor is of an earlier life of the query: rows are shown from the oldest one that is kept"
+DELETED = "the query was deleted: there will be no more answers"
 
 
 def results(
@@ -86,14 +88,21 @@ def results(
 
 
 def write(found: Results, writer: Writer) -> None:
-    """Each page as it comes."""
+    """Write each page as it comes."""
+    is_noted = False
     while not found.is_over:
         page = found.page()
+        if found.is_restarted and not is_noted:
+            warn([RESTARTED])
+            is_noted = True
         if page:
             writer.write(found.columns, page)
             sys.stdout.flush()
         check_read()
     writer.end()
+    if found.is_deleted:
+        warn([DELETED])
+        raise typer.Exit(1)
 
 
 def tell(lost: RowsForgotten) -> None:

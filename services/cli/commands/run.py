@@ -84,7 +84,7 @@ def run(
         typer.Option(
             "--input",
             "-i",
-            help="STREAM=FILE of rows: Parquet, Arrow, CSV, JSON lines or array, also .gz; a folder, or a pattern in quotes.",
+            help="STREAM=FILE of rows: Parquet, Arrow, CSV, JSON lines or array, also .gz; a folder, a pattern in quotes, or `-` for stdin.",
             show_default=False,
         ),
     ] = None,

@@ -130,12 +130,21 @@ def picture(system: System, table: ClassTable = class_view_table) -> Sheet:
 
 def title(system: System, views: list[ClassView], nodes: int) -> str:
     units = sum(one.units for one in views)
-    return f"system {system.name}: {len(views)} classes in {units} units on {nodes} node(s)"
+    parts = (
+        count(len(views), "class", "classes"),
+        count(units, "unit", "units"),
+        count(nodes, "node", "nodes"),
+    )
+    return "system {}: {} in {} on {}".format(system.name, *parts)
+
+
+def count(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def picture_of(weir: Client, table: ClassTable = class_view_table) -> Sheet:
     views = [view_told(one) for one in weir.classes()]
-    return table(f"{weir.endpoint}: {len(views)} classes", views)
+    return table(f"{weir.endpoint}: {count(len(views), 'class', 'classes')}", views)
 
 
 def told_by(weir: Client) -> dict[str, object]:

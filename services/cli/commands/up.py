@@ -7,8 +7,10 @@ and goes on when the command ends: `weir down` ends it. Feeds of a cluster are f
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +43,7 @@ from services.cli.tables.state_log import (
     LOOK_S,
     States,
     feed_states,
+    log_line,
     log_states,
     mirror_problems,
     mirror_states,
@@ -57,7 +60,7 @@ from services.ingest.progress import problems_of
 from services.ingest.spark_supervisor import Brings
 from services.mirror.doors import SystemDoor
 from services.mirror.mirror_threads import Mirrors
-from services.watch.class_views import ClassView, troubles
+from services.watch.class_views import ClassView, restarts, troubles
 from services.watch.class_views import as_json as class_as_json
 from services.watch.states import TROUBLED, State
 
@@ -182,6 +185,9 @@ def up(
     home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=quiet_console)
     on_cluster = settings.cluster.address is not None
     with ended_by_signal(), ExitStack() as running:
+        if not quiet_console:
+            # Entered first, so that everything else has ended.
+            running.push(EndLine(on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
         # Nothing is declared if the port is taken.
@@ -235,6 +241,21 @@ def up(
         if quiet:
             log_states(overview.states, quiet=True)
         watch(overview.picture, overview.told, overview.states, output)
+
+
+@dataclass(frozen=True)
+class EndLine:
+    """Last line of the log: what has ended, and by which signal."""
+
+    on_cluster: bool
+
+    def __call__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
+        ended = "the service has ended, the system continues" if self.on_cluster else "the system has ended"
+        match problem:
+            case KeyboardInterrupt():
+                log_line(f"{ended}: by Ctrl-C")
+            case SystemExit(code=code) if code == 128 + signal.SIGTERM:
+                log_line(f"{ended}: by SIGTERM, as weir down sends it")
 
 
 def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
@@ -315,7 +336,12 @@ class Overview:
         # The tables of classes and feeds name their problems themselves.
         problems = (
             Text(problem, style="yellow")
-            for problem in (*self._away(), *self._reconciling.problems, *self._watch.losses())
+            for problem in (
+                *self._away(),
+                *self._restarts(),
+                *self._reconciling.problems,
+                *self._watch.losses(),
+            )
         )
         return Group(class_view_table(f"system {self._watch.source.name}", classes), *feeds, *problems)
 
@@ -339,7 +365,19 @@ class Overview:
         return States(parts | feed_states(feeds) | mirror_states(mirrors), problems)
 
     def _problems(self, classes: Sequence[ClassView]) -> list[str]:
-        return [*self._away(), *self._watch.problems(), *troubles(classes), *self._watch.losses()]
+        return [
+            *self._away(),
+            *self._restarts(),
+            *self._watch.problems(),
+            *troubles(classes),
+            *self._watch.losses(),
+        ]
+
+    def _restarts(self) -> list[str]:
+        """Return which processes of the system are being restarted, as last seen."""
+        with suppress(Away):
+            return restarts(self._watch.view(max_age_s=LOOK_S).look.status)
+        return []
 
     def _away(self) -> list[str]:
         problem = absent(self._watch)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import glob
+import gzip
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,15 @@ USE_FORMATS = "use .parquet, .arrow, .csv or .jsonl; .csv and .jsonl may be comp
 PATTERN = "*?["
 # Enough to see whether JSON is an array.
 BEGINNING_BYTES = 1_000
+GZIP, PARQUET_BYTES = b"\x1f\x8b", b"PAR1"
+
+
+STDIN = Path("-")
 
 
 def has_format(path: Path) -> bool:
     """Return True if the name says that this is a file, folder or pattern of rows."""
-    return format_of(path) in FORMATS or path.is_dir()
+    return path == STDIN or format_of(path) in FORMATS or path.is_dir()
 
 
 def format_of(path: Path) -> str:
@@ -43,7 +49,9 @@ def format_of(path: Path) -> str:
 
 
 def read_table(path: Path, option: str, texts: Collection[str] = ()) -> pa.Table:
-    """Return the rows of a file, a folder or a pattern; columns named in `texts` are read as texts from CSV and JSON."""
+    """Return the rows of a file, a folder, a pattern or stdin (`-`); columns named in `texts` are read as texts from CSV and JSON."""
+    if path == STDIN:
+        return read_stdin(option, texts)
     tables = [read_file(file, option, texts) for file in files_of(path, option)]
     if len(tables) == 1:
         return tables[0]
@@ -114,12 +122,33 @@ def read_file(path: Path, option: str, texts: Collection[str]) -> pa.Table:
     raise unknown_format(path, option)
 
 
-def opened(path: Path) -> Any:
-    """Return a stream of the bytes inside the compression that the ending names."""
-    return pa.input_stream(str(path), compression="detect")
+def read_stdin(option: str, texts: Collection[str]) -> pa.Table:
+    """Return the rows on stdin: Parquet, JSON lines or an array, or CSV, as their first bytes say."""
+    content = sys.stdin.buffer.read()
+    try:
+        if content.startswith(GZIP):
+            content = gzip.decompress(content)
+        if not content.strip():
+            raise InvalidInput(
+                "stdin has no rows", option, str(STDIN), "write rows of CSV or JSON lines to it"
+            )
+        if content.startswith(PARQUET_BYTES):
+            return pyarrow.parquet.read_table(pa.BufferReader(content))
+        return (read_json if content.lstrip()[:1] in (b"{", b"[") else read_csv)(content, texts)
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
+        raise InvalidInput(
+            f"stdin cannot be read: {error}", option, str(STDIN), "write CSV, JSON lines or Parquet to it"
+        ) from None
 
 
-def read_csv(path: Path, texts: Collection[str]) -> pa.Table:
+def opened(source: Path | bytes) -> Any:
+    """Return a stream of bytes: those given, or those inside the compression that the ending of a path names."""
+    if isinstance(source, bytes):
+        return pa.input_stream(pa.py_buffer(source))
+    return pa.input_stream(str(source), compression="detect")
+
+
+def read_csv(path: Path | bytes, texts: Collection[str]) -> pa.Table:
     """Return the rows of a CSV file; types that only later rows contradict are guessed again from all rows."""
     types: Mapping[str, pa.DataType] = {}
     if texts:
@@ -136,7 +165,7 @@ def read_csv(path: Path, texts: Collection[str]) -> pa.Table:
         return pyarrow.csv.read_csv(pa.BufferReader(content), whole, convert_options=convert)
 
 
-def read_json(path: Path, texts: Collection[str]) -> pa.Table:
+def read_json(path: Path | bytes, texts: Collection[str]) -> pa.Table:
     """Return the rows of JSON lines or of an array, with texts that all are times as timestamps."""
     with opened(path) as stream:
         is_array = stream.read(BEGINNING_BYTES).lstrip()[:1] == b"["

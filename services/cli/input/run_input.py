@@ -99,6 +99,7 @@ def given(
     except PlanningError as problem:
         raise sql.error(problem) from None
     files = {**named, **files}
+    check_stdin(sql, files)
     statements = statements_of(sql, text)
     declare(content, sql, statements)
     words = {token.text.lower() for token in tokenized(text, FILE_BYTES_MAX)}
@@ -108,6 +109,15 @@ def given(
     plan(content, sql, statements, catalog)
     check_inputs(content)
     return content
+
+
+def check_stdin(sql: Sql, files: Mapping[str, Path]) -> None:
+    """Raise InvalidInput if stdin is to be read twice."""
+    streams = [name for name, path in files.items() if str(path) == STDIN]
+    readers = [*(["the SQL"] if sql.file == "stdin" else []), *(f"--input {name}" for name in streams)]
+    if len(readers) > 1:
+        hint = "give the SQL in quotes, or the rows as files"
+        raise InvalidInput("stdin can be read only once", "--input", ", ".join(readers), hint)
 
 
 def with_files_named(text: str) -> tuple[str, dict[str, Path]]:

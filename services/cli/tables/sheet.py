@@ -300,7 +300,9 @@ def plain(value: Any) -> str:
         case str():
             return value
         case Mapping():
-            return "–"
+            return ", ".join(f"{name}: {plain(part)}" for name, part in value.items()) or "–"
+        case [Mapping(), *_]:
+            return "; ".join(map(plain, value))
         case Sequence():
             return ", ".join(map(plain, value)) or "–"
     return exact(value) if isinstance(value, float) else str(value)

@@ -46,9 +46,14 @@ def log_states(look: Callable[[], States], quiet: bool = False, pause_s: float =
             tell_problems(before.problems, after.problems)
         else:
             for line in changes(before, after):
-                typer.echo(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {' '.join(line.split())}")
+                log_line(line)
         before = after
         time.sleep(pause_s)
+
+
+def log_line(text: str) -> None:
+    """Print a line with the time."""
+    typer.echo(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {' '.join(text.split())}")
 
 
 def tell_problems(before: Sequence[str], after: Sequence[str]) -> None:

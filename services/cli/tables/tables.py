@@ -343,14 +343,27 @@ def coloured(text: str, state: State) -> str:
     return f"[{colour}]{escape(text)}[/]" if colour else escape(text)
 
 
+# Units report with each load cycle; older figures are those of a class inside a long call.
+SILENT_S = 3.0
+
+
 def state_lines(views: Sequence[ClassView]) -> list[str]:
     """Return a line for each class that is not well, the most serious first, and one for all that have nothing to do."""
     order = list(State)
-    unwell = [one for one in views if one.condition.state in TROUBLED | WARNED | {State.RUNNING}]
+    silent = [one for one in views if one.age_s > SILENT_S]
+    unwell = [
+        one
+        for one in views
+        if one not in silent and one.condition.state in TROUBLED | WARNED | {State.RUNNING}
+    ]
     unwell.sort(key=lambda one: order.index(one.condition.state))
     lines = [
         f"{name_of(one)}: {coloured(one.condition.state, one.condition.state)}: {escape(one.condition.reason)}"
         for one in unwell[:STATES_SHOWN]
+    ]
+    lines[:0] = [
+        f"[yellow]{escape(one.name)}: busy: no report for {one.age_s:.0f} s[/]; its figures are as old"
+        for one in silent[:STATES_SHOWN]
     ]
     if len(unwell) > STATES_SHOWN:
         lines.append(f"{len(unwell) - STATES_SHOWN} more classes: weir explain TENANT")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from configs.documents.declarations import MirrorDeclaration
 from configs.documents.spark_streams import StreamsFile
-from configs.errors import UnknownName
+from configs.errors import Away, UnknownName
 from services.catalog.reconcile import (
     ApplyClasses,
     BeginMirror,
@@ -158,6 +158,12 @@ class SystemMachine:
         return self._system.status().system
 
     def _call(self, node: str, method: str, *arguments: Any) -> Any:
+        from ray.exceptions import RayActorError
+
         from actors.system import call
 
-        return call(getattr(self._system.gateway(node), method), *arguments)
+        try:
+            return call(getattr(self._system.gateway(node), method), *arguments)
+        except RayActorError:
+            # Ray's own text is about its insides.
+            raise Away(f"the gateway of node {node} ended and is being restarted") from None
