@@ -291,7 +291,14 @@ def start(
             # Processors of a machine that others use, too, are not ours to choose.
             cores = None if pinned else Cores(why_not="not asked for")
         claim(system)
-        given = CoordinatorSettings(settings, start_host, base, system.name, cores, data_folder)
+        given = CoordinatorSettings(
+            live=settings,
+            start_host=start_host,
+            base=base,
+            system=system.name,
+            cores=cores,
+            data_folder=data_folder,
+        )
         key = None
         if endpoint is not None:
             opened, key = endpoint.with_new_key()

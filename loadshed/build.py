@@ -45,13 +45,13 @@ def load_manager(
     """The load manager of one class."""
     target_s = declared.delay_target_ms / 1e3
     return LoadManager(
-        declared.name,
-        settings,
-        target_s,
-        share,
-        original,
-        declared.max_drop,
-        lanes,
+        name=declared.name,
+        settings=settings,
+        target_s=target_s,
+        share=share,
+        original_share=original,
+        max_drop=declared.max_drop,
+        lanes=lanes,
         max_age_s=None if declared.max_age_ms is None else declared.max_age_ms / 1e3,
         hold_s=held_queue_s(target_s) if declared.holds_back else None,
     )
@@ -62,7 +62,17 @@ def common_manager(classes: Sequence[PriorityClass], settings: LoadSettings, lan
     target_s = min(one.delay_target_ms for one in classes) / 1e3
     max_drop = min(one.max_drop for one in classes)
     # It knows nothing of whose queue it is.
-    return LoadManager(EVERYBODY, settings, target_s, 1.0, 1.0, max_drop, lanes, float(lanes), trims=False)
+    return LoadManager(
+        name=EVERYBODY,
+        settings=settings,
+        target_s=target_s,
+        share=1.0,
+        original_share=1.0,
+        max_drop=max_drop,
+        lanes=lanes,
+        headroom_max=float(lanes),
+        trims=False,
+    )
 
 
 def load_managers(

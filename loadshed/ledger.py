@@ -36,10 +36,10 @@ class TupleLedger:
 
     def __add__(self, other: TupleLedger) -> TupleLedger:
         return TupleLedger(
-            self.offered + other.offered,
-            self.delivered + other.delivered,
-            self.shed + other.shed,
-            self.late + other.late,
-            self.rejected + other.rejected,
-            self.failed + other.failed,
+            offered=self.offered + other.offered,
+            delivered=self.delivered + other.delivered,
+            shed=self.shed + other.shed,
+            late=self.late + other.late,
+            rejected=self.rejected + other.rejected,
+            failed=self.failed + other.failed,
         )

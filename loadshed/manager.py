@@ -256,7 +256,7 @@ class LoadManager:
         self.control = replace(after, keep=keep)
         self._explain(
             Explanation(
-                now, self.name, offered, load, verdict, cycle.queued_work_s, before, self.control,
+                at=now, name=self.name, offered_load=offered, load=load, verdict=verdict, queued_work_s=cycle.queued_work_s, before=before, after=self.control,
                 queue_limited=keep < after.keep,
                 at_max_drop=keep <= floor and (after.branch is Branch.DROP_MORE or min(after.keep, limit) < 1),
                 trimmed=(part := 0.0 if reclaim else self._part_too_much(cycle)),

@@ -205,17 +205,17 @@ class TuningCore:
         after = self.memory
         self.explanations.append(
             Explanation(
-                now,
-                self.name,
-                self.objective,
-                branch,
-                before.policy,
-                event.measured,
-                event.forecasts,
-                best,
-                counted.streaks.get(best, 0),
-                after.policy,
-                after.wait,
+                at=now,
+                name=self.name,
+                objective=self.objective,
+                branch=branch,
+                policy=before.policy,
+                measured=event.measured,
+                forecasts=event.forecasts,
+                best=best,
+                streak=counted.streaks.get(best, 0),
+                after=after.policy,
+                wait=after.wait,
             )
         )
         return (SwitchPolicy(after.policy),) if after.policy != before.policy else ()

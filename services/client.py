@@ -316,7 +316,16 @@ class Client:
         if tail is not None and after is not None:
             raise InvalidInput("`after` says already where to begin", "tail", tail, "leave one of them out")
         path = self._results_path(query, tenant)
-        return Results(self._wire, path, after, follow, forgotten, patience_s, limit, tail)
+        return Results(
+            wire=self._wire,
+            path=path,
+            after=after,
+            follow=follow,
+            forgotten=forgotten,
+            patience_s=patience_s,
+            limit=limit,
+            tail=tail,
+        )
 
     def results_table(
         self, query: str, tenant: str | None = None, *, after: str | None = None, most: int = ROWS_MOST

@@ -159,10 +159,10 @@ def build_ring(
     capacity = CapacityCore(accounts, scenario.lanes, scales_headroom(manager))
     ranked = {account.name: account.share for account in by_priority(accounts)}
     return ControlRing(
-        RoundRobin(ranked, scenario.round_ms / 1e3, scenario.lanes),
-        load_managers(manager, scenario.classes, scenario.load, shares, scenario.lanes),
-        capacity if moves_shares(manager) else None,
-        scenario.load.redistribute_every,
-        tunings or {},
-        open_record,
+        lanes=RoundRobin(ranked, scenario.round_ms / 1e3, scenario.lanes),
+        loads=load_managers(manager, scenario.classes, scenario.load, shares, scenario.lanes),
+        capacity=capacity if moves_shares(manager) else None,
+        redistribute_every=scenario.load.redistribute_every,
+        tunings=tunings or {},
+        open_record=open_record,
     )

@@ -91,13 +91,13 @@ class TunedClass:
 
     def class_now(self, host: SimulatedHost, capacity: float, cycle_s: float) -> ClassNow:
         return ClassNow(
-            self.settings.objective,
-            operators_of(host),
-            {name: tuple(slots) for name, slots in self._arrivals.items()},
-            cycle_s,
-            capacity,
-            host.train_max,
-            host.settles,
+            objective=self.settings.objective,
+            operators=operators_of(host),
+            arrivals={name: tuple(slots) for name, slots in self._arrivals.items()},
+            cycle_s=cycle_s,
+            capacity=capacity,
+            train_max=host.train_max,
+            settles=host.settles,
         )
 
 
@@ -125,14 +125,14 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
         cost = Cost(call_s, tuple_s, estimate.selectivity)
         found.append(
             TriedOperator(
-                operator.name,
-                operator.downstream,
-                cost,
-                entries.get(number, ""),
-                operator.partner,
-                None if operator.utility is None else operator.utility.points,
-                operator.weight,
-                operator.slack_s,
+                name=operator.name,
+                feeds=operator.downstream,
+                cost=cost,
+                stream=entries.get(number, ""),
+                partner=operator.partner,
+                utility=None if operator.utility is None else operator.utility.points,
+                weight=operator.weight,
+                slack_s=operator.slack_s,
             )
         )
     return tuple(found)

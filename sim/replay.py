@@ -294,18 +294,27 @@ class _Replay:
             got = commands_line(kind, living.core.handle(event, now))
         except Exception as problem:  # an event that the recorded core cannot have been told
             living.failed = True
-            self._differs(life, number, now, event, commands, f"{type(problem).__name__}: {problem}")
+            self._differs(
+                life,
+                number,
+                now=now,
+                event=event,
+                commands=commands,
+                got=f"{type(problem).__name__}: {problem}",
+            )
             return
         life.decisions += len(commands)
         if got != commands:
-            self._differs(life, number, now, event, commands, json.dumps(got))
+            self._differs(life, number, now=now, event=event, commands=commands, got=json.dumps(got))
 
     def _differs(
         self, life: Life, number: int, now: float, event: Any, commands: list[Any], got: str
     ) -> None:
         life.disagreements += 1
         if life.first is None:
-            life.first = Disagreement(life.file, number, now, str(event), json.dumps(commands), got)
+            life.first = Disagreement(
+                file=life.file, line=number, at=now, event=str(event), expected=json.dumps(commands), got=got
+            )
 
     # -- messages between cores -----------------------------------------------------------------------------
 
@@ -350,8 +359,22 @@ def _delivery(sender: str, receiver: str, sent: Sequence[_Messages], heard: Sequ
                 elif at >= one.span.last - ON_ITS_WAY_S or not arrived.awaits(at):
                     excused += 1
                 elif lost is None:
-                    lost = Disagreement(one.file, line, at, "message", f"heard by {receiver}", "not heard")
-    return Delivery(sender, receiver, sum(len(one.at) for one in sent), count, excused, lost)
+                    lost = Disagreement(
+                        file=one.file,
+                        line=line,
+                        at=at,
+                        event="message",
+                        expected=f"heard by {receiver}",
+                        got="not heard",
+                    )
+    return Delivery(
+        sender=sender,
+        receiver=receiver,
+        sent=sum(len(one.at) for one in sent),
+        heard=count,
+        excused=excused,
+        first_lost=lost,
+    )
 
 
 class _Arrived:

@@ -437,26 +437,26 @@ class ControlPlane:
         seating, shares = self._seating, self._cores.shares()
         units = {
             unit: UnitStatus(
-                class_of(unit),
-                seat.node,
-                seat.host,
-                self._cores.original(seat.node, unit),
-                shares[seat.node][unit],
-                self._moving.get(unit),
-                self._reports.get(unit),
-                seating.home_of(unit) or seat.node,
+                class_name=class_of(unit),
+                node=seat.node,
+                host=seat.host,
+                original=self._cores.original(seat.node, unit),
+                share=shares[seat.node][unit],
+                moving_to=self._moving.get(unit),
+                report=self._reports.get(unit),
+                home=seating.home_of(unit) or seat.node,
             )
             for unit, seat in seating.seats.items()
         }
         waiting = [unit for unit in seating.units() if unit not in seating.seats]
         return SystemStatus(
-            dict(seating.nodes),
-            tuple(self.classes),
-            units,
-            tuple(waiting),
-            dict(seating.homes),
-            {one.schema.name: one.sql for one in seating.streams.values()},
-            self._tunings.in_force(),
+            nodes=dict(seating.nodes),
+            classes=tuple(self.classes),
+            units=units,
+            unplaced=tuple(waiting),
+            homes=dict(seating.homes),
+            streams={one.schema.name: one.sql for one in seating.streams.values()},
+            policies=self._tunings.in_force(),
         )
 
 

@@ -294,14 +294,14 @@ class ControlThread:
 
     def _look(self) -> CoordinatorStatus:
         return CoordinatorStatus(
-            os.getpid(),
-            time.monotonic(),
-            self._plane.status(),
-            self._calls.waited_for,
-            self._calls.quarantined,
-            tuple(self._calls.failures),
-            self._reports_lost,
-            self._calls.being_set,
+            pid=os.getpid(),
+            at=time.monotonic(),
+            system=self._plane.status(),
+            waited_for=self._calls.waited_for,
+            quarantined=self._calls.quarantined,
+            failures=tuple(self._calls.failures),
+            reports_lost=self._reports_lost,
+            being_set=self._calls.being_set,
         )
 
     def _opened(self, kind: CoreName, name: str, core: Core) -> Callable[[Any, float, Sequence[Any]], None]:

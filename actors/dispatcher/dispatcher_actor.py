@@ -67,7 +67,14 @@ class Dispatcher:
         cores = settings.cores or lane_cores(settings.lanes, cores_of_process() if settings.pinned else ())
         cores = keep_process_off(cores)
         record = recorder() if recorder is not None else None
-        self._loop = TurnLoop(settings.path, settings.round_s, settings.lanes, record, cores, settings.rests)
+        self._loop = TurnLoop(
+            path=settings.path,
+            round_s=settings.round_s,
+            lanes=settings.lanes,
+            record=record,
+            cores=cores,
+            rests=settings.rests,
+        )
         self._recalled = self._recall(recall)
         # What Ray has loaded stays; a full collection would take milliseconds of some turn to find that out.
         gc.freeze()

@@ -63,7 +63,14 @@ class FailureCounts:
             more = len(operator.queries) - len(queries)
             # A tuple of a join may fail with each of its pairs.
             part = min(1.0, ratio(lost, max(lost, operator.taken - taken)))
-            yield Failure(operator.name, queries, reason, rows, part, more)
+            yield Failure(
+                operator=operator.name,
+                queries=queries,
+                reason=reason,
+                rows=rows,
+                part=part,
+                more_queries=more,
+            )
 
     def _first(self, node: int) -> Counts:
         """Return the oldest counts of an operator within the window."""

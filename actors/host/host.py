@@ -119,9 +119,24 @@ class Host:
         self._ingest = Ingest(self.dirs, self._hear_of_input, self._hear_of_failure)
         path = self.dirs.dispatcher_socket
         self._client = SliceClient(
-            path, self.name, self._run, self._between, (), self.cores, quiet_s=self._quiet_s
+            path=path,
+            host=self.name,
+            run=self._run,
+            between=self._between,
+            classes=(),
+            cores=self.cores,
+            quiet_s=self._quiet_s,
         )
-        self._status = HostStatus(self.name, {}, {}, (), 0, 0.0, 0.0, self._client.not_pinned)
+        self._status = HostStatus(
+            host=self.name,
+            units={},
+            broken={},
+            failures=(),
+            slices=0,
+            ran_s=0.0,
+            used_s=0.0,
+            not_pinned=self._client.not_pinned,
+        )
         self._threads = [
             threading.Thread(target=self._serve, args=(work,), name=name, daemon=True)
             for name, work in (("classes", self._client.serve), ("ingest", self._ingest.run))
@@ -345,14 +360,14 @@ class Host:
         if self._taken:
             self._due = min(self._due, time.monotonic() + TAKEN_AGAIN_S)
         self._status = HostStatus(
-            self.name,
-            {unit.name: unit.status() for unit in units},
-            dict(self._broken),
-            tuple(self._told),
-            self._slices,
-            self._ran_s,
-            self._used_s,
-            self._client.not_pinned,
+            host=self.name,
+            units={unit.name: unit.status() for unit in units},
+            broken=dict(self._broken),
+            failures=tuple(self._told),
+            slices=self._slices,
+            ran_s=self._ran_s,
+            used_s=self._used_s,
+            not_pinned=self._client.not_pinned,
         )
 
     # -- the class thread: units ------------------------------------------------------------------------------
@@ -464,7 +479,9 @@ class Host:
     def _give_up(self, name: str, problem: Exception, last: UnitReport | None = None) -> None:
         self._tell_failure(name, problem)
         self._broken[name] = sentence(problem)
-        last = last or UnitReport(name, 0.0, 0.0, False, True, Figures())
+        last = last or UnitReport(
+            unit=name, usage=0.0, load=0.0, reclaim=False, asleep=True, figures=Figures()
+        )
         # Others may have its share until it is declared anew.
         report = replace(
             last, asleep=True, reclaim=False, problem=f"given up: {sentence(problem)}", trouble=GIVEN_UP

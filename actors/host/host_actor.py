@@ -111,7 +111,14 @@ class ClassHost:
         cores = None if cores is None else keep_process_off(cores)
         record = not_recorded if self._events is None else recorder(self._events)
         self._host = Host(
-            host, dirs, settings, self._reporter.report, end_process, record, cores, lambda: rest.end()
+            name=host,
+            dirs=dirs,
+            settings=settings,
+            report=self._reporter.report,
+            failed=end_process,
+            open_record=record,
+            cores=cores,
+            awoke=lambda: rest.end(),
         )
         rest = Rest(lambda: self._host.is_asleep)
         prepare_process()

@@ -108,22 +108,22 @@ class Noticed:
         stale, lost, tardy_ms = self._worth(hosted)
         operators = hosted.runner.believed().network.operators
         found = UnitNow(
-            tuple(explain(hosted.runner)),
-            {stream: tuple(slots) for stream, slots in self._arrivals.items()},
-            self.cycle_s,
-            capacity,
-            self.train_max,
-            hosted.seen,
-            self._queued / self._cycles if self._cycles else 0.0,
-            stale,
-            lost,
-            tardy_ms,
-            tuple([one.utility for one in operators]),
-            tuple([one.weight for one in operators]),
-            tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
-            hosted.running(),
-            hosted.is_exchanging or self._exchanging,
-            hosted.has_given_up,
+            lines=tuple(explain(hosted.runner)),
+            arrivals={stream: tuple(slots) for stream, slots in self._arrivals.items()},
+            cycle_s=self.cycle_s,
+            capacity=capacity,
+            train_max=self.train_max,
+            seen=hosted.seen,
+            queued=self._queued / self._cycles if self._cycles else 0.0,
+            stale=stale,
+            lost=lost,
+            tardy_ms=tardy_ms,
+            graphs=tuple([one.utility for one in operators]),
+            weights=tuple([one.weight for one in operators]),
+            slacks=tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
+            running=hosted.running(),
+            is_exchanging=hosted.is_exchanging or self._exchanging,
+            has_given_up=hosted.has_given_up,
         )
         self._anew(hosted)
         return found

@@ -352,7 +352,15 @@ class HostedUnit:
         key = None if declared.key is None else schema.schema.index(declared.key)
         shard = (self.unit.shard, declared.shards)
         most, lossless, holds_back = self.settings.queue_max, declared.lossless, declared.holds_back
-        door = Door(stream, shedder, most, key, shard, lossless, holds_back)
+        door = Door(
+            stream=stream,
+            shedder=shedder,
+            queue_max=most,
+            key=key,
+            shard=shard,
+            lossless=lossless,
+            holds_back=holds_back,
+        )
         if self.manager is not None and holds_back:
             # What a tuple costs is not known before the first load cycle.
             self.inbox.rooms = {stream: LEAST_ROOM, **self.inbox.rooms}
@@ -562,19 +570,19 @@ class HostedUnit:
         self.figures = self._figures(load, accounts, counted.queue_age_s, now)
         problems = self._problems()
         self.reported = UnitReport(
-            self.name,
-            usage,
-            load,
-            reclaim,
-            self.asleep,
-            self.figures,
-            shown,
-            accounts,
-            "; ".join(f"{what}: {why}" for what, why in problems.items()),
-            FAILING if self.inbox.problems or self._problem else "",
-            counted,
-            failures,
-            now,
+            unit=self.name,
+            usage=usage,
+            load=load,
+            reclaim=reclaim,
+            asleep=self.asleep,
+            figures=self.figures,
+            cycle=shown,
+            accounts=accounts,
+            problem="; ".join(f"{what}: {why}" for what, why in problems.items()),
+            trouble=FAILING if self.inbox.problems or self._problem else "",
+            counted=counted,
+            failures=failures,
+            at=now,
         )
         return self.reported
 
@@ -712,13 +720,13 @@ class HostedUnit:
     def status(self) -> UnitStatus:
         hosted = self.hosted
         return UnitStatus(
-            self.name,
-            self.figures,
-            self.asleep,
-            hosted.repeating,
-            tuple(hosted.mismatches),
-            self._log.lost_answers,
-            self._problems(),
+            unit=self.name,
+            figures=self.figures,
+            asleep=self.asleep,
+            repeating=hosted.repeating,
+            mismatches=tuple(hosted.mismatches),
+            lost_answers=self._log.lost_answers,
+            problems=self._problems(),
         )
 
     def _problems(self) -> dict[str, str]:

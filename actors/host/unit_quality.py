@@ -121,15 +121,15 @@ class Worth:
         answers, seconds = latest.answers - first.answers, now - first.at
         responded, due = latest.responded - first.responded, latest.due - first.due
         self.figures = WorthFigures(
-            utility_of(latest, every),
-            slowdown_of(latest, every),
-            staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
-            tardiness_of(latest),
-            max(0.0, latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
-            ratio(latest.utility - first.utility, answers, 1.0),
-            ratio(latest.missed - first.missed, answers),
-            ratio(latest.stale_s - first.stale_s, seconds),
-            ratio(latest.tardy - first.tardy, due),
+            utility=utility_of(latest, every),
+            slowdown=slowdown_of(latest, every),
+            staleness=staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
+            tardiness=tardiness_of(latest),
+            slowdown_now=max(0.0, latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
+            utility_now=ratio(latest.utility - first.utility, answers, 1.0),
+            missed_now=ratio(latest.missed - first.missed, answers),
+            staleness_now=ratio(latest.stale_s - first.stale_s, seconds),
+            tardy_now=ratio(latest.tardy - first.tardy, due),
         )
         self.queries = qualities(queries, now)
         self._totals.append(latest)
@@ -139,17 +139,17 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
     utilities = [one.utility for one in queries if one.utility is not None]
     tardiness = [one.tardiness for one in queries if one.tardiness is not None]
     return Totals(
-        now,
-        sum([one.count for one in utilities]),
-        sum([one.sum for one in utilities]),
-        sum([one.missed for one in utilities]),
-        mean([one.stale_s for one in queries], [one.weight for one in queries]),
-        sum([one.responses.count for one in queries]),
-        sum([one.slowdown for one in queries]),
-        sum([one.answers for one in tardiness]),
-        sum([one.tardy for one in tardiness]),
-        sum([one.sum_s for one in tardiness]),
-        max([one.max_s for one in tardiness], default=0.0),
+        at=now,
+        answers=sum([one.count for one in utilities]),
+        utility=sum([one.sum for one in utilities]),
+        missed=sum([one.missed for one in utilities]),
+        stale_s=mean([one.stale_s for one in queries], [one.weight for one in queries]),
+        responded=sum([one.responses.count for one in queries]),
+        slowdown=sum([one.slowdown for one in queries]),
+        due=sum([one.answers for one in tardiness]),
+        tardy=sum([one.tardy for one in tardiness]),
+        tardy_s=sum([one.sum_s for one in tardiness]),
+        longest_s=max([one.max_s for one in tardiness], default=0.0),
     )
 
 
@@ -199,15 +199,15 @@ def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
     ]
     tardiness = [one.tardiness or Tardiness() for _, one, _ in told]
     return Qualities(
-        tuple([name for name, _, _ in told]),
-        tuple([utility.count for _, _, utility in told]),
-        tuple([utility.sum for _, _, utility in told]),
-        tuple([utility.missed for _, _, utility in told]),
-        tuple([one.responses.sum_s for _, one, _ in told]),
-        tuple([one.stale_s for _, one, _ in told]),
-        tuple([one.stale_share(now) for _, one, _ in told]),
-        tuple([one.answers for one in tardiness]),
-        tuple([one.tardy for one in tardiness]),
-        tuple([one.sum_s for one in tardiness]),
-        tuple([one.slowdown for _, one, _ in told]),
+        query=tuple([name for name, _, _ in told]),
+        answers=tuple([utility.count for _, _, utility in told]),
+        utility=tuple([utility.sum for _, _, utility in told]),
+        missed=tuple([utility.missed for _, _, utility in told]),
+        response_s=tuple([one.responses.sum_s for _, one, _ in told]),
+        stale_s=tuple([one.stale_s for _, one, _ in told]),
+        staleness=tuple([one.stale_share(now) for _, one, _ in told]),
+        due=tuple([one.answers for one in tardiness]),
+        tardy=tuple([one.tardy for one in tardiness]),
+        tardiness_s=tuple([one.sum_s for one in tardiness]),
+        slowdown=tuple([one.slowdown for _, one, _ in told]),
     )

@@ -267,4 +267,14 @@ class Head:
     def _opened(self, stream: str, batch: int) -> Opened:
         offered, shed, rejected, failed, upto, kept, length = self.take(_OPENED)
         mask = None if length == NO_MASK else bytes(self.bytes(length))
-        return Opened(stream, batch, offered, shed, rejected, kept, mask, failed, upto)
+        return Opened(
+            stream=stream,
+            batch=batch,
+            offered=offered,
+            shed=shed,
+            rejected=rejected,
+            kept=kept,
+            mask=mask,
+            failed=failed,
+            upto=upto,
+        )

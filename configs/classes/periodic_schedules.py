@@ -108,7 +108,9 @@ USUAL = PeriodicSchedule()
 def schedule_of(text: str, beside: PeriodicSchedule = USUAL) -> PeriodicSettings:
     """What a text says: `conservative`, `hybrid:late=off`. Order and eagerness that it does not name are those of `beside`."""
     usual = {"order": beside.order, "eager": beside.eager}
-    return settings_of_text(text, SCHEDULE, PERIODIC_KINDS, "schedule", "hybrid:late=off", usual)
+    return settings_of_text(
+        text, SCHEDULE, kinds=PERIODIC_KINDS, what="schedule", example="hybrid:late=off", usual=usual
+    )
 
 
 def schedule_text(settings: PeriodicSettings, beside: PeriodicSchedule = USUAL) -> str:

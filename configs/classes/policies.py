@@ -266,7 +266,9 @@ POLICY: TypeAdapter[PolicySettings] = TypeAdapter(PolicySettings)
 def policy_of(name: str, clusters: int = 0) -> PolicySettings:
     """The settings of a policy by its name, as an option on a command line gives it: `hr`, `fas:beta=0.25`."""
     usual = {"clusters": clusters} if clusters else {}
-    return settings_of_text(name, POLICY, POLICY_KINDS, "policy", "fas:beta=0.25", usual)
+    return settings_of_text(
+        name, POLICY, kinds=POLICY_KINDS, what="policy", example="fas:beta=0.25", usual=usual
+    )
 
 
 def checked_policy_name(name: str) -> str:

@@ -32,7 +32,16 @@ class Piece:
 
 def turned_away(stream: str, batch: int, rejected: int = 0, failed: int = 0) -> Piece:
     """The account of a batch of which nothing comes in."""
-    return Piece(stream, batch, rejected + failed, 0, rejected, NOTHING, None, failed=failed)
+    return Piece(
+        stream=stream,
+        batch=batch,
+        offered=rejected + failed,
+        shed=0,
+        rejected=rejected,
+        train=NOTHING,
+        mask=None,
+        failed=failed,
+    )
 
 
 NOTHING = Train((), np.empty(0))
@@ -76,7 +85,16 @@ class Door:
             inside.kept = self._fraction(offered, kept) * (len(inside) / kept if kept else 1.0)
         self.let_in += len(inside)
         mask = None if chosen is None else packed(chosen, size)
-        return Piece(self.stream, batch, offered, offered - kept, rejected, inside, mask, evict)
+        return Piece(
+            stream=self.stream,
+            batch=batch,
+            offered=offered,
+            shed=offered - kept,
+            rejected=rejected,
+            train=inside,
+            mask=mask,
+            evict=evict,
+        )
 
     def _own(self, train: Train) -> Places | None:
         shard, shards = self.shard

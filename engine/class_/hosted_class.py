@@ -306,14 +306,14 @@ class HostedClass:
         """What runs, for other plans to be made from it."""
         network = self.runner.network
         return Running(
-            tuple(self._queries.values()),
-            {name: network.planned_as(name) for name in self._queries},
-            Choice(self.runner.policy, network.plan),
-            tuple([node.key for node in network.nodes]),
-            network.pane_lengths,
-            self.runner.graphs,
-            self.runner.weights,
-            self._samples.by_stream(),
+            queries=tuple(self._queries.values()),
+            planned_as={name: network.planned_as(name) for name in self._queries},
+            choice=Choice(self.runner.policy, network.plan),
+            keys=tuple([node.key for node in network.nodes]),
+            pane_lengths=network.pane_lengths,
+            graphs=self.runner.graphs,
+            weights=self.runner.weights,
+            samples=self._samples.by_stream(),
         )
 
     def _drop_twins(self) -> None:

@@ -60,15 +60,15 @@ class Entrance:
     def let_in(self, piece: Piece, upto: int) -> None:
         """Queue what a door let in; `upto` is how many rows the stream has had with it."""
         opened = Opened(
-            piece.stream,
-            piece.batch,
-            piece.offered,
-            piece.shed,
-            piece.rejected,
-            piece.train.kept,
-            piece.mask,
-            piece.failed,
-            upto,
+            stream=piece.stream,
+            batch=piece.batch,
+            offered=piece.offered,
+            shed=piece.shed,
+            rejected=piece.rejected,
+            kept=piece.train.kept,
+            mask=piece.mask,
+            failed=piece.failed,
+            upto=upto,
         )
         self.enter(opened)
         self.queue(opened, len(piece.train))

@@ -246,7 +246,9 @@ class ClassRunner:
                     continue
                 number = self._oldest(number)
                 node = nodes[number]
-            tuples, answers = self._step(scheduler, number, node, self.train_max, now, self._upto(number))
+            tuples, answers = self._step(
+                scheduler, number, node=node, most=self.train_max, now=now, upto=self._upto(number)
+            )
             # One reading ends this step and begins the next: what lies between belongs to somebody.
             done = cpu()
             worked = max(1, tuples)

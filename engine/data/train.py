@@ -107,7 +107,7 @@ class Train:
             self.kept,
             self.watermark,
             self.causes,
-            self.late,
+            late=self.late,
         )
 
     def slice(self, start: int, stop: int) -> Train:
@@ -141,7 +141,7 @@ def taken(arrival: Arrivals, places: Places) -> Arrivals:
 
 def progress(watermark: int, causes: Causes, late: LateRows | None = None) -> Train:
     """News of event time alone, perhaps with rows that were late for it."""
-    return Train((), np.empty(0), 1.0, watermark, causes, late)
+    return Train((), np.empty(0), 1.0, watermark, causes, late=late)
 
 
 def late_together(first: LateRows | None, second: LateRows | None) -> LateRows | None:

@@ -475,14 +475,14 @@ class ClassNetwork:
         numbers = self._build(numbered, user)[0].operator
         assert isinstance(numbers, NumberOperator)
         operator = RowWindowOperator(
-            numbers.total,
-            window,
-            plan.keys,
-            plan.aggregates,
-            below.schema,
-            plan.schema,
-            time_of(below).place,
-            plan.clock,
+            first=numbers.total,
+            window=window,
+            keys=plan.keys,
+            aggregates=plan.aggregates,
+            input_schema=below.schema,
+            schema=plan.schema,
+            number=time_of(below).place,
+            clock=plan.clock,
         )
         return self._fed(
             Node(plan, "rows", operator, progressive=True, holding=operator.holding), below, user
@@ -564,13 +564,13 @@ class ClassNetwork:
     def _last_join(self, plan: LastJoin, user: str) -> Iterator[Node]:
         times = time_of(plan.left), time_of(plan.right)
         state = LookUp(
-            LastRows(plan.right.schema, plan.right_keys, times[1]),
-            plan.right.schema,
-            plan.left_keys,
-            times,
-            condition_of(plan.residual),
-            plan.outer,
-            plan.schema,
+            rows=LastRows(plan.right.schema, plan.right_keys, times[1]),
+            rows_schema=plan.right.schema,
+            keys=plan.left_keys,
+            times=times,
+            residual=condition_of(plan.residual),
+            outer=plan.outer,
+            schema=plan.schema,
         )
         left = Node((plan, 0), "lookup", LookUpOperator(state), progressive=True, holding=state.holding)
         right = Node((plan, 1), "last", LastRowsOperator(state), progressive=True, holding=state.rows_holding)
@@ -580,13 +580,13 @@ class ClassNetwork:
 
     def _table_join(self, plan: TableJoin, user: str) -> Node:
         operator = TableJoinOperator(
-            self._tables[plan.table.name.lower()],
-            plan.table.schema,
-            plan.keys,
-            plan.table_keys,
-            condition_of(plan.residual),
-            plan.outer,
-            plan.schema,
+            table=self._tables[plan.table.name.lower()],
+            table_schema=plan.table.schema,
+            keys=plan.keys,
+            table_keys=plan.table_keys,
+            residual=condition_of(plan.residual),
+            outer=plan.outer,
+            schema=plan.schema,
         )
         return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
 

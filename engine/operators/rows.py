@@ -149,7 +149,15 @@ class RowWindowOperator:
             self._index.keep(np.empty(0, np.intp))  # codes matter within one window only
         codes = self._index.codes([members.columns[key] for key in self._keys] or list(members.columns[:1]))
         pane = Pane()
-        accumulate(pane, self._measures, len(self._index), codes, members.columns, self._clock, each)
+        accumulate(
+            pane,
+            self._measures,
+            groups=len(self._index),
+            codes=codes,
+            columns=members.columns,
+            time=self._clock,
+            each=each,
+        )
         rows = rows_of(pane, len(self._index))
         groups = np.flatnonzero(rows)
         keys = self._index.decoded(groups) if self._keys else ()

@@ -32,7 +32,7 @@ class SelectOperator(Stateless):
     def process(self, train: Train) -> Train | None:
         late = None if train.late is None else self._late(train.late)
         if not len(train):
-            return Train((), train.arrival, train.kept, train.watermark, train.causes, late)
+            return Train((), train.arrival, train.kept, train.watermark, train.causes, late=late)
         out = self._selected(train)
         out.late = late
         return out

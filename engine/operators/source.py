@@ -53,7 +53,9 @@ class SourceOperator:
                 train = train.take(np.flatnonzero(~is_late))
         causes = self._caused_by(train) if self._latest > before else ()
         late = late_together(dropped, late)
-        return Train(train.columns, train.arrival, train.kept, self._latest - self._lateness, causes, late)
+        return Train(
+            train.columns, train.arrival, train.kept, self._latest - self._lateness, causes, late=late
+        )
 
     def missing(self, dropped: LateRows) -> LateRows:
         """Return rows that were dropped before what comes next, behind the watermark that there is; without those of no time."""

@@ -19,7 +19,7 @@ class UnionInputOperator:
 
     def process(self, train: Train) -> Train | None:
         watermark, causes = self._inputs.hear(self._place, train.watermark, train.causes)
-        return Train(train.columns, train.arrival, train.kept, watermark, causes, train.late)
+        return Train(train.columns, train.arrival, train.kept, watermark, causes, late=train.late)
 
     def wants(self, time: int) -> bool:
         return True

@@ -232,14 +232,14 @@ def parse_create_mirror(sql: str) -> Mirror:
         title = f"nothing would be polled: {BANDWIDTH_LEAST:g} is the least"
         raise text.error(at["BANDWIDTH"], title, number, "BANDWIDTH 50 PER SECOND")
     return Mirror(
-        tree.name,
-        schema,
-        origin,
-        keys if isinstance(keys, tuple) else (),
-        keys if isinstance(keys, str) else None,
-        number,
-        by_bytes,
-        told.get("PROFILE", ()),
-        told.get("LOOKUPS"),
-        told.get("REPEAT"),
+        name=tree.name,
+        columns=schema,
+        origin=origin,
+        keys=keys if isinstance(keys, tuple) else (),
+        keys_url=keys if isinstance(keys, str) else None,
+        bandwidth=number,
+        by_bytes=by_bytes,
+        profile=told.get("PROFILE", ()),
+        lookups=told.get("LOOKUPS"),
+        repeat_s=told.get("REPEAT"),
     )  # fmt: skip

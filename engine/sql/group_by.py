@@ -250,7 +250,14 @@ class Grouped(Expressions):
         parameter: float = 0.0,
     ) -> Expression:
         type_ = result_type(function, argument_type, bool(scaling))
-        wanted = Wanted(function, argument, type_, parameter, bool(scaling), scaling == SCALED_ERROR)
+        wanted = Wanted(
+            function=function,
+            argument=argument,
+            type=type_,
+            parameter=parameter,
+            scaled=bool(scaling),
+            error=scaling == SCALED_ERROR,
+        )
         place = self.wanted.setdefault(wanted, FIRST_AGGREGATE + len(self.wanted))
         return Column(place, wanted.type)
 
@@ -319,22 +326,22 @@ def windowed(
     ]
     aggregates = tuple(
         Aggregate(
-            one.function,
-            None if one.argument is None else places[one.argument],
-            one.type,
-            one.parameter,
-            one.scaled,
-            one.error,
+            function=one.function,
+            argument=None if one.argument is None else places[one.argument],
+            type=one.type,
+            parameter=one.parameter,
+            scaled=one.scaled,
+            error=one.error,
         )
         for one in ranked
     )
     node = WindowAggregate(
-        plan,
-        window,
-        tuple(places[keys[one]] for one in order),
-        aggregates,
-        Schema(tuple(fields)),
-        None if clock is None else places[clock],
+        input=plan,
+        window=window,
+        keys=tuple(places[keys[one]] for one in order),
+        aggregates=aggregates,
+        schema=Schema(tuple(fields)),
+        clock=None if clock is None else places[clock],
     )
     base = len(bounds)
     found = {place: Column(place, one.type) for place, one in enumerate(bounds)}

@@ -244,13 +244,29 @@ class Joiner:
         plan: Plan
         if bound.low_us is not None and bound.high_us is not None:
             plan = IntervalJoin(
-                left, right, left_keys, right_keys, bound.low_us, bound.high_us, residual, schema
+                left=left,
+                right=right,
+                left_keys=left_keys,
+                right_keys=right_keys,
+                low_us=bound.low_us,
+                high_us=bound.high_us,
+                residual=residual,
+                schema=schema,
             )
         else:
             left_window, right_window = windows
             assert isinstance(left_window, TimeWindow)
             assert isinstance(right_window, TimeWindow)
-            plan = WindowJoin(left, right, left_window, right_window, left_keys, right_keys, residual, schema)
+            plan = WindowJoin(
+                left=left,
+                right=right,
+                left_window=left_window,
+                right_window=right_window,
+                left_keys=left_keys,
+                right_keys=right_keys,
+                residual=residual,
+                schema=schema,
+            )
         time = self.items[one].relation.time
         start = offsets[one]
         assert start is not None
@@ -428,15 +444,23 @@ class Joiner:
                 raise self.text.error(item.join or item.relation.node, what, hint=hint)
             last = tuple(column.place for _, column in pairs)
             schema = joined_schema(plan.schema, table.schema)
-            return LastJoin(plan, table, keys, last, residual, item.is_outer, schema)
+            return LastJoin(
+                left=plan,
+                right=table,
+                left_keys=keys,
+                right_keys=last,
+                residual=residual,
+                outer=item.is_outer,
+                schema=schema,
+            )
         return TableJoin(
-            plan,
-            table,
-            keys,
-            tuple(column.place for _, column in pairs),
-            residual,
-            item.is_outer,
-            joined_schema(plan.schema, table.schema),
+            input=plan,
+            table=table,
+            keys=keys,
+            table_keys=tuple(column.place for _, column in pairs),
+            residual=residual,
+            outer=item.is_outer,
+            schema=joined_schema(plan.schema, table.schema),
         )
 
     def _table_key(self, item: Item, key: Expression, value: Expression) -> tuple[Expression, Column]:

@@ -294,7 +294,9 @@ class Selects:
         condition = self._having(read, having, items) if having else None
         time = joined.time if timed else event_time(plan)
         clock = None if timed else clock_of(joined, read.wanted)
-        aggregate, places = windowed(plan, window, time, keys, list(read.wanted), clock)
+        aggregate, places = windowed(
+            plan, window, time=time, keys=keys, wanted=list(read.wanted), clock=clock
+        )
         columns = named_columns(self.text, items, [mapped(one, places) for one in values])
         if bound is not None:
             columns = with_bounds(aggregate, columns)

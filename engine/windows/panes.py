@@ -255,7 +255,15 @@ class PaneStore:
         if not len(codes):
             return
         before = pane.sketched
-        accumulate(pane, self.measures, groups, codes, columns, self._time, stands_for(kept))
+        accumulate(
+            pane,
+            self.measures,
+            groups=groups,
+            codes=codes,
+            columns=columns,
+            time=self._time,
+            each=stands_for(kept),
+        )
         growth += pane.sketched - before
         if growth:
             pane.bytes += growth

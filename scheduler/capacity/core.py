@@ -293,7 +293,9 @@ class CapacityCore:
         originals = {one.name: one.original for one in self.accounts}
         usage = {account.name: account.usage for account in accounts}
         loans = lent_shares(originals, after)
-        self.moves.append(ShareMove(now, reason, before, dict(after), usage, loans))
+        self.moves.append(
+            ShareMove(at=now, reason=reason, before=before, after=dict(after), usage=usage, loans=loans)
+        )
         changed = {name: share for name, share in after.items() if abs(share - before[name]) > LEAST_MOVE}
         if not changed:
             return ()
@@ -313,7 +315,11 @@ class CapacityCore:
         self._needs = {name: need for name, need in self._needs.items() if name in self._accounts}
         self._fold_ledger()
         shares_before = {name: account.share for name, account in before.items()}
-        self.moves.append(ShareMove(now, "classes set", shares_before, after, {}, self._loans))
+        self.moves.append(
+            ShareMove(
+                at=now, reason="classes set", before=shares_before, after=after, usage={}, loans=self._loans
+            )
+        )
         scaled = [
             self._scaled(one, shares_before[name])
             for name, one in self._accounts.items()

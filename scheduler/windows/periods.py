@@ -302,7 +302,15 @@ class Search:
             covered = state.covered | self._covers[period]
             terms, runs = (state.terms, state.runs) if free else self._joined(state, period, covered)
             cost = state.cost + self._layer[place] * runs + self._answer[place] / period
-            yield State(place + 1, covered, terms, runs, cost, period, state)
+            yield State(
+                place=place + 1,
+                covered=covered,
+                terms=terms,
+                runs=runs,
+                cost=cost,
+                period=period,
+                before=state,
+            )
             if free:
                 return
 

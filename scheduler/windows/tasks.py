@@ -356,12 +356,12 @@ class PeriodicScheduler:
         number = group.synopsis.number
         parts = [
             Part(
-                tuple(sub.windows),
-                batch.due,
-                sub.ran + sub.slide if sub.at_most else batch.due,
-                batch.due_s,
-                batch.deadline_s,
-                sub.key,
+                queries=tuple(sub.windows),
+                due=batch.due,
+                promised=sub.ran + sub.slide if sub.at_most else batch.due,
+                due_s=batch.due_s,
+                deadline_s=batch.deadline_s,
+                key=sub.key,
             )
             for batch in batches
             for sub in batch.subs
@@ -376,12 +376,12 @@ class PeriodicScheduler:
             sub.stage, sub.ran = Stage.RUNNING, number
         group.running += len(subs)
         return Task(
-            group.synopsis.name,
-            group.name,
-            number,
-            max(sub.longest for sub in subs),
-            cost_of(subs, group.costs),
-            tuple(parts),
+            synopsis=group.synopsis.name,
+            group=group.name,
+            number=number,
+            longest=max(sub.longest for sub in subs),
+            cost=cost_of(subs, group.costs),
+            parts=tuple(parts),
         )
 
     def _early(self) -> Task | None:

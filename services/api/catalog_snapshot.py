@@ -81,7 +81,7 @@ class Snapshot(Following):
         self._used: dict[str, float] = {}
         self._noted_at = time.monotonic()
         self._is_away = False
-        self.now = Seen(-1, {}, {}, {}, {}, {})
+        self.now = Seen(revision=-1, entries={}, of_kind={}, queries={}, holders={}, by_id={})
         self.refresh()
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -132,7 +132,14 @@ class Snapshot(Following):
                 queries[ref.tenant].append(entry)
         holders = before.holders if known.keys is None else {one.digest: one for one in known.keys}
         by_id = {one.id: one for one in holders.values()}
-        return Seen(known.revision, entries, dict(of_kind), dict(queries), holders, by_id)
+        return Seen(
+            revision=known.revision,
+            entries=entries,
+            of_kind=dict(of_kind),
+            queries=dict(queries),
+            holders=holders,
+            by_id=by_id,
+        )
 
     def _run(self) -> None:
         while not self._stopping.wait(self._look_s):

@@ -53,6 +53,14 @@ def entries(
     if before is not None:
         wanted = wanted.where(audit.c.id < before)
     return [
-        AuditEntry(one.id, one.at, one.who, one.action, one.kind, one.name, tuple(json.loads(one.fields)))
+        AuditEntry(
+            id=one.id,
+            at=one.at,
+            who=one.who,
+            action=one.action,
+            kind=one.kind,
+            name=one.name,
+            fields=tuple(json.loads(one.fields)),
+        )
         for one in connection.execute(wanted)
     ]

@@ -176,12 +176,12 @@ class Catalog:
             keys = self.keys.ring(connection)
         state = seen.state
         return Desired(
-            seen.revision,
-            tuple(state.class_of(name) for name in state.tenants_with_queries()),
-            {one.name: one.declaration(one.name) for one in state.of_kind(StreamDeclaration)},
-            streams_file(brought(state)),
-            keys,
-            {one.name: one for one in state.of_kind(MirrorDeclaration)},
+            revision=seen.revision,
+            classes=tuple(state.class_of(name) for name in state.tenants_with_queries()),
+            streams={one.name: one.declaration(one.name) for one in state.of_kind(StreamDeclaration)},
+            file=streams_file(brought(state)),
+            keys=keys,
+            mirrors={one.name: one for one in state.of_kind(MirrorDeclaration)},
         )
 
     def known(self, before: int = -1) -> Known:
@@ -253,7 +253,9 @@ class Catalog:
         revision, before = seen.revision, seen.state
         for one in made:
             if one.action != "unchanged":
-                revision = note(connection, self._clock(), who, one.action, one.ref, one.fields)
+                revision = note(
+                    connection, self._clock(), who=who, action=one.action, ref=one.ref, fields=one.fields
+                )
                 after.put(save(connection, before.get(one.ref), after[one.ref], revision))
         # What a query reads may be found anew when its tenant, or another query of its, changes.
         for tenant in dict.fromkeys(one.ref.tenant or one.ref.name for one in made):

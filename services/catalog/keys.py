@@ -103,7 +103,15 @@ class Keys:
                 hint = f"revoke one of them first: {told}"
                 raise InvalidInput(f"has {LIVE_KEYS} live keys already", "principal", principal, hint)
             key, id_ = new_key(), f"k{secrets.token_hex(6)}"
-            info = KeyInfo(id_, principal, found, now, expires_at, None, None)
+            info = KeyInfo(
+                id=id_,
+                principal=principal,
+                scopes=found,
+                created_at=now,
+                expires_at=expires_at,
+                used_at=None,
+                revoked_at=None,
+            )
             digest = KeyRing((), pepper).digest_of(key)
             add_key(connection, info, digest, who)
         return key, info
@@ -136,7 +144,15 @@ class Keys:
                 note(connection, now, who, "revoked", one.ref)
             add_key(
                 connection,
-                KeyInfo(f"k{secrets.token_hex(6)}", principal, found, now, None, None, None),
+                KeyInfo(
+                    id=f"k{secrets.token_hex(6)}",
+                    principal=principal,
+                    scopes=found,
+                    created_at=now,
+                    expires_at=None,
+                    used_at=None,
+                    revoked_at=None,
+                ),
                 digest,
                 who,
             )
@@ -257,13 +273,13 @@ def infos(connection: sa.Connection) -> list[KeyInfo]:
     rows = connection.execute(sa.select(tables.keys).order_by(tables.keys.c.created_at, tables.keys.c.id))
     return [
         KeyInfo(
-            one.id,
-            one.principal,
-            tuple(json.loads(one.scopes)),
-            one.created_at,
-            one.expires_at,
-            one.used_at,
-            one.revoked_at,
+            id=one.id,
+            principal=one.principal,
+            scopes=tuple(json.loads(one.scopes)),
+            created_at=one.created_at,
+            expires_at=one.expires_at,
+            used_at=one.used_at,
+            revoked_at=one.revoked_at,
         )
         for one in rows
     ]

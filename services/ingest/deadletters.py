@@ -134,7 +134,14 @@ def letters(folder: Path) -> Iterator[DeadLetter]:
     """What the log of a stream's folder holds, the oldest first."""
     for head, rows in found(folder / FOLDER):
         kept = pa.ipc.open_stream(pa.py_buffer(rows)).read_all()
-        yield DeadLetter(head["reason"], head["column"], head["producer"], head["batch"], head["rows"], kept)
+        yield DeadLetter(
+            reason=head["reason"],
+            column=head["column"],
+            producer=head["producer"],
+            batch=head["batch"],
+            rows=head["rows"],
+            kept=kept,
+        )
 
 
 def found(folder: Path) -> Iterator[tuple[dict[str, Any], memoryview]]:

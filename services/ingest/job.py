@@ -61,12 +61,14 @@ class Job:
         checkpoints = self.checkpoints or self.folder / CHECKPOINTS
         return {
             name: FeedSpec(
-                feed,
-                {stream: self.file.streams[stream].declaration(stream) for stream in feed.streams},
-                {stream: self.door.of(stream) for stream in feed.streams},
-                self.door.api_key,
-                self.door.patience_s,
-                feed.source.checkpoint or str(checkpoints / name),
+                definition=feed,
+                declarations={
+                    stream: self.file.streams[stream].declaration(stream) for stream in feed.streams
+                },
+                endpoints={stream: self.door.of(stream) for stream in feed.streams},
+                api_key=self.door.api_key,
+                patience_s=self.door.patience_s,
+                checkpoint=feed.source.checkpoint or str(checkpoints / name),
             )
             for name, feed in self.file.all_feeds().items()
         }
@@ -90,10 +92,10 @@ def job_of(told: Mapping[str, Any]) -> Job:
     file = StreamsFile.model_validate(told["file"])
     checkpoints = told["checkpoints"]
     return Job(
-        file,
-        Door(**told["door"]),
-        Path(told["folder"]),
-        Path(told["java_home"]),
-        told["niceness"],
-        None if checkpoints is None else Path(checkpoints),
+        file=file,
+        door=Door(**told["door"]),
+        folder=Path(told["folder"]),
+        java_home=Path(told["java_home"]),
+        niceness=told["niceness"],
+        checkpoints=None if checkpoints is None else Path(checkpoints),
     )

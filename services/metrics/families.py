@@ -90,7 +90,15 @@ def families(
 ) -> Iterable[Family]:
     """Of one group with the same labels."""
     return (
-        Family(name, kind, group, labels, unit, text, per_operator="operator" in labels)
+        Family(
+            name=name,
+            type=kind,
+            group=group,
+            labels=labels,
+            unit=unit,
+            help=text,
+            per_operator="operator" in labels,
+        )
         for name, kind, unit, text in rows
     )
 

@@ -52,7 +52,19 @@ USES_WAITING_MAX = 100_000
 RATE_S = 10.0
 State = Literal["starting", "running", "waiting"]
 Unit = Literal["polls", "bytes"]
-NOTHING = MirrorStatistics(0, 0, 0, 0, 0, 0, 0.0, 0, 0.0, 0.0, None)
+NOTHING = MirrorStatistics(
+    objects=0,
+    held=0,
+    polls=0,
+    changes=0,
+    failures=0,
+    failing=0,
+    spent=0.0,
+    solved=0,
+    uses=0.0,
+    perceived_expected=0.0,
+    perceived_measured=None,
+)
 
 # Rows and the name of their batch; how many were not taken, by reason.
 Publish = Callable[[pa.Table, str], Mapping[str, int]]
@@ -224,12 +236,24 @@ class Polling:
             self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
         except ObjectProblem as problem:
             told, detail = str(problem), problem.detail
-            self._looked.put(Looked(one, asked_at, Outcome.FAILED, problem.size, None, told, detail))
+            self._looked.put(
+                Looked(
+                    one=one,
+                    asked_at=asked_at,
+                    outcome=Outcome.FAILED,
+                    size=problem.size,
+                    batch=None,
+                    problem=told,
+                    detail=detail,
+                )
+            )
         except (
             Exception
         ) as problem:  # a thread that ends without a word would leave the object in flight for ever
             told = f"{type(problem).__name__}: {problem}"[:200]
-            self._looked.put(Looked(one, asked_at, Outcome.FAILED, 0, None, told))
+            self._looked.put(
+                Looked(one=one, asked_at=asked_at, outcome=Outcome.FAILED, size=0, batch=None, problem=told)
+            )
 
     def _is_to_repeat(self, one: int, now: float) -> bool:
         every_s = self.mirror.repeat_s

@@ -64,7 +64,9 @@ class Planner:
         names = touched(documents)
         with failing_as_away():
             measured, why = self._measured(frozenset(names))
-            situation = situation_of(before, after, names, measured, self.settings, rates, why)
+            situation = situation_of(
+                before, after, touched=names, found=measured, settings=self.settings, said=rates, why=why
+            )
             with self._one_at_a_time:  # each takes a processor for as long as it lasts
                 return self.make(situation)
 

@@ -66,7 +66,7 @@ class HandWritten:
         add["S3"].append(tuple(column.take(chosen) for column in (ts, sensor, region, temp, humidity, wind)))
         chosen = np.flatnonzero(wind > 40)
         add["S4"].append((sensor.take(chosen), temp.take(chosen)))
-        self._aggregate(ts, sensor, region, temp, humidity, wind)
+        self._aggregate(ts, sensor, region=region, temp=temp, humidity=humidity, wind=wind)
         self._pairs((ts, sensor, temp), self.recent_alerts, from_readings=True)
         keep(self.recent_readings, (ts, sensor, temp))
         self._expire(int(ts[-1]), self.recent_alerts)

@@ -152,7 +152,14 @@ def run_engine(data: Data, train: int) -> Outcome:
             runner.refresh()
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     names = {name: [queries_schema[name].names[place] for place in places] for name, places in wanted.items()}
-    return Outcome(elapsed_s, cpu_s, len(data.readings), train, answers, names)
+    return Outcome(
+        elapsed_s=elapsed_s,
+        cpu_s=cpu_s,
+        readings=len(data.readings),
+        train=train,
+        answers=answers,
+        columns=names,
+    )
 
 
 def run_by_hand(data: Data, train: int) -> Outcome:

@@ -129,17 +129,17 @@ class Tuner(Following):
 
 def class_now(objective: Objective, found: UnitNow) -> ClassNow:
     return ClassNow(
-        objective,
-        with_answers(
+        objective=objective,
+        operators=with_answers(
             tried_operators(found.lines, found.graphs, found.weights, found.slacks),
             [line.outputs for line in found.lines],
             {} if found.running is None else found.running.graphs,
             {} if found.running is None else found.running.weights,
         ),
-        {name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
-        found.cycle_s,
-        found.capacity,
-        found.train_max,
+        arrivals={name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
+        cycle_s=found.cycle_s,
+        capacity=found.capacity,
+        train_max=found.train_max,
         settles=True,
         running=found.running,
         lines=found.lines,

@@ -84,17 +84,17 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
         troubles = [(one.trouble, trouble_of(one, settings)) for one in reports if one.trouble]
         views.append(
             ClassView(
-                settings,
-                share,
-                sum(one.original * system.nodes.get(one.node, 0) for one in units) / lanes,
-                lent.get(settings.name, 0.0),
-                borrowed.get(settings.name, 0.0),
-                figures,
-                len(reports),
-                asleep,
-                tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
-                system.policies.get(settings.name, policy_text(settings.first_policy)),
-                condition_of(
+                settings=settings,
+                share=share,
+                original=sum(one.original * system.nodes.get(one.node, 0) for one in units) / lanes,
+                lent_s=lent.get(settings.name, 0.0),
+                borrowed_s=borrowed.get(settings.name, 0.0),
+                figures=figures,
+                units=len(reports),
+                asleep=asleep,
+                problems=tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
+                policy=system.policies.get(settings.name, policy_text(settings.first_policy)),
+                condition=condition_of(
                     settings,
                     figures,
                     units=len(reports),
@@ -103,7 +103,7 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
                     troubles=troubles,
                     failures=failures,
                 ),
-                failures,
+                failures=failures,
             )
         )
     return views
@@ -242,14 +242,14 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
     # The kind is enough to know whether it may change.
     settings["policy"] = Automatic() if told["tunes_itself"] else None
     return ClassView(
-        LiveClass.model_validate(settings),
-        told["share"]["now"],
-        told["share"]["original"],
-        told["lent_s"],
-        told["borrowed_s"],
-        Figures(**{one.name: told[one.name] for one in fields(Figures) if one.name in told}),
-        told["units"],
-        told["asleep"],
+        settings=LiveClass.model_validate(settings),
+        share=told["share"]["now"],
+        original=told["share"]["original"],
+        lent_s=told["lent_s"],
+        borrowed_s=told["borrowed_s"],
+        figures=Figures(**{one.name: told[one.name] for one in fields(Figures) if one.name in told}),
+        units=told["units"],
+        asleep=told["asleep"],
         policy=told["policy"],
         condition=Condition(State(told["state"]), told["reason"]),
         failures=tuple(

@@ -51,16 +51,16 @@ def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
 def together(query: str, graph: UtilityGraph, weight: float, parts: Sequence[Quality]) -> QueryWorth:
     answers, due = sum(part.answers for part in parts), sum(part.due for part in parts)
     return QueryWorth(
-        query,
-        graph,
-        weight,
-        answers,
-        1e3 * sum(part.response_s for part in parts) / answers if answers else 0.0,
-        ratio(sum(part.utility for part in parts), answers, 1.0),
-        sum(part.missed for part in parts),
-        mean([part.staleness for part in parts]),
-        due,
-        sum(part.tardy for part in parts),
-        1e3 * sum(part.tardiness_s for part in parts) / due if due else 0.0,
-        sum(part.slowdown for part in parts) / answers if answers else 0.0,
+        query=query,
+        graph=graph,
+        weight=weight,
+        answers=answers,
+        mean_ms=1e3 * sum(part.response_s for part in parts) / answers if answers else 0.0,
+        utility=ratio(sum(part.utility for part in parts), answers, 1.0),
+        missed=sum(part.missed for part in parts),
+        staleness=mean([part.staleness for part in parts]),
+        due=due,
+        tardy=sum(part.tardy for part in parts),
+        tardiness_ms=1e3 * sum(part.tardiness_s for part in parts) / due if due else 0.0,
+        slowdown=sum(part.slowdown for part in parts) / answers if answers else 0.0,
     )

@@ -237,7 +237,14 @@ class Watch:
             assert before is not None
             return replace(before, at=at, seen=now)
         views, reported = class_views(found.status.system, found.lending), self._reported(found, now)
-        return View(self.source.name, found, {one.name: one for one in views}, at, now, reported)
+        return View(
+            name=self.source.name,
+            look=found,
+            classes={one.name: one for one in views},
+            at=at,
+            seen=now,
+            reported=reported,
+        )
 
     def _reported(self, found: Look, now: float) -> dict[str, float]:
         """Return by class when the last report of its slowest unit was seen."""

@@ -47,12 +47,12 @@ def plan(situation: Situation) -> Plan:
     missed = [one for one in classes if not one.holds and is_to_hold(one)]
     missed_now = [one for one in missed if not is_kept(one, one.after)]
     return Plan(
-        tuple(classes),
-        not missed,
-        not missed_now,
-        then.busy,
-        tuple(warnings(classes)),
-        (*situation.assumed, *simplified(situation, after, then.busy)),
+        classes=tuple(classes),
+        holds=not missed,
+        holds_now=not missed_now,
+        busy=then.busy,
+        warnings=tuple(warnings(classes)),
+        assumed=(*situation.assumed, *simplified(situation, after, then.busy)),
     )
 
 
@@ -60,13 +60,13 @@ def class_plan(
     one: ClassLoad, before: Forecast | None, after: Forecast, at_worst: Forecast | None
 ) -> ClassPlan:
     found = ClassPlan(
-        one.name,
-        one.declared.delay_target_ms,
-        one.max_drop,
-        at_worst is not None,
-        before,
-        after,
-        at_worst,
+        name=one.name,
+        target_ms=one.declared.delay_target_ms,
+        max_drop=one.max_drop,
+        planned=at_worst is not None,
+        before=before,
+        after=after,
+        at_worst=at_worst,
         holds=False,
         why="",
     )

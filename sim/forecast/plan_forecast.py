@@ -151,17 +151,17 @@ class Measured:
             known = None if same is None else self._operators[same]
             found.append(
                 TriedOperator(
-                    node.name,
-                    feeds,
-                    cost,
-                    node.stream,
-                    partner,
-                    points,
-                    weight,
-                    None if slack is None else slack(),
-                    0.0 if known is None else known.tells,
-                    known is not None and known.told,
-                    known.believed if known is not None and known.cost == cost else None,
+                    name=node.name,
+                    feeds=feeds,
+                    cost=cost,
+                    stream=node.stream,
+                    partner=partner,
+                    utility=points,
+                    weight=weight,
+                    slack_s=None if slack is None else slack(),
+                    tells=0.0 if known is None else known.tells,
+                    told=known is not None and known.told,
+                    believed=known.believed if known is not None and known.cost == cost else None,
                 )
             )
         outputs = [tuple(sorted(node.outputs)) for node in made.nodes]
@@ -192,7 +192,20 @@ class Measured:
 
     def _cost_of_step(self, node: Node, plan: Filter | Project) -> Cost | None:
         """Of a condition that nobody tests by itself, or a projection that nobody makes."""
-        assumed = like(Line(0, node.name, (), (), 0, 0.0, 0.0, 0.0, 0), self._likes)
+        assumed = like(
+            Line(
+                number=0,
+                name=node.name,
+                feeds=(),
+                queries=(),
+                tuples=0,
+                cost_us=0.0,
+                selectivity=0.0,
+                rate=0.0,
+                queued=0,
+            ),
+            self._likes,
+        )
         part = self._part(plan) if isinstance(plan, Filter) or is_select(plan) else 1.0
         return None if part is None else replace(assumed, selectivity=part)
 

@@ -372,17 +372,17 @@ def tried_operators(
         is_source = kind_of(line) == "source"
         found.append(
             TriedOperator(
-                line.name,
-                line.feeds,
-                cost,
-                line.name.partition(":")[2].lower() if is_source else "",
-                partners.get(line.number),
-                points.get(line.number),
-                weighs.get(line.number, 1.0),
-                slack_s.get(line.number),
-                tells,
-                is_told(line),
-                Estimate(1e-6 * line.cost_us, line.selectivity),
+                name=line.name,
+                feeds=line.feeds,
+                cost=cost,
+                stream=line.name.partition(":")[2].lower() if is_source else "",
+                partner=partners.get(line.number),
+                utility=points.get(line.number),
+                weight=weighs.get(line.number, 1.0),
+                slack_s=slack_s.get(line.number),
+                tells=tells,
+                told=is_told(line),
+                believed=Estimate(1e-6 * line.cost_us, line.selectivity),
             )
         )
     return tuple(found)

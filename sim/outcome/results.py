@@ -25,12 +25,12 @@ def outcome_of(run: Simulation, policy: str) -> Outcome:
     moves = () if run.ring.capacity is None else tuple(run.ring.capacity.moves)
     scenario = run.scenario
     return Outcome(
-        results(run, policy),
-        scenario.description,
-        scenario.lanes,
-        run.series.classes,
-        moves,
-        computed(scenario),
+        result=results(run, policy),
+        description=scenario.description,
+        lanes=scenario.lanes,
+        series=run.series.classes,
+        moves=moves,
+        queries=computed(scenario),
     )
 
 

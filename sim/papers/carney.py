@@ -189,7 +189,14 @@ def overheads(quick: bool) -> dict[str, float]:
         ("trains", "rr", WHOLE_QUEUE),
         ("superboxes", "superbox", WHOLE_QUEUE),
     ):
-        host = BoxHost(network, policy_of(kind), estimates, CALL_S, DECISION_S, train)
+        host = BoxHost(
+            network=network,
+            policy=policy_of(kind),
+            estimates=estimates,
+            call_s=CALL_S,
+            decision_s=DECISION_S,
+            train_max=train,
+        )
         for number in network.sources:
             host.enter(number, [0.0] * per_input)
         host.run()
@@ -295,7 +302,14 @@ def trains(quick: bool) -> Found:
         ]
         found = overhead[f"{burst} at a time"] = []
         for train in (1, 2, 3, 4):
-            host = BoxHost(network, policy_of("rr"), estimates, CALL_S, DECISION_S, train).run(came)
+            host = BoxHost(
+                network=network,
+                policy=policy_of("rr"),
+                estimates=estimates,
+                call_s=CALL_S,
+                decision_s=DECISION_S,
+                train_max=train,
+            ).run(came)
             found.append((train, 1e3 * len(host.calls) * (CALL_S + DECISION_S) / len(came)))
     one, four = overhead["1 at a time"], overhead["4 at a time"]
     falls, level = four[0][1] / four[-1][1], one[0][1] / one[-1][1]

@@ -69,7 +69,17 @@ def table(quick: bool) -> Found:
         claimed, got = (" ".join(f"{one:.2f}" for one in figures) for figures in (printed, found))
         why = "1.6857 is printed cut, not rounded" if holds and row == "(d)" else ""
         rule = "each within 0.01"
-        findings.append(Finding(f"Table 2.1 {row}", claim, claimed, got, holds, why, rule))
+        findings.append(
+            Finding(
+                where=f"Table 2.1 {row}",
+                claim=claim,
+                claimed=claimed,
+                got=got,
+                holds=holds,
+                why=why,
+                rule=rule,
+            )
+        )
     return Found(tuple(findings))
 
 
@@ -190,13 +200,13 @@ def large(quick: bool) -> Found:
     first = at["PF"][100] == max(line[100] for line in at.values())
     return Found(
         (
-            Finding("Fig. 2.7", "PF partitions are the clear winner", "PF first", f"100 partitions: {told}",
-                    first, "" if first else "p is as good: among the few objects that are wanted both sort nearly alike",
-                    "no other technique above it at 100 partitions"),
-            Finding("Fig. 2.7", "more than 100 PF partitions do not appreciably improve the answer", "flat",
-                    f"+{gain:.4f} from 100 to 200; {best - at['PF'][200]:.4f} below the exact optimum", gain < SAME,
-                    "flat, but not at the optimum, which the thesis could not compute" if gain < SAME < best - at["PF"][200] else "",
-                    f"less than {SAME:g} from 100 to 200 partitions"),
+            Finding(where="Fig. 2.7", claim="PF partitions are the clear winner", claimed="PF first", got=f"100 partitions: {told}",
+                    holds=first, why="" if first else "p is as good: among the few objects that are wanted both sort nearly alike",
+                    rule="no other technique above it at 100 partitions"),
+            Finding(where="Fig. 2.7", claim="more than 100 PF partitions do not appreciably improve the answer", claimed="flat",
+                    got=f"+{gain:.4f} from 100 to 200; {best - at['PF'][200]:.4f} below the exact optimum", holds=gain < SAME,
+                    why="flat, but not at the optimum, which the thesis could not compute" if gain < SAME < best - at["PF"][200] else "",
+                    rule=f"less than {SAME:g} from 100 to 200 partitions"),
             solved(count, spread, best),
         ),
         (chart,),
@@ -207,16 +217,16 @@ def solved(count: int, spread: float, best: float) -> Finding:
     """Whether what was found is the optimum, by what bandwidth is worth to all that are refreshed."""
     is_exact = spread <= 1e-6
     return Finding(
-        "§2.3",
-        "hundreds of thousands of objects cannot be solved exactly",
-        "runs for days",
-        f"{count:,} solved, marginals equal to {spread:.0e}, perceived freshness {best:.3f}",
-        not is_exact,
-        "the condition of optimality has one unknown for all objects, and an inverse that Newton's method "
+        where="§2.3",
+        claim="hundreds of thousands of objects cannot be solved exactly",
+        claimed="runs for days",
+        got=f"{count:,} solved, marginals equal to {spread:.0e}, perceived freshness {best:.3f}",
+        holds=not is_exact,
+        why="the condition of optimality has one unknown for all objects, and an inverse that Newton's method "
         "finds for all at once; no package for non-linear programs is needed (`bench freshening`: under 1 s)"
         if is_exact
         else "",
-        "the marginals of the objects that are refreshed differ by more than 1e-6",
+        rule="the marginals of the objects that are refreshed differ by more than 1e-6",
     )
 
 
@@ -282,11 +292,11 @@ def sizes(quick: bool) -> Found:
                   {**lines, "exact": [(count, best) for count in counts]})  # fmt: skip
     return Found(
         (
-            Finding("§2.5.3", "regarding sizes raises perceived freshness", "0.312 → 0.586",
-                    f"{ignored:.3f} → {known:.3f}", known - ignored >= (0.586 - 0.312) / 2,
-                    "the shape of the sizes is not told; the less even they are, the more is gained"
+            Finding(where="§2.5.3", claim="regarding sizes raises perceived freshness", claimed="0.312 → 0.586",
+                    got=f"{ignored:.3f} → {known:.3f}", holds=known - ignored >= (0.586 - 0.312) / 2,
+                    why="the shape of the sizes is not told; the less even they are, the more is gained"
                     if known - ignored >= (0.586 - 0.312) / 2 and abs(known - 0.586) >= 0.03 else "",
-                    "at least half of the claimed gain of 0.274"),
+                    rule="at least half of the claimed gain of 0.274"),
             Finding("Fig. 2.11", "equal bandwidth in a partition always beats equal frequency", "FBA ≥ FFA",
                     f"FFA, FBA by partitions: {told}", better == len(counts),
                     rule="not below it at any number of partitions; with as many as objects both are exact"),

@@ -75,13 +75,13 @@ def run_example(quick: bool) -> Found:
         holds = f"{cost:.2f}".rstrip("0") == claimed
         findings.append(
             Finding(
-                "§4.3",
-                f"cost a minute when {what}",
-                claimed,
-                f"{cost:.2f}",
-                holds,
-                "" if holds else MISPRINT,
-                "to the last printed digit",
+                where="§4.3",
+                claim=f"cost a minute when {what}",
+                claimed=claimed,
+                got=f"{cost:.2f}",
+                holds=holds,
+                why="" if holds else MISPRINT,
+                rule="to the last printed digit",
             )
         )
     chosen = example_cost(Hybrid())
@@ -234,43 +234,43 @@ def run_low(quick: bool) -> Found:
             rule="with every number of queries no other schedule runs fewer",
         ),
         Finding(
-            "§5.2, Fig. 5",
-            "the gap between the two grows with the number of queries",
-            "grows",
-            f"CS over No-S {times(gap)}",
-            gap[-1] > gap[0] * 1.1,
-            ""
+            where="§5.2, Fig. 5",
+            claim="the gap between the two grows with the number of queries",
+            claimed="grows",
+            got=f"CS over No-S {times(gap)}",
+            holds=gap[-1] > gap[0] * 1.1,
+            why=""
             if gap[-1] > gap[0] * 1.1
             else "from 80 queries on conservative is overloaded here: what is late is late by different times, and then does not run "
             "together. On a processor three times as fast the gap grows from ×1.0 to ×1.7 between 40 and 240 queries",
-            "with most queries at least a tenth more than with fewest",
+            rule="with most queries at least a tenth more than with fewest",
         ),
         Finding(
-            "§5.2, Fig. 5",
-            "hybrid about doubles conservative's throughput",
-            "×2",
-            times(double),
-            geometric_mean(double) >= DOUBLE,
-            "" if geometric_mean(double) >= DOUBLE else missing,
-            f"×{DOUBLE:g} on (geometric) average over the numbers of queries",
+            where="§5.2, Fig. 5",
+            claim="hybrid about doubles conservative's throughput",
+            claimed="×2",
+            got=times(double),
+            holds=geometric_mean(double) >= DOUBLE,
+            why="" if geometric_mean(double) >= DOUBLE else missing,
+            rule=f"×{DOUBLE:g} on (geometric) average over the numbers of queries",
         ),
         Finding(
-            "§5.2, Fig. 6",
-            "and reduces its latency by an order of magnitude",
-            "÷10",
-            ", ".join(f"÷{one:.1f}" for one in shorter),
-            geometric_mean(shorter) >= TENTH,
-            "" if geometric_mean(shorter) >= TENTH else "as for its throughput",
-            f"÷{TENTH:g} on (geometric) average over the numbers of queries",
+            where="§5.2, Fig. 6",
+            claim="and reduces its latency by an order of magnitude",
+            claimed="÷10",
+            got=", ".join(f"÷{one:.1f}" for one in shorter),
+            holds=geometric_mean(shorter) >= TENTH,
+            why="" if geometric_mean(shorter) >= TENTH else "as for its throughput",
+            rule=f"÷{TENTH:g} on (geometric) average over the numbers of queries",
         ),
         Finding(
-            "§5.2",
-            "hybrid shortens the periods of more than half of the sub-groups",
-            ">50%",
-            f"{100 * shortened:.0f}% of the queries",
-            shortened >= ABOUT_HALF,
-            "" if shortened > 0.5 or shortened < ABOUT_HALF else "about half",
-            f"at least {ABOUT_HALF:.0%} of the queries (the paper counts sub-groups)",
+            where="§5.2",
+            claim="hybrid shortens the periods of more than half of the sub-groups",
+            claimed=">50%",
+            got=f"{100 * shortened:.0f}% of the queries",
+            holds=shortened >= ABOUT_HALF,
+            why="" if shortened > 0.5 or shortened < ABOUT_HALF else "about half",
+            rule=f"at least {ABOUT_HALF:.0%} of the queries (the paper counts sub-groups)",
         ),
         Finding(
             "§5.2",
@@ -283,12 +283,12 @@ def run_low(quick: bool) -> Found:
             "late-pending",
         ),
         Finding(
-            "§5.2, Figs. 5, 6",
-            "aggressive has very good throughput, but poor latency",
-            "poor latency",
-            f"throughput over CS {times(found.gains('AS', 'CS', LOW))}; latency {updates(as_late)} (CS {updates(cs_late)})",
-            as_good and as_poor,
-            ""
+            where="§5.2, Figs. 5, 6",
+            claim="aggressive has very good throughput, but poor latency",
+            claimed="poor latency",
+            got=f"throughput over CS {times(found.gains('AS', 'CS', LOW))}; latency {updates(as_late)} (CS {updates(cs_late)})",
+            holds=as_good and as_poor,
+            why=""
             if as_good and as_poor
             else "a run costs by the longest window it scans, and hardly by its answers: all queries of a group in one run, though "
             "far too often, are then cheaper than the few of them that are due in several. With answers twenty times as dear "
@@ -312,13 +312,13 @@ def run_high(quick: bool) -> Found:
     extreme = ratios(found.latency("No-S", HIGH), found.latency("H-LP", HIGH))
     findings = (
         Finding(
-            "§5.3, Fig. 7",
-            "late-pending more than doubles hybrid's throughput",
-            ">×2",
-            f"{times(gains)} (with {', '.join(map(str, found.sizes))} queries)",
-            gains[-1] > 2,
-            "" if gains[-1] <= 2 or min(gains) > 2 else "not with few queries: less is late at a time",
-            "with most queries",
+            where="§5.3, Fig. 7",
+            claim="late-pending more than doubles hybrid's throughput",
+            claimed=">×2",
+            got=f"{times(gains)} (with {', '.join(map(str, found.sizes))} queries)",
+            holds=gains[-1] > 2,
+            why="" if gains[-1] <= 2 or min(gains) > 2 else "not with few queries: less is late at a time",
+            rule="with most queries",
         ),
         Finding(
             "§5.3, Fig. 8",

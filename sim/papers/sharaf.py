@@ -372,13 +372,13 @@ def clusters(quick: bool) -> Found:
     alone = 100 * (grouped / ideal - 1)
     findings = (
         Finding(
-            "§3.8.3, Fig. 27",
-            "ℓ2 of slowdown: bsd in 12 logarithmic clusters over bsd whose decisions cost nothing",
-            "+5%",
-            f"{above:+.0f}%, {alone:+.0f}% where theirs cost nothing either",
-            above <= 5 / SAVED_LEAST,
-            "" if above <= 5 / SAVED_LEAST else DEAR_LOOKS,
-            "at most 10% above",
+            where="§3.8.3, Fig. 27",
+            claim="ℓ2 of slowdown: bsd in 12 logarithmic clusters over bsd whose decisions cost nothing",
+            claimed="+5%",
+            got=f"{above:+.0f}%, {alone:+.0f}% where theirs cost nothing either",
+            holds=above <= 5 / SAVED_LEAST,
+            why="" if above <= 5 / SAVED_LEAST else DEAR_LOOKS,
+            rule="at most 10% above",
         ),
         Finding(
             "§3.8.3, Fig. 27",

@@ -220,7 +220,9 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
         for operator in query.operators:
             name = f"{query.name}.{operator.kind}"
             if operator.kind == "join":
-                numbers = add_join(plan, name, query.name, operator, costs, numbers)
+                numbers = add_join(
+                    plan, name, query=query.name, operator=operator, costs=costs, fed_by=numbers
+                )
             else:
                 numbers = [plan.add(box_of(name, query.name, operator, costs), numbers)]
         for number in numbers:
@@ -269,7 +271,7 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
         if model.joins:
             window_s = rng.uniform(model.window_min_s, model.window_max_s)
             joining = Join(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=tuple_us)
-            add_joined(plan, name, streams, selecting, joining, costs)
+            add_joined(plan, name, streams=streams, selecting=selecting, joining=joining, costs=costs)
             continue
         chain: tuple[OperatorModel, ...] = (
             selecting,
@@ -293,11 +295,18 @@ def add_joined(
     selects = [plan.add(box_of(f"{name}.select.{stream}", name, selecting, costs)) for stream in streams]
     for stream, number in zip(streams, selects, strict=True):
         plan.entries[stream].append(number)
-    sides = add_join(plan, f"{name}.join", name, joining, costs, selects)
+    sides = add_join(plan, f"{name}.join", query=name, operator=joining, costs=costs, fed_by=selects)
     project = Project(kind="project", tuple_us=joining.tuple_us)
     plan.readers[plan.add(box_of(f"{name}.project", name, project, costs), sides)] = tuple(streams)
 
 
 def box_of(name: str, query: str, operator: OperatorModel, costs: Costs) -> Box:
     call_us = costs.call_us if operator.call_us is None else operator.call_us
-    return Box(name, query, call_us * 1e-6, operator.tuple_us * 1e-6, operator, operator.size_out)
+    return Box(
+        name=name,
+        query=query,
+        call_s=call_us * 1e-6,
+        tuple_s=operator.tuple_us * 1e-6,
+        model=operator,
+        size_out=operator.size_out,
+    )

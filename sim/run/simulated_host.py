@@ -145,7 +145,9 @@ class SimulatedHost:
         self._entry_of = {op: entry for entry in self.entries for op in entry.operators}
         alone = self.plan.estimates(1, self.rates)
         even = scenario.selection == "even"
-        self._effects = build_effects(self.plan, self.network, alone, self.name, seed, even)
+        self._effects = build_effects(
+            self.plan, self.network, alone=alone, name=self.name, seed=seed, evenly=even
+        )
         ideal = self.network.ideal_costs(alone)
         self._ideal_s = [ideal.get(number, 0.0) for number in range(size)]
         joins = [number for number, box in enumerate(self.plan.boxes) if box.partner is not None]
@@ -165,7 +167,12 @@ class SimulatedHost:
         times = arrivals_of(scenario, self.settings, stream, scale, seed)
         shedder = Shedder(self.settings.victim, array_generator(seed, self.name, stream, "shedder"))
         return Entry(
-            stream, operators, times, shedder, array_generator(seed, self.name, stream, "tuples"), given
+            stream=stream,
+            operators=operators,
+            chunks=times,
+            shedder=shedder,
+            rng=array_generator(seed, self.name, stream, "tuples"),
+            settings=given,
         )
 
     # --- what the lane calls -------------------------------------------------------------------------

@@ -181,4 +181,11 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
             for query_name in late.queries:
                 if late.updates or not runs[query_name].runs:
                     runs[query_name].add(late.updates, late.tardiness_s, answered=False)
-    return PeriodicOutcome(max(now, seconds), runs, scans, busy_s, periods, shortened)
+    return PeriodicOutcome(
+        seconds=max(now, seconds),
+        queries=runs,
+        scans=scans,
+        busy_s=busy_s,
+        periods=periods,
+        shortened=shortened,
+    )

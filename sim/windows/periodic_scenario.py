@@ -64,12 +64,12 @@ def listed_queries(name: str, group: WindowGroup, scenario: PeriodicScenario) ->
     interval_s = scenario.synopses[group.synopsis].interval_s
     return [
         PeriodicQuery(
-            f"{name}/{one.name}",
-            group.synopsis,
-            name,
-            intervals(one.range_s, interval_s),
-            intervals(one.slide_s, interval_s),
-            one.at_most,
+            name=f"{name}/{one.name}",
+            synopsis=group.synopsis,
+            group=name,
+            window=intervals(one.range_s, interval_s),
+            slide=intervals(one.slide_s, interval_s),
+            at_most=one.at_most,
         )
         for one in group.queries
     ]
@@ -87,7 +87,14 @@ def drawn_queries(scenario: PeriodicScenario, drawn: Drawn, seed: int) -> dict[s
             window = chance.randint(shortest, longest)
             slide = chance.randint(1, int(window * drawn.slide_part))
             found[name].append(
-                PeriodicQuery(f"{name}/{place}", group.synopsis, name, window, slide, drawn.at_most)
+                PeriodicQuery(
+                    name=f"{name}/{place}",
+                    synopsis=group.synopsis,
+                    group=name,
+                    window=window,
+                    slide=slide,
+                    at_most=drawn.at_most,
+                )
             )
     return found
 

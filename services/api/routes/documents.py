@@ -160,7 +160,16 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         dry_run: DryRun = False,
     ) -> Response:
         caller.must_be_admin()
-        return put_one(service, request, caller, content, Ref(kind, name), if_match, if_none_match, dry_run)
+        return put_one(
+            service,
+            request,
+            caller=caller,
+            content=content,
+            ref=Ref(kind, name),
+            if_match=if_match,
+            if_none_match=if_none_match,
+            dry_run=dry_run,
+        )
 
     @routes.delete(one, operation_id=f"delete{kind}", summary=f"Delete a {kind}", responses=DELETED | GONE)
     def delete(
@@ -217,7 +226,16 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         """Register a query, or change what it asks."""
         must_know_tenant(service, caller, tenant)
         ref = Ref("Query", query, tenant)
-        return put_one(service, request, caller, content, ref, if_match, if_none_match, dry_run)
+        return put_one(
+            service,
+            request,
+            caller=caller,
+            content=content,
+            ref=ref,
+            if_match=if_match,
+            if_none_match=if_none_match,
+            dry_run=dry_run,
+        )
 
     @routes.delete(one, operation_id="deleteQuery", responses=DELETED | GONE)
     def delete_query(
@@ -266,7 +284,16 @@ def add_session(routes: APIRouter, service: Service) -> None:
     ) -> Response:
         """Say how Spark is set."""
         caller.must_be_admin()
-        return put_one(service, request, caller, content, SESSION, if_match, if_none_match, dry_run)
+        return put_one(
+            service,
+            request,
+            caller=caller,
+            content=content,
+            ref=SESSION,
+            if_match=if_match,
+            if_none_match=if_none_match,
+            dry_run=dry_run,
+        )
 
     @routes.delete(path, operation_id="deleteSession", responses=DELETED | GONE)
     def delete_session(caller: CallerOf, if_match: IfMatch = None, dry_run: DryRun = False) -> Response:

@@ -168,7 +168,16 @@ def demo(
                 beside = running.enter_context(there)
                 note(beside.url)
         with phase(console, phases_s, "run") as note:
-            run = LiveRun(watched, scenario, chosen.description, settings, classes, feeds, plan, seconds)
+            run = LiveRun(
+                watched=watched,
+                name=scenario,
+                description=chosen.description,
+                settings=settings,
+                classes=classes,
+                feeds=feeds,
+                plan=plan,
+                seconds=seconds,
+            )
             watch(run, f"{scenario} at load {multiple:g} under {known}", console)
             note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s worked on, {run.offered_note()}")
             since, until = run.times()

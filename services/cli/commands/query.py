@@ -100,7 +100,7 @@ def rm(
     if tenant is not None and not everything:
         raise InvalidInput("is about --all", "--tenant", tenant, "add --all, or write TENANT/QUERY")
     with declarations() as weir:
-        delete_named(weir, "Query", names, everything, yes, tenant)
+        delete_named(weir, "Query", names=names, everything=everything, yes=yes, tenant=tenant)
 
 
 @query.command()

@@ -189,7 +189,9 @@ def run(
     }
     limits = ClassLimits(queries=len(content.queries), groups=limit_groups, state_bytes=limit_state)
     windows = parse_model(WindowSettings, {"schedule": schedule, "late": late}, "--windows, --late")
-    runner = ClassRunner(answers, policy_of(policy), train, loaded, limits, windows)
+    runner = ClassRunner(
+        sink=answers, policy=policy_of(policy), train_max=train, tables=loaded, limits=limits, windows=windows
+    )
     runner.add(*content.queries)
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()

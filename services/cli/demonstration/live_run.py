@@ -251,7 +251,12 @@ class LiveRun:
         moves = [replace(move, at=move.at - self.began) for move in self.watched.system.share_moves()]
         during = [move for move in moves if 0 <= move.at <= self.seconds]
         return Outcome(
-            result, self.description, self.settings.lanes, self._series.classes, during, w11.COMPUTES
+            result=result,
+            description=self.description,
+            lanes=self.settings.lanes,
+            series=self._series.classes,
+            moves=during,
+            queries=w11.COMPUTES,
         )
 
     def _result(self, calibration: Calibration, load: float) -> dict[str, Any]:
@@ -332,7 +337,14 @@ class LiveRun:
 
     def _ledger(self, name: str) -> TupleLedger:
         one = self.last.classes[name].figures
-        return TupleLedger(one.offered, one.delivered, one.shed, one.late, one.rejected, one.failed)
+        return TupleLedger(
+            offered=one.offered,
+            delivered=one.delivered,
+            shed=one.shed,
+            late=one.late,
+            rejected=one.rejected,
+            failed=one.failed,
+        )
 
     def _closes(self, name: str) -> bool:
         """Also with what the gateway has accepted."""

@@ -163,13 +163,13 @@ OPTIONS = {
 def write_options(given: Mapping[str, str], use: Literal["write", "writeStream"]) -> WriteOptions:
     values = parsed(given, use, "stream")
     return WriteOptions(
-        connection(values),
-        values["stream"],
-        values.get("timestampcolumn"),
-        values.get("schemapolicy", "reject"),
+        connection=connection(values),
+        stream=values["stream"],
+        timestamp_column=values.get("timestampcolumn"),
+        schema_policy=values.get("schemapolicy", "reject"),
         # A message of about 4 MB, if a row has eight columns.
-        values.get("batchrows", 65_536),
-        values.get("producer"),
+        batch_rows=values.get("batchrows", 65_536),
+        producer=values.get("producer"),
     )
 
 
@@ -183,12 +183,12 @@ def read_options(given: Mapping[str, str], use: Literal["read", "readStream"]) -
         )
     class_, query = values["query"]
     return ReadOptions(
-        connection(values),
-        class_,
-        query,
-        starting,
-        values.get("maxrowspertrigger"),
-        values.get("failondataloss", True),
+        connection=connection(values),
+        class_=class_,
+        query=query,
+        starting=starting,
+        rows_max=values.get("maxrowspertrigger"),
+        fail_on_data_loss=values.get("failondataloss", True),
     )
 
 

@@ -132,13 +132,13 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = rows_between(Offset.from_json(start), last)
         return [
             Rows(
-                first,
-                min(first + PARTITION_ROWS, rows.stop),
-                last.began_us,
-                last.base,
-                last.replay,
-                planned,
-                recipe,
+                first=first,
+                end=min(first + PARTITION_ROWS, rows.stop),
+                began_us=last.began_us,
+                base=last.base,
+                replay=last.replay,
+                planned=planned,
+                recipe=recipe,
             )
             for first in rows[::PARTITION_ROWS]
         ]
