@@ -487,7 +487,7 @@ def init_ray(address: str, loopback: bool, **settings: Any) -> None:
 
 def is_local(address: str) -> bool:
     """Return True for a Ray that `start` has started on this machine, and that listens on loopback alone."""
-    here = (one.address for one in clusters(shared_memory()).values())
+    here = (cluster.address for cluster in clusters(shared_memory()).values())
     return address.startswith(f"{LOOPBACK}:") and address in here
 
 

@@ -309,7 +309,7 @@ def child_schema(node: Schema, key: str) -> Schema:
         child: Schema = node["properties"][key]
         return child
     values = [*node.get("patternProperties", {}).values(), node.get("additionalProperties")]
-    return next((one for one in values if isinstance(one, dict)), {})
+    return next((value for value in values if isinstance(value, dict)), {})
 
 
 def resolved(node: Schema, definitions: Schema) -> Schema:

@@ -59,8 +59,8 @@ def load_manager(
 
 def common_manager(classes: Sequence[PriorityClass], settings: LoadSettings, lanes: int) -> LoadManager:
     """One load manager for all classes: it must satisfy the most demanding of them."""
-    target_s = min(one.delay_target_ms for one in classes) / 1e3
-    max_drop = min(one.max_drop for one in classes)
+    target_s = min(class_.delay_target_ms for class_ in classes) / 1e3
+    max_drop = min(class_.max_drop for class_ in classes)
     # It knows nothing of whose queue it is.
     return LoadManager(
         name=EVERYBODY,
@@ -90,8 +90,8 @@ def load_managers(
             return {EVERYBODY: common_manager(classes, settings, lanes)}
         case "each":
             return {
-                one.name: load_manager(one, settings, shares[one.name], shares[one.name], lanes)
-                for one in classes
+                class_.name: load_manager(class_, settings, shares[class_.name], shares[class_.name], lanes)
+                for class_ in classes
             }
 
 
@@ -101,14 +101,14 @@ def merged(cycles: Mapping[str, CycleEnded]) -> CycleEnded:
     return CycleEnded(
         cycle_s=first.cycle_s,
         inputs=tuple(
-            replace(one, stream=f"{name}/{one.stream}")
+            replace(input_, stream=f"{name}/{input_.stream}")
             for name, cycle in cycles.items()
-            for one in cycle.inputs
+            for input_ in cycle.inputs
         ),
         outputs=tuple(
-            replace(one, query=f"{name}/{one.query}")
+            replace(output, query=f"{name}/{output.query}")
             for name, cycle in cycles.items()
-            for one in cycle.outputs
+            for output in cycle.outputs
         ),
         queued_work_s=sum(cycle.queued_work_s for cycle in cycles.values()),
         worked_s=sum(cycle.worked_s or 0.0 for cycle in cycles.values()),

@@ -352,7 +352,7 @@ class LoadManager:
 
         The class has declared that answers to such tuples are worth nothing, so `max_drop` does not count.
         """
-        oldest_s = max((one.waiting_s for one in cycle.inputs), default=0.0)
+        oldest_s = max((input_.waiting_s for input_ in cycle.inputs), default=0.0)
         return oldest_s if self.max_age_s is not None and oldest_s > self.max_age_s else 0.0
 
     def _held_work(self, cycle: CycleEnded) -> float:
@@ -366,12 +366,16 @@ class LoadManager:
         """
         if self.hold_s is None:
             return {}
-        awake = sum(one.work_s > 0 and (one.offered > 0 or one.waiting_s > 0) for one in cycle.inputs)
+        awake = sum(
+            input_.work_s > 0 and (input_.offered > 0 or input_.waiting_s > 0) for input_ in cycle.inputs
+        )
         # What a class really has bounds the time, also where its headroom has been lowered since answers are late.
         processors = self.control.headroom if self._served is None else max(self._served, LEAST_HEADROOM)
         part_s = self.hold_s * processors / max(awake, 1)
         return {
-            one.stream: max(LEAST_ROOM, round(part_s / one.work_s)) for one in cycle.inputs if one.work_s > 0
+            input_.stream: max(LEAST_ROOM, round(part_s / input_.work_s))
+            for input_ in cycle.inputs
+            if input_.work_s > 0
         }
 
     def _allow(self, offered: float, cycle: CycleEnded) -> None:

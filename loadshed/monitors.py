@@ -39,7 +39,7 @@ class LoadMonitor:
 
     def offered_load(self, inputs: Sequence[InputCycle], cycle_s: float) -> float:
         """L0 in processors, after this cycle."""
-        return sum(self._rate(one, cycle_s) * one.work_s for one in inputs)
+        return sum(self._rate(input_, cycle_s) * input_.work_s for input_ in inputs)
 
     def rate(self, stream: str) -> float:
         return self._rates.get(stream, 0.0)

@@ -207,11 +207,12 @@ def _mapping(key: Codec, item: Codec) -> Codec:
 
 
 def _dataclass(kind: type[Any]) -> Codec:
-    hints, fields = get_type_hints(kind), [one for one in dataclasses.fields(kind) if one.init]
-    names = [one.name for one in fields]
+    hints, fields = get_type_hints(kind), [field for field in dataclasses.fields(kind) if field.init]
+    names = [field.name for field in fields]
     # What came to a type later may be missing, if it has a default.
     least = sum(
-        one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING for one in fields
+        field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        for field in fields
     )
     return _fields(
         lambda values: kind(*values),
@@ -224,7 +225,7 @@ def _dataclass(kind: type[Any]) -> Codec:
 def _fields(
     make: Callable[[Any], Any], codecs: Sequence[Codec], least: int, values_of: Callable[[Any], Sequence[Any]]
 ) -> Codec:
-    encoders, decoders = [one.encode for one in codecs], [one.decode for one in codecs]
+    encoders, decoders = [codec.encode for codec in codecs], [codec.decode for codec in codecs]
 
     def encode(value: Any) -> list[Any]:
         return [encode(one) for encode, one in zip(encoders, values_of(value), strict=True)]
@@ -301,7 +302,11 @@ class Kind:
         return made
 
     def _arguments(self) -> list[str]:
-        return [one.name for one in dataclasses.fields(self.make) if one.init and one.name not in FOR_PEOPLE]
+        return [
+            field.name
+            for field in dataclasses.fields(self.make)
+            if field.init and field.name not in FOR_PEOPLE
+        ]
 
     def _codecs(self, names: Sequence[str]) -> dict[str, Codec]:
         hints = get_type_hints(self.make)

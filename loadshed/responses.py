@@ -54,7 +54,7 @@ class ResponseStatistics:
         """As `add`, of answers whose slowdowns are not their response times by what is ideal."""
         self.add(responses, 0.0)
         self._slow_sum += sum(slowdowns)
-        self._slow_sum_sq += sum([one * one for one in slowdowns])
+        self._slow_sum_sq += sum([slowdown * slowdown for slowdown in slowdowns])
         self._slow_max = max(self._slow_max, *slowdowns)
 
     def add_same(self, response: float, count: int, ideal_s: float = 0.0) -> None:

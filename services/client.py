@@ -145,7 +145,7 @@ class Client:
             except UnknownName:
                 return []
         path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{PLACES[kind]}"
-        return [Declared.model_validate(one) for one in self._items(path)]
+        return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
         """Declare or change a document, also a plain dict; with a version, only if that version is there (0: none)."""
@@ -181,7 +181,7 @@ class Client:
 
     def list_keys(self) -> list[KeyInfo]:
         """The oldest first."""
-        return [KeyInfo.model_validate(one) for one in self._items("/v1/keys")]
+        return [KeyInfo.model_validate(item) for item in self._items("/v1/keys")]
 
     def create_key(self, principal: str, scopes: Iterable[str], expires_s: float | None = None) -> NewKey:
         """The key, which nobody can find out again."""
@@ -202,7 +202,7 @@ class Client:
 
     def tell_progress(self, feeds: Sequence[FeedProgress]) -> None:
         """How they fare."""
-        said = orjson.dumps({"feeds": [asdict(one) for one in feeds]})
+        said = orjson.dumps({"feeds": [asdict(feed) for feed in feeds]})
         self._wire.call("PUT", "/v1/ingest/progress", content=said, headers=JSON)
 
     # -- what runs -------------------------------------------------------------------------------------
@@ -406,8 +406,10 @@ def declared(headers: Mapping[str, str], content: bytes, ref: Ref) -> Declared:
 
 
 def body_of(documents: Sequence[Declaration | Document]) -> dict[str, Any]:
-    declarations = (one.declaration if isinstance(one, Document) else one for one in documents)
-    return {"documents": [as_document(one) for one in declarations]}
+    declarations = (
+        document.declaration if isinstance(document, Document) else document for document in documents
+    )
+    return {"documents": [as_document(declaration) for declaration in declarations]}
 
 
 # How the service calls the documents of a body.

@@ -110,7 +110,7 @@ class ControlRing:
             for command in decide(self._seen_by(name, cycles), now):
                 match command:
                     case SetKeep() | TrimQueue() | DropOlder() | HoldBack():
-                        orders += [(one, command) for one in (cycles if name == EVERYBODY else [name])]
+                        orders += [(cycle, command) for cycle in (cycles if name == EVERYBODY else [name])]
                     case ReportUsage(usage, load):
                         messages.append(UsageReported(name, usage, load))
                     case RequestReclaim():
@@ -155,7 +155,7 @@ def build_ring(
 ) -> ControlRing:
     manager = known_manager(name)
     shares = scenario.original_shares()
-    accounts = [class_account(one, shares[one.name], manager) for one in scenario.classes]
+    accounts = [class_account(class_, shares[class_.name], manager) for class_ in scenario.classes]
     capacity = CapacityCore(accounts, scenario.lanes, scales_headroom(manager))
     ranked = {account.name: account.share for account in by_priority(accounts)}
     return ControlRing(

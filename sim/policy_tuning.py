@@ -54,9 +54,9 @@ class TunedClass:
         self._due = self.every_s
 
     def cycle_ended(self, cycle: CycleEnded, host: SimulatedHost) -> None:
-        for one in cycle.inputs:
-            slots = self._arrivals.setdefault(one.stream, deque(maxlen=CYCLES_KEPT))
-            slots.append(Arrived(one.offered, one.batches))
+        for input_ in cycle.inputs:
+            slots = self._arrivals.setdefault(input_.stream, deque(maxlen=CYCLES_KEPT))
+            slots.append(Arrived(input_.offered, input_.batches))
         self._queued.append(host.queued_tuples())
 
     def compared(

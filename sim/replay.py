@@ -116,7 +116,9 @@ class ReplayReport:
 
     @property
     def agrees(self) -> bool:
-        return all(core.agrees for core in self.cores) and not any(one.first_lost for one in self.deliveries)
+        return all(core.agrees for core in self.cores) and not any(
+            delivery.first_lost for delivery in self.deliveries
+        )
 
     @property
     def events(self) -> int:

@@ -34,9 +34,9 @@ class Series:
         return self._cycle % self.stride == 0
 
     def thin(self) -> None:
-        for one in self.classes.values():
-            if len(one.at_s) < POINTS_MAX:
+        for class_ in self.classes.values():
+            if len(class_.at_s) < POINTS_MAX:
                 return
-            for column in vars(one).values():
+            for column in vars(class_).values():
                 del column[::2]
         self.stride *= 2

@@ -98,8 +98,8 @@ class Simulation:
         if self.seed is None:
             self.seed = self.scenario.seed
         scenario = self.scenario
-        self.hosts = {one.name: SimulatedHost(scenario, one, self.seed) for one in scenario.classes}
-        tunings = {one.name: tuned(one, self.hosts[one.name]) for one in scenario.classes}
+        self.hosts = {class_.name: SimulatedHost(scenario, class_, self.seed) for class_ in scenario.classes}
+        tunings = {class_.name: tuned(class_, self.hosts[class_.name]) for class_ in scenario.classes}
         self.tunings = {name: one for name, one in tunings.items() if one is not None}
         cores = {name: one.core for name, one in self.tunings.items()}
         self.ring: ControlRing = build_ring(scenario, self.manager, self.open_record, cores)

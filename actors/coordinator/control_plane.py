@@ -99,16 +99,16 @@ class ControlPlane:
 
     @property
     def classes(self) -> list[LiveClass]:
-        return [one.declared for one in self._seating.classes.values()]
+        return [class_.declared for class_ in self._seating.classes.values()]
 
     def apply(self, classes: Sequence[LiveClass], now: float) -> None:
         """Add classes, or change those of the same names; all of them or none."""
-        names = Counter(one.name for one in classes)
+        names = Counter(class_.name for class_ in classes)
         for name, count in names.items():
             if count > 1:
                 raise InvalidInput("class names must differ", "classes.name", name, "rename one of the two")
         with planning():
-            found = [checked(one) for one in classes]
+            found = [checked(class_) for class_ in classes]
         for one in found:
             if one.name in self._seating.classes:
                 check_change(self._seating.classes[one.name], one)
@@ -133,7 +133,7 @@ class ControlPlane:
             schema = parse_create_stream(sql)
         streams = self._seating.streams
         known = streams.get(schema.name.lower())
-        for other in [one.streams.get(schema.name.lower()) for one in self._seating.classes.values()]:
+        for other in [class_.streams.get(schema.name.lower()) for class_ in self._seating.classes.values()]:
             check_same(other, schema)
         if known is not None:
             check_same(known.schema, schema)
@@ -159,7 +159,7 @@ class ControlPlane:
         for name, one in self._seating.streams.items():
             for other in classes.values():
                 check_same(other.streams.get(name), one.schema)
-        units = sum(one.declared.shards for one in classes.values())
+        units = sum(class_.declared.shards for class_ in classes.values())
         if units > UNITS_MAX:
             raise InvalidInput(
                 f"all classes together may have {UNITS_MAX:,} shards", "shards", units, "declare fewer"
@@ -368,7 +368,7 @@ class ControlPlane:
     def declared_state(self) -> dict[str, Any]:
         return {
             "version": STATE_VERSION,
-            "classes": [one.model_dump(mode="json") for one in self.classes],
+            "classes": [class_.model_dump(mode="json") for class_ in self.classes],
             **self._seating.state(),
         }
 
@@ -418,7 +418,7 @@ class ControlPlane:
         seats = self._seating.seats
         units = {unit: seat.node for unit, seat in seats.items() if class_of(unit) == class_name}
         moves = self.share_moves(set(units.values()))
-        return [one for one in moves if any(map(one.concerns, units))][-last:] if last > 0 else []
+        return [move for move in moves if any(map(move.concerns, units))][-last:] if last > 0 else []
 
     def tuned(self, class_name: str, last: int) -> tuple[Explanation, ...]:
         """The last decisions on the policy of a class that tunes itself, and all by which it came to another one."""
@@ -426,7 +426,7 @@ class ControlPlane:
 
     def last_moves(self, last: int) -> list[ShareMove]:
         """Of all nodes, those that have moved anything, oldest first."""
-        moved = (one for one in reversed(self.share_moves(self.nodes)) if one.is_any)
+        moved = (move for move in reversed(self.share_moves(self.nodes)) if move.is_any)
         return list(islice(moved, last))[::-1]
 
     def share_moves(self, nodes: Iterable[str]) -> list[ShareMove]:
@@ -455,7 +455,7 @@ class ControlPlane:
             units=units,
             unplaced=tuple(waiting),
             homes=dict(seating.homes),
-            streams={one.schema.name: one.sql for one in seating.streams.values()},
+            streams={stream.schema.name: stream.sql for stream in seating.streams.values()},
             policies=self._tunings.in_force(),
         )
 

@@ -51,7 +51,9 @@ class Seating:
     def units(self) -> dict[str, Unit]:
         """All there are to be, by name, without shares."""
         units = (
-            Unit(one.declared, shard) for one in self.classes.values() for shard in range(one.declared.shards)
+            Unit(class_.declared, shard)
+            for class_ in self.classes.values()
+            for shard in range(class_.declared.shards)
         )
         return {unit.name: unit for unit in units}
 
@@ -74,7 +76,7 @@ class Seating:
     def bring(self, unit: str, node: str) -> None:
         """In one of the node's hosts."""
         shards = self._shards()
-        there = [one for one in shards.values() if one.seat is not None and one.seat.node == node]
+        there = [shard for shard in shards.values() if shard.seat is not None and shard.seat.node == node]
         there.append(replace(shards[unit], seat=None))
         found = seats(Node(node, self.nodes[node]), there, self.classes_per_host)
         self._take_seats(self.seats | {unit: found[shards[unit].name]})
@@ -121,7 +123,9 @@ class Seating:
         return self.homes.get(next(iter(self.classes[class_of(unit)].streams), ""))
 
     def find_homes(self) -> None:
-        known = {stream for one in self.classes.values() for stream in one.streams} | self.streams.keys()
+        known = {
+            stream for class_ in self.classes.values() for stream in class_.streams
+        } | self.streams.keys()
         self.homes = {
             stream: node for stream, node in self.homes.items() if stream in known and node in self.nodes
         }
@@ -149,8 +153,8 @@ class Seating:
                 for node in {home, *self._nodes_reading(name)}:
                     found = Stream(declared.sql, home, readers.get((node, name), {}))
                     wanted[node][declared.schema.name] = found
-        for one in self.classes.values():
-            for sql, (name, schema) in zip(one.declared.streams, one.streams.items(), strict=True):
+        for class_ in self.classes.values():
+            for sql, (name, schema) in zip(class_.declared.streams, class_.streams.items(), strict=True):
                 home = self.homes.get(name)
                 if home is not None:
                     for node in {home, *self._nodes_reading(name)}:
@@ -199,7 +203,7 @@ class Seating:
         return {
             "seats": {unit: [seat.node, seat.host] for unit, seat in self.seats.items()},
             "homes": self.homes,
-            "streams": [one.sql for one in self.streams.values()],
+            "streams": [stream.sql for stream in self.streams.values()],
             "hosts_made": self._hosts_made,
         }
 

@@ -23,7 +23,7 @@ class Tunings:
 
     def set_classes(self, classes: Iterable[LiveClass]) -> None:
         """Who is declared with another objective begins anew, with what serves that; who is with another plan, with that."""
-        wanted = {one.name: core for one in classes if (core := tuning_core(one)) is not None}
+        wanted = {class_.name: core for class_ in classes if (core := tuning_core(class_)) is not None}
         self._records = {name: one for name, one in self._records.items() if name in wanted}
         before, self._cores = self._cores, {}
         for name, core in wanted.items():

@@ -278,11 +278,11 @@ class TurnLoop:
 
     def _hello(self, host: _Host, name: str, classes: tuple[str, ...], now: float) -> None:
         host.name = name
-        for one in classes:
-            if self._holder.get(one) is not host:
-                self._leave(one, now)
-                self._holder[one] = host
-                host.classes.add(one)
+        for class_ in classes:
+            if self._holder.get(class_) is not host:
+                self._leave(class_, now)
+                self._holder[class_] = host
+                host.classes.add(class_)
 
     def _ready(self, name: str, now: float) -> None:
         self._waiting.add(name)

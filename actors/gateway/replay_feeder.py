@@ -165,7 +165,7 @@ class Source:
 
     @property
     def tuples_per_ms(self) -> float:
-        return sum(one.rows for one in self.replays.values()) / self.period_ms
+        return sum(replay.rows for replay in self.replays.values()) / self.period_ms
 
     def go_on(self, producer: Producer, now: float) -> None:
         """Offer what is due."""

@@ -303,7 +303,7 @@ class Stream:
 
     def retain(self) -> None:
         """Forget what every reader has released, and none that is expected needs; lossless ones bound what may be forgotten."""
-        needed = [(one.released, one.lossless) for one in self.readers.values()]
+        needed = [(reader.released, reader.lossless) for reader in self.readers.values()]
         needed += [(one.next, one.lossless) for one in self._awaited()]
         self.log.keep_from = min((number for number, lossless in needed if lossless), default=KEEP_NONE)
         self._forget(min((number for number, _ in needed), default=self.log.next))
@@ -455,7 +455,7 @@ class Streams:
         try:
             return self._streams[name.lower()]
         except KeyError:
-            names = [one.name for one in self._streams.values()]
+            names = [stream.name for stream in self._streams.values()]
             raise UnknownName("no such stream", "stream", name, nearest(name, names)) from None
 
     def all(self) -> Iterable[Stream]:

@@ -126,7 +126,7 @@ class AnswerReader:
     def rows(self, query: str, after: int = -1) -> Iterator[Mapping[str, Any]]:
         names = [name for name, _ in self.columns(query)]
         for answer in self.answers(query, after):
-            columns = [values_to_arrow(one).to_pylist() for one in answer.train.columns]
+            columns = [values_to_arrow(column).to_pylist() for column in answer.train.columns]
             for place, row in enumerate(zip(*columns, strict=True)):
                 yield {"_seq": answer.first + place, **dict(zip(names, row, strict=True))}
 

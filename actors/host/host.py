@@ -186,7 +186,7 @@ class Host:
 
     @property
     def is_asleep(self) -> bool:
-        return all(one.asleep for one in self._status.units.values())
+        return all(unit.asleep for unit in self._status.units.values())
 
     def stop(self, remove: bool = False) -> None:
         """Threads end after what is under way, and units come to rest; or nothing of them stays. Idempotent."""
@@ -410,7 +410,9 @@ class Host:
 
     def _report_sleepers(self) -> None:
         """A coordinator that has begun anew would hear nothing of them."""
-        reports = [one.reported for one in self._units.values() if one.asleep and one.reported is not None]
+        reports = [
+            unit.reported for unit in self._units.values() if unit.asleep and unit.reported is not None
+        ]
         if reports:
             self.report(self.name, reports)
 

@@ -62,8 +62,8 @@ class Recent:
 
 def figures_of(pieces: list[Piece], now: float, results: int) -> RecentFigures:
     together = ResponseStatistics()
-    for one in pieces:
-        together.include(one.responses)
+    for piece in pieces:
+        together.include(piece.responses)
     first, response_ms = pieces[0], together.response_ms()
     gone_s = now - first.began
     return RecentFigures(

@@ -95,9 +95,9 @@ class Noticed:
             self._anew(hosted)
         if self._before is None:
             self._begin(hosted)
-        for one in cycle.inputs:
-            slots = self._arrivals.setdefault(one.stream, deque(maxlen=CYCLES_KEPT))
-            slots.append((round(keep * one.offered), one.batches))
+        for input_ in cycle.inputs:
+            slots = self._arrivals.setdefault(input_.stream, deque(maxlen=CYCLES_KEPT))
+            slots.append((round(keep * input_.offered), input_.batches))
         self._queued += sum(node.tuples for node in hosted.runner.network.nodes)
         self._cycles += 1
 
@@ -118,8 +118,8 @@ class Noticed:
             stale=stale,
             lost=lost,
             tardy_ms=tardy_ms,
-            graphs=tuple([one.utility for one in operators]),
-            weights=tuple([one.weight for one in operators]),
+            graphs=tuple([operator.utility for operator in operators]),
+            weights=tuple([operator.weight for operator in operators]),
             slacks=tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
             running=hosted.running(),
             is_exchanging=hosted.is_exchanging or self._exchanging,

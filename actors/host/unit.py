@@ -589,7 +589,7 @@ class HostedUnit:
     def _decide(self, cycle: CycleEnded, now: float) -> tuple[float, float, bool]:
         """Usage, load, and whether capacity is asked back."""
         if self.manager is None:
-            load = sum(one.offered * one.work_s for one in cycle.inputs) / max(cycle.cycle_s, 1e-9)
+            load = sum(input_.offered * input_.work_s for input_ in cycle.inputs) / max(cycle.cycle_s, 1e-9)
             self._tell_doors()
             return 0.0, load, False
         usage, load, reclaim = 0.0, 0.0, False
@@ -622,7 +622,9 @@ class HostedUnit:
         self._log.steer(Steered(self._keep, headroom, share))
 
     def _fall_asleep(self, cycle: CycleEnded) -> None:
-        moved = any(one.offered for one in cycle.inputs) or any(one.results for one in cycle.outputs)
+        moved = any(input_.offered for input_ in cycle.inputs) or any(
+            output.results for output in cycle.outputs
+        )
         waits = self.has_input() or self.hosted.overdue(time.monotonic())
         busy = moved or waits or self.is_stuck or self._keep < 1
         self._quiet = 0 if busy else self._quiet + 1
@@ -653,7 +655,7 @@ class HostedUnit:
         after_s = self.settings.idle_after_s
         self.next_advance = NEVER
         if after_s is None or not any(
-            one.state for one in self.hosted.runner.network.account.holdings.values()
+            holding.state for holding in self.hosted.runner.network.account.holdings.values()
         ):
             return
         for stream in self._reading:

@@ -105,7 +105,7 @@ class Worth:
     def end_cycle(self, now: float, queries: Mapping[str, QueryQuality], is_last: bool = False) -> None:
         """`is_last`: nobody will look again before there is input."""
         known = self._totals[-1]
-        is_first = not known.answers and any(one.has_answers for one in queries.values())
+        is_first = not known.answers and any(query.has_answers for query in queries.values())
         if not (is_first or is_last) and now - known.at < PIECE_S:
             return
         every, alone = list(queries.values()), self.alone()
@@ -136,16 +136,16 @@ class Worth:
 
 
 def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
-    utilities = [one.utility for one in queries if one.utility is not None]
-    tardiness = [one.tardiness for one in queries if one.tardiness is not None]
+    utilities = [query.utility for query in queries if query.utility is not None]
+    tardiness = [query.tardiness for query in queries if query.tardiness is not None]
     return Totals(
         at=now,
         answers=sum([one.count for one in utilities]),
         utility=sum([one.sum for one in utilities]),
         missed=sum([one.missed for one in utilities]),
-        stale_s=mean([one.stale_s for one in queries], [one.weight for one in queries]),
-        responded=sum([one.responses.count for one in queries]),
-        slowdown=sum([one.slowdown for one in queries]),
+        stale_s=mean([query.stale_s for query in queries], [query.weight for query in queries]),
+        responded=sum([query.responses.count for query in queries]),
+        slowdown=sum([query.slowdown for query in queries]),
         due=sum([one.answers for one in tardiness]),
         tardy=sum([one.tardy for one in tardiness]),
         tardy_s=sum([one.sum_s for one in tardiness]),
@@ -155,7 +155,7 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
 
 def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
     whole = ratio(latest.utility, latest.answers, 1.0)
-    means = [one.utility.mean for one in queries if one.utility is not None]
+    means = [query.utility.mean for query in queries if query.utility is not None]
     return {
         "mean": whole,
         "lost": 1.0 - whole,
@@ -167,7 +167,7 @@ def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, flo
 
 def slowdown_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
     """Of the queries, those that have answered."""
-    means = [one.slowdown / one.responses.count for one in queries if one.responses.count]
+    means = [query.slowdown / query.responses.count for query in queries if query.responses.count]
     return {
         "mean": latest.slowdown / latest.responded if latest.responded else 0.0,
         "of_queries": mean(means),

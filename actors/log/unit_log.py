@@ -141,7 +141,7 @@ class UnitLog:
         parts, size = commit_parts(commit)
         if size > self.frame_max:
             # Steps must be there, or all that follows could not be repeated.
-            self.lost_answers += sum(len(one.train) for one in commit.answers)
+            self.lost_answers += sum(len(answer.train) for answer in commit.answers)
             parts, size = commit_parts(Commit(commit.steps, (), commit.answered))
         self._commits.append(parts, size)
         self.bytes_since += size
@@ -166,7 +166,7 @@ class UnitLog:
         known = described(self.folder)
         for name, query in queries.items():
             if name in added or name not in known:
-                columns = tuple((one.name, str(one.type)) for one in query.plan.schema.fields)
+                columns = tuple((field.name, str(field.type)) for field in query.plan.schema.fields)
                 began = self.next if name in added else 0
                 known[name] = Described(columns, secrets.token_hex(MARK_BYTES), began)
         told = {name: [one.columns, one.mark, one.began] for name, one in known.items()}

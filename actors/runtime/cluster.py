@@ -22,16 +22,16 @@ def nodes() -> list[dict[str, Any]]:
 
 def head_node() -> Any:
     """The node whose end is the cluster's end."""
-    for one in nodes():
-        if one["Alive"] and "node:__internal_head__" in one["Resources"]:
-            return NodeAffinitySchedulingStrategy(one["NodeID"], soft=True)
+    for node in nodes():
+        if node["Alive"] and "node:__internal_head__" in node["Resources"]:
+            return NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
     return "DEFAULT"
 
 
 def address_here() -> str:
     """Of the node this process is on, as Ray knows it."""
     node_id = ray.get_runtime_context().get_node_id()
-    return str(next(one["NodeManagerAddress"] for one in nodes() if one["NodeID"] == node_id))
+    return str(next(node["NodeManagerAddress"] for node in nodes() if node["NodeID"] == node_id))
 
 
 def short_id(node_id: str) -> str:

@@ -51,7 +51,7 @@ def points_in(text: str, field: str) -> list[dict[str, float]]:
 
 def told(points: Utility | None) -> str:
     """As people write it on a command line."""
-    return ",".join(f"{one.latency_ms:g}:{one.utility:g}" for one in points or ())
+    return ",".join(f"{point.latency_ms:g}:{point.utility:g}" for point in points or ())
 
 
 def falling(points: tuple[UtilityPoint, ...]) -> tuple[UtilityPoint, ...]:
@@ -97,11 +97,11 @@ class UtilityGraph(Settings):
 
     @cached_property
     def latencies_s(self) -> tuple[float, ...]:
-        return tuple(one.latency_ms / 1e3 for one in self.points)
+        return tuple(point.latency_ms / 1e3 for point in self.points)
 
     @cached_property
     def utilities(self) -> tuple[float, ...]:
-        return tuple(one.utility for one in self.points)
+        return tuple(point.utility for point in self.points)
 
     @cached_property
     def gradients(self) -> tuple[float, ...]:

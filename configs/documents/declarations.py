@@ -313,11 +313,15 @@ def declared_in(data: object, place: str = "") -> Document:
 
 def check_differ(documents: Iterable[Document]) -> None:
     seen: dict[Ref, Document] = {}
-    for one in documents:
-        first = seen.setdefault(one.ref.folded, one)
-        if first is not one:
+    for document in documents:
+        first = seen.setdefault(document.ref.folded, document)
+        if first is not document:
             raise InvalidInput(
-                f"declared before, in {first.place}", "name", one.ref.name, "keep one of the two", one.place
+                f"declared before, in {first.place}",
+                "name",
+                document.ref.name,
+                "keep one of the two",
+                document.place,
             )
 
 
@@ -352,11 +356,13 @@ def live_class(
             "limits": given["limits"] | limits,
             "key": tenant.key,
             "shards": tenant.shards,
-            "streams": tuple(one.declaration(one.name) for one in streams),
-            "fed": tuple(one.name for one in streams if one.source is not None or one.name in fed),
-            "queries": {one.name: one.sql for one in queries},
-            "utilities": {one.name: one.utility for one in queries if one.utility is not None},
-            "weights": {one.name: one.weight for one in queries if one.weight != 1},
+            "streams": tuple(stream.declaration(stream.name) for stream in streams),
+            "fed": tuple(
+                stream.name for stream in streams if stream.source is not None or stream.name in fed
+            ),
+            "queries": {query.name: query.sql for query in queries},
+            "utilities": {query.name: query.utility for query in queries if query.utility is not None},
+            "weights": {query.name: query.weight for query in queries if query.weight != 1},
         },
         str(ref_of(tenant)),
     )
@@ -364,12 +370,12 @@ def live_class(
 
 def hold_warnings(documents: Iterable[Document]) -> list[str]:
     """Return a warning for each priority class that makes producers wait because of a small `max_drop`."""
-    classes = [one.declaration for one in documents]
+    classes = [document.declaration for document in documents]
     return [
-        f"priority class {one.name} may drop {one.max_drop:.0%} of its input at most and has no max_age_ms: under more load"
+        f"priority class {class_.name} may drop {class_.max_drop:.0%} of its input at most and has no max_age_ms: under more load"
         " its input is held back at the producers; declare max_age_ms to bound the age of answers instead"
-        for one in classes
-        if isinstance(one, PriorityClassDeclaration) and one.holds_back and not one.lossless
+        for class_ in classes
+        if isinstance(class_, PriorityClassDeclaration) and class_.holds_back and not class_.lossless
     ]
 
 

@@ -176,7 +176,7 @@ def problems_of_source(name: str, options: Mapping[str, str]) -> Iterator[Contra
             yield Contradiction("no such format", "format", name, hint)
         return
     yield from misnamed(name, source, options)
-    yield from missing(source, {one.lower(): one for one in options})
+    yield from missing(source, {option.lower(): option for option in options})
 
 
 def misnamed(name: str, source: Source, options: Mapping[str, str]) -> Iterator[Contradiction]:
@@ -191,9 +191,9 @@ def misnamed(name: str, source: Source, options: Mapping[str, str]) -> Iterator[
 
 def missing(source: Source, given: Mapping[str, str]) -> Iterator[Contradiction]:
     for choices in source.needs:
-        found = [given[one.lower()] for one in choices if one.lower() in given]
+        found = [given[choice.lower()] for choice in choices if choice.lower() in given]
         if not found:
-            hint = "add " + " or ".join(f"`{one}: …`" for one in choices) + " to the options"
+            hint = "add " + " or ".join(f"`{choice}: …`" for choice in choices) + " to the options"
             yield Contradiction("required, but missing", f"options.{choices[0]}", hint=hint)
         elif len(found) > 1:
             yield Contradiction("only one of these can be given", "options", found, f"keep {found[0]}")

@@ -184,7 +184,9 @@ class FeedDefinition(Settings):
 
     @property
     def is_split(self) -> bool:
-        return len(self.streams) > 1 or any(one.where or one.columns for one in self.streams.values())
+        return len(self.streams) > 1 or any(
+            stream.where or stream.columns for stream in self.streams.values()
+        )
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -321,14 +323,14 @@ class StreamsFile(Settings):
         """To be fetched: of the session and of the formats that are read, unless their jars are here."""
         given = self.session.packages
         here = (*given, self.session.conf.get("spark.jars", ""))
-        reads_kafka = any(one.source.format == KAFKA for one in self.all_feeds().values())
+        reads_kafka = any(feed.source.format == KAFKA for feed in self.all_feeds().values())
         if reads_kafka and not any(KAFKA_ARTIFACT in one for one in here):
             return (*given, KAFKA_CONNECTOR)
         return given
 
     def secrets(self) -> tuple[str, ...]:
         """Values that are to be seen nowhere, the longest first: one may stand within another."""
-        given = [self.session.conf, *(one.source.options for one in self.all_feeds().values())]
+        given = [self.session.conf, *(feed.source.options for feed in self.all_feeds().values())]
         found = {
             value
             for settings in given

@@ -311,7 +311,7 @@ class OperatorNetwork(Settings):
                         getattr(one, key),
                         f"give all of them the same {key}, or names of different queries",
                     )
-        fed = {below for one in self.operators for below in one.feeds}
+        fed = {below for operator in self.operators for below in operator.feeds}
         for place, one in enumerate(self.operators):
             if (one.stream is None) != (place in fed):
                 raise Contradiction(
@@ -323,7 +323,9 @@ class OperatorNetwork(Settings):
         return self
 
     def streams(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.stream for one in self.operators if one.stream is not None))
+        return tuple(
+            dict.fromkeys(operator.stream for operator in self.operators if operator.stream is not None)
+        )
 
 
 NetworkModel = Annotated[QueryNetwork | SharafNetwork | OperatorNetwork, Field(discriminator="kind")]
@@ -467,8 +469,8 @@ class Scenario(Settings):
     """Printed beside what came out, by `weir sim --policies`."""
 
     def original_shares(self) -> dict[str, float]:
-        total = sum(one.priority for one in self.classes)
-        return {one.name: one.priority / total for one in self.classes}
+        total = sum(class_.priority for class_ in self.classes)
+        return {class_.name: class_.priority / total for class_ in self.classes}
 
 
 def load_scenario(source: str) -> Scenario:
@@ -491,7 +493,7 @@ def checked_scenario(found: ScenarioData) -> Scenario:
 
 def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
     """Relations between fields that single fields cannot see, each with the invariant in words."""
-    names = [one.name for one in scenario.classes]
+    names = [class_.name for class_ in scenario.classes]
     originals = scenario.original_shares()
     for place, one in enumerate(scenario.classes):
         at = f"classes[{place}]"

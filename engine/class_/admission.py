@@ -96,7 +96,7 @@ class CheckedClass:
 
     def _check_key(self, query: Query) -> None:
         key = self.declared.key
-        for stream in (one.stream for one in sources(query.plan) if isinstance(one, Scan)):
+        for stream in (source.stream for source in sources(query.plan) if isinstance(source, Scan)):
             if key is not None and stream.schema.index(key) is None:
                 raise InvalidInput(
                     f"query {query.name} reads stream {stream.name}, which has no such column",
@@ -164,7 +164,11 @@ def without_streams(declared: LiveClass, streams: Collection[str]) -> LiveClass:
     readers = {
         name
         for name, query in found.queries.items()
-        if any(one.stream.name.lower() in streams for one in sources(query.plan) if isinstance(one, Scan))
+        if any(
+            source.stream.name.lower() in streams
+            for source in sources(query.plan)
+            if isinstance(source, Scan)
+        )
     }
     left = found.queries.keys() - set(dependents(found.queries, readers))
     statements = zip(found.declared.streams, found.streams, strict=True)
@@ -195,23 +199,23 @@ def check_key_types(one: CheckedClass) -> None:
 def check_together(classes: Sequence[CheckedClass]) -> None:
     """Classes of one system, whose names differ."""
     first: dict[str, tuple[str, StreamSchema]] = {}
-    for one in classes:
-        for stream in one.streams.values():
-            other, schema = first.setdefault(stream.name.lower(), (one.name, stream))
+    for class_ in classes:
+        for stream in class_.streams.values():
+            other, schema = first.setdefault(stream.name.lower(), (class_.name, stream))
             if schema != stream:
                 raise InvalidInput(
                     f"class {other} declares stream {schema.name} otherwise",
-                    f"classes.{one.name}.streams",
+                    f"classes.{class_.name}.streams",
                     stream.name,
                     f"copy the statement from class {other}, or choose another name for the stream",
                 )
-    total = sum(one.declared.priority for one in classes)
-    for one in classes:
-        declared, original = one.declared, one.declared.priority / total
+    total = sum(class_.declared.priority for class_ in classes)
+    for class_ in classes:
+        declared, original = class_.declared, class_.declared.priority / total
         if declared.min_share > original + 1e-12:
             raise InvalidInput(
                 "a minimum share cannot exceed the original share",
-                f"classes.{one.name}.min_share",
+                f"classes.{class_.name}.min_share",
                 declared.min_share,
                 f"priority {declared.priority:g} gives {original:.3f} among these classes: "
                 "raise the priority or lower min_share",

@@ -323,7 +323,7 @@ class HostedClass:
     def _timed(self, name: str) -> list[StreamSchema]:
         """The streams a query reads that have event time."""
         known = {one.lower(): query for one, query in self._queries.items()}
-        read = (self.schemas[one.lower()] for one in streams(self._queries[name].plan, known))
+        read = (self.schemas[stream.lower()] for stream in streams(self._queries[name].plan, known))
         return [schema for schema in read if schema.time is not None]
 
     def _reached_us(self, stream: StreamSchema) -> int | None:
@@ -757,7 +757,7 @@ class HostedClass:
             return  # nothing reads it: it is about to be dropped
         assert self._fetch is not None
         train = self._fetch(opened.stream, opened.batch)
-        types = tuple(one.type for one in self.schemas[opened.stream].schema.fields)
+        types = tuple(field.type for field in self.schemas[opened.stream].schema.fields)
         if train is None or tuple(column.type for column in train.columns) != types:
             self.mismatches.add(f"batch {opened.batch} of {opened.stream} is not kept any more")
             entrance.lose_last()
@@ -923,5 +923,5 @@ def others(before: Mapping[str, StreamSchema], after: Mapping[str, StreamSchema]
 
 def reads_as_declared(query: Query, schemas: Mapping[str, StreamSchema]) -> bool:
     """Return True if all streams that a query reads itself are declared with the columns it was planned with."""
-    scans = (one.stream for one in sources(query.plan) if isinstance(one, Scan))
+    scans = (source.stream for source in sources(query.plan) if isinstance(source, Scan))
     return all(schemas.get(stream.name.lower()) == stream for stream in scans)

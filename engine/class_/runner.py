@@ -280,7 +280,7 @@ class ClassRunner:
         others = self._meeting.get(number)
         if others is None:
             return math.inf
-        return min(self._nodes[one].arrived_within(self.train_max) for one in others if one != number)
+        return min(self._nodes[other].arrived_within(self.train_max) for other in others if other != number)
 
     def _step(
         self,
@@ -562,7 +562,7 @@ class ClassRunner:
         """As if no other queue had the trains."""
         account = self.network.account
         trains = () if node.source else node.queue
-        return deque([Lot(account, train_bytes(one), 1) if len(one) else None for one in trains])
+        return deque([Lot(account, train_bytes(train), 1) if len(train) else None for train in trains])
 
     def _enqueue(self, node: Node, train: Train, head: float, lot: Lot | None = None) -> None:
         was_empty = node.enqueue(train, lot)

@@ -246,7 +246,7 @@ def distinct_counts(parts: Sequence[DistinctSketches], groups: Codes) -> Whole:
 
 
 def distinct_count(sketches: Sequence[Any]) -> int:
-    some = [one for one in sketches if one is not None]
+    some = [sketch for sketch in sketches if sketch is not None]
     if not some:
         return 0
     union = datasketches.hll_union(LG_REGISTERS)
@@ -340,7 +340,7 @@ def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, list[
 
 def hashable(values: list[Any]) -> list[Any]:
     """Values as the library hashes them: it passes over an empty text, and knows no booleans."""
-    return [0 if one == "" else int(one) if isinstance(one, bool) else one for one in values]
+    return [0 if value == "" else int(value) if isinstance(value, bool) else value for value in values]
 
 
 def each(update: Any, values: Sequence[Any]) -> None:

@@ -73,7 +73,7 @@ class Together:
 
 def arrival_of(causes: Causes, time: int) -> float:
     """When what brought event time as far as `time` arrived."""
-    step = next(one for one in causes if one.upto >= time)
+    step = next(cause for cause in causes if cause.upto >= time)
     return step.arrival(time)
 
 

@@ -85,7 +85,7 @@ Condition = Callable[[Train, Failures], Mask]
 def compile_projection(expressions: Sequence[Expression]) -> Projection:
     """Expressions over one input as a function of trains; the columns have the expressions' types."""
     compiler = Compiler(expressions)
-    columns = [(one.type, compiler.compile(one).run) for one in expressions]
+    columns = [(expression.type, compiler.compile(expression).run) for expression in expressions]
     slots, quiet = compiler.slots, not compiler.noisy
 
     def project(train: Train, failures: Failures) -> tuple[Values, ...]:

@@ -178,7 +178,7 @@ def castable(source: DataType, target: DataType) -> bool:
 
 def common_type(types: Types) -> DataType | None:
     """The type that values of all these types can be brought to (branches of CASE, inputs of UNION), or None."""
-    known = [one for one in types if one is not None]
+    known = [type_ for type_ in types if type_ is not None]
     if not known:
         return INT32  # as in DuckDB, for nothing but NULLs
     first = known[0]
@@ -228,8 +228,8 @@ def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
     for place, one in enumerate(types):
         if one is not None and not one.is_numeric:
             raise refuse(name, types, place, wanted)
-    known = next((one for one in types if one is not None), INT32)
-    return [known if one is None else one for one in types]
+    known = next((type_ for type_ in types if type_ is not None), INT32)
+    return [known if type_ is None else type_ for type_ in types]
 
 
 def arithmetic(name: str, types: Types) -> Signature:
@@ -338,7 +338,7 @@ def floats(count: int, most: int | None = None) -> Rule:
 
 def comparable(name: str, types: Types, wanted: str) -> DataType:
     """The type in which values are compared; text beside something else is read as that."""
-    others = [one for one in types if one != STRING and one is not None]
+    others = [type_ for type_ in types if type_ != STRING and type_ is not None]
     common = common_type(others) if others else STRING
     if common is None:
         place = next(place for place, one in enumerate(types) if one not in (None, STRING, others[0]))
@@ -383,7 +383,7 @@ def alike(name: str, types: Types) -> Signature:
     check_count(name, types, 1, None, wanted)
     common = common_type(types)
     if common is None:
-        known = [one for one in types if one is not None]
+        known = [type_ for type_ in types if type_ is not None]
         raise refuse(name, types, list(types).index(next(one for one in known if one != known[0])), wanted)
     return Signature(name, (common,) * len(types), common)
 

@@ -309,8 +309,10 @@ class ClassNetwork:
         for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
             del self._found[plan]
             self._pane_lengths.pop(plan, None)
-        for key in [key for key, stores in self._stores.items() if not all(one[-1].users for one in stores)]:
-            self._stores[key] = [one for one in self._stores[key] if one[-1].users]
+        for key in [
+            key for key, stores in self._stores.items() if not all(store[-1].users for store in stores)
+        ]:
+            self._stores[key] = [store for store in self._stores[key] if store[-1].users]
             if not self._stores[key]:
                 del self._stores[key]
         self._sources = {name: node for name, node in self._sources.items() if node.users}

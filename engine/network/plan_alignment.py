@@ -112,16 +112,16 @@ class Running:
 
     def aligned(self, planned: Mapping[str, PlanSettings]) -> Aligned:
         found = Aligned()
-        for one in self.queries:
+        for query in self.queries:
             found.add(
-                self._arranged(one.name, self.planned_as[one.name]),
-                self._arranged(one.name, planned[one.name]),
+                self._arranged(query.name, self.planned_as[query.name]),
+                self._arranged(query.name, planned[query.name]),
             )
         return found
 
     @cached_property
     def _known(self) -> Mapping[str, Query]:
-        return {one.name: one for one in self.queries}
+        return {query.name: query for query in self.queries}
 
     def _arranged(self, name: str, plan: PlanSettings) -> Plan:
         return arranged(self._known[name], self._known, plan, name)
@@ -158,5 +158,5 @@ def is_select(plan: Plan) -> bool:
 
 def divided(steps: list[Plan]) -> tuple[tuple[Plan, ...], tuple[Plan, ...]]:
     """Those that test a condition, and those that do not."""
-    tests = tuple([one for one in steps if isinstance(one, Filter) or is_select(one)])
-    return tests, tuple([one for one in steps if one not in tests])
+    tests = tuple([step for step in steps if isinstance(step, Filter) or is_select(step)])
+    return tests, tuple([step for step in steps if step not in tests])

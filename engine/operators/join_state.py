@@ -118,15 +118,15 @@ class Stored:
     ) -> None:
         self._room_min, self._scanned_max = room, scanned_max
         self._columns: list[Column] = [
-            Texts(one.type) if one.type.kind is Kind.STRING else Fixed(one.type, room)
-            for one in schema.fields
+            Texts(field.type) if field.type.kind is Kind.STRING else Fixed(field.type, room)
+            for field in schema.fields
         ]
         times = self._columns[time]
         assert isinstance(times, Fixed)
         self._time = times
-        self._texts = [one for one in self._columns if isinstance(one, Texts)]
-        numbers = [one.type.numpy for one in schema.fields if one.type.kind is not Kind.STRING]
-        self._width = sum([np.dtype(one).itemsize + 1 for one in numbers]) + HIDDEN_BYTES
+        self._texts = [column for column in self._columns if isinstance(column, Texts)]
+        numbers = [field.type.numpy for field in schema.fields if field.type.kind is not Kind.STRING]
+        self._width = sum([np.dtype(number).itemsize + 1 for number in numbers]) + HIDDEN_BYTES
         self._codes: Codes = np.empty(room, np.intp)
         self._arrival = np.empty(room)
         self._kept = np.empty(room)
@@ -155,7 +155,7 @@ class Stored:
         """
         texts = 0
         if self._texts:
-            texts = sum([one.data.nbytes for one in train.columns if one.type.kind is Kind.STRING])
+            texts = sum([column.data.nbytes for column in train.columns if column.type.kind is Kind.STRING])
         tuples = len(train) if texts <= most else len(train) * most // texts
         room, free = len(self._codes), len(self._codes) - self._end
         if tuples > free:
@@ -267,7 +267,7 @@ class Stored:
         self._measure()
 
     def _measure(self) -> None:
-        texts = sum([one.bytes for one in self._texts])
+        texts = sum([text.bytes for text in self._texts])
         self.bytes = self._width * len(self._codes) + texts + self._index.bytes
 
     def _alive(self) -> Mask:

@@ -79,12 +79,12 @@ class LastRows:
         self._places: Places = np.empty(0, np.intp)
         self._is_sorted = True
         self._width = LATER_BYTES + sum(
-            1 + one.type.numpy.itemsize for one in schema.fields if one.type.kind is not Kind.STRING
+            1 + field.type.numpy.itemsize for field in schema.fields if field.type.kind is not Kind.STRING
         )
 
     @property
     def bytes(self) -> int:
-        texts = sum(one.bytes for one in self._columns if isinstance(one, Texts))
+        texts = sum(column.bytes for column in self._columns if isinstance(column, Texts))
         return self._width * self._room + self._place.nbytes + self._at.nbytes + texts
 
     def add(self, train: Train, holding: Holding) -> None:
@@ -204,8 +204,8 @@ class LastRows:
         if not self._columns:
             self._room = max(ROOM_MIN, 2 * more)
             self._columns = [
-                Texts(one.type) if one.type.kind is Kind.STRING else Fixed(one.type, self._room)
-                for one in self._schema.fields
+                Texts(field.type) if field.type.kind is Kind.STRING else Fixed(field.type, self._room)
+                for field in self._schema.fields
             ]
             return
         self._sort()

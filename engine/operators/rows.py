@@ -83,7 +83,7 @@ class RowWindowOperator:
         self._keys = tuple(keys)
         self._index = KeyIndex([input_schema.fields[key].type for key in keys])
         measures: set[Measure] = {("rows", None)}
-        self._measures = measures.union(*(measures_of(one) for one in aggregates))
+        self._measures = measures.union(*(measures_of(aggregate) for aggregate in aggregates))
         self._recent = empty_train(input_schema)
         self._offered = np.empty(0)  # how many tuples each of these stands for
         self.holding = Holding()
@@ -161,5 +161,5 @@ class RowWindowOperator:
         rows = rows_of(pane, len(self._index))
         groups = np.flatnonzero(rows)
         keys = self._index.decoded(groups) if self._keys else ()
-        results = [answered(one, pane, groups, rows) for one in self._aggregates]
+        results = [answered(aggregate, pane, groups, rows) for aggregate in self._aggregates]
         return Train((*keys, *results), same_arrival(cause, len(groups)), members.kept)

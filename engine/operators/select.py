@@ -87,6 +87,6 @@ class SelectOperator(Stateless):
 
 def plain_columns(expressions: Sequence[Expression] | None) -> tuple[int, ...] | None:
     """The places of a projection that only picks columns."""
-    if expressions is None or not all(isinstance(one, Column) for one in expressions):
+    if expressions is None or not all(isinstance(expression, Column) for expression in expressions):
         return None
-    return tuple(one.place for one in expressions if isinstance(one, Column))
+    return tuple(expression.place for expression in expressions if isinstance(expression, Column))

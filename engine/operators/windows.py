@@ -162,7 +162,7 @@ class WindowOperator:
         kept = whole.tuples / offered if offered else 1.0
         # Dropped rows are taken to be like those that were kept; late ones are not made up for.
         each = 1 + missing.dropped / whole.offered if whole.offered else 1.0
-        results = [answered(one, whole, groups, rows, each) for one in self._aggregates]
+        results = [answered(aggregate, whole, groups, rows, each) for aggregate in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
         return Train((*bounds, *keys, *results), arrival, kept)
 

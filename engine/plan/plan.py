@@ -323,10 +323,10 @@ def event_times(plan: Plan) -> tuple[EventTime, ...]:
             return (EventTime(1, timed.unit_us),) if timed else ()
         case IntervalJoin() | WindowJoin():
             width = len(plan.left.schema)
-            right = (EventTime(one.place + width, one.unit_us) for one in event_times(plan.right))
+            right = (EventTime(time_.place + width, time_.unit_us) for time_ in event_times(plan.right))
             return (*event_times(plan.left), *right)
         case Union():
-            first, *rest = (event_times(one) for one in plan.inputs)
+            first, *rest = (event_times(input_) for input_ in plan.inputs)
             return tuple(time for time in first if all(time in others for others in rest))
 
 

@@ -58,7 +58,7 @@ def late_us(plan: Plan, running: Set[Plan]) -> int:
         case Filter(below) | Project(below) | TableJoin(input=below):
             return late_us(below, running)
         case Union(inputs):
-            return max(1, *(late_us(one, running) for one in inputs))
+            return max(1, *(late_us(input_, running) for input_ in inputs))
         case Numbered():
             raise Unbounded(ROWS)
         case WindowAggregate(below, window):

@@ -20,7 +20,7 @@ def sources(plan: Plan) -> Iterator[Scan | QueryOutput]:
 
 def reads(query: Query) -> set[str]:
     """Names of the queries whose output the query reads, in small letters."""
-    return {one.query.lower() for one in sources(query.plan) if isinstance(one, QueryOutput)}
+    return {source.query.lower() for source in sources(query.plan) if isinstance(source, QueryOutput)}
 
 
 def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
@@ -46,9 +46,9 @@ def check_lookups(plan: Plan, queries: Mapping[str, Query]) -> None:
 def streams(plan: Plan, queries: Mapping[str, Query]) -> set[str]:
     """What it reads, also through other queries, which are known by names in small letters."""
     found: set[str] = set()
-    for one in sources(plan):
-        if isinstance(one, Scan):
-            found.add(one.stream.name)
+    for source in sources(plan):
+        if isinstance(source, Scan):
+            found.add(source.stream.name)
         else:
-            found |= streams(queries[one.query.lower()].plan, queries)
+            found |= streams(queries[source.query.lower()].plan, queries)
     return found

@@ -103,7 +103,7 @@ def freed(side: Plan) -> tuple[Plan, list[Expression]]:
 
 def together(conditions: list[Expression]) -> Expression:
     """All of them, as one condition."""
-    operands = tuple(dict.fromkeys(part for one in conditions for part in _operands(one)))
+    operands = tuple(dict.fromkeys(part for condition in conditions for part in _operands(condition)))
     if not operands:
         return TRUE
     return operands[0] if len(operands) == 1 else Call("and", operands, BOOLEAN)
@@ -111,8 +111,8 @@ def together(conditions: list[Expression]) -> Expression:
 
 def _operands(condition: Expression) -> Iterator[Expression]:
     if isinstance(condition, Call) and condition.function == "and":
-        for one in condition.arguments:
-            yield from _operands(one)
+        for argument in condition.arguments:
+            yield from _operands(argument)
     elif condition != TRUE:
         yield condition
 

@@ -32,7 +32,7 @@ def pruned(plan: Plan) -> Plan:
 
 
 def over_narrow_join(plan: Project, join: IntervalJoin | WindowJoin) -> Project:
-    used = {place for one in (*plan.expressions, join.residual) for place in columns_in(one)}
+    used = {place for expression in (*plan.expressions, join.residual) for place in columns_in(expression)}
     width = len(join.left.schema)
     left = kept_places(join.left, join.left_keys, {place for place in used if place < width})
     right = kept_places(join.right, join.right_keys, {place - width for place in used if place >= width})
@@ -48,7 +48,9 @@ def over_narrow_join(plan: Project, join: IntervalJoin | WindowJoin) -> Project:
         residual=moved(join.residual, moves),
         schema=Schema((*sides[0].schema.fields, *sides[1].schema.fields)),
     )
-    return replace(plan, input=narrow, expressions=tuple(moved(one, moves) for one in plan.expressions))
+    return replace(
+        plan, input=narrow, expressions=tuple(moved(expression, moves) for expression in plan.expressions)
+    )
 
 
 def kept_places(side: Plan, keys: tuple[int, ...], used: set[int]) -> list[int]:

@@ -23,7 +23,7 @@ def plan_query(name: str, sql: str, catalog: Catalog) -> Query:
         plan = answered(relation)
     except RecursionError:
         raise text.error(0, "the query is too deep", hint="split it into queries over queries") from None
-    return Query(name, sql, plan, any(one.scaled for one in aggregates(plan)))
+    return Query(name, sql, plan, any(aggregate.scaled for aggregate in aggregates(plan)))
 
 
 def aggregates(plan: Plan) -> list[Aggregate]:

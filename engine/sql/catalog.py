@@ -31,7 +31,7 @@ class Catalog:
         return self.entries.get(name.lower())
 
     def names(self) -> list[str]:
-        return [name_of(one) for one in self.entries.values()]
+        return [name_of(entry) for entry in self.entries.values()]
 
     def with_entry(self, one: Known) -> Catalog:
         """A catalog with one more name, or with another meaning of it."""
@@ -46,7 +46,7 @@ class Catalog:
         return replace(
             self,
             entries=MappingProxyType(
-                {**self.entries, **{one.name.lower(): output_of(one) for one in queries}}
+                {**self.entries, **{query.name.lower(): output_of(query) for query in queries}}
             ),
         )
 

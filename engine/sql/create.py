@@ -97,8 +97,8 @@ def parse_create_stream(sql: str) -> StreamSchema:
     text = Text(sql)
     tree = read(sql, StreamParser, StreamParser.read_stream)
     assert isinstance(tree, StreamOf)
-    columns = [one for one in tree.expressions if isinstance(one, ColumnOf)]
-    watermarks = [one for one in tree.expressions if isinstance(one, WatermarkOf)]
+    columns = [expression for expression in tree.expressions if isinstance(expression, ColumnOf)]
+    watermarks = [expression for expression in tree.expressions if isinstance(expression, WatermarkOf)]
     if not columns:
         raise text.error(tree, "a stream has columns", hint=EXAMPLE)
     if len(columns) > COLUMNS_MAX:

@@ -82,7 +82,7 @@ class Mirror:
     @property
     def stream_sql(self) -> str:
         """The CREATE STREAM of it."""
-        told = ", ".join(f"{one.name} {one.type}" for one in self.stream.schema.fields)
+        told = ", ".join(f"{field.name} {field.type}" for field in self.stream.schema.fields)
         return f"CREATE STREAM {self.name} ({told}, WATERMARK FOR {SEEN_AT} AS {SEEN_AT})"
 
 

@@ -294,7 +294,7 @@ class WeirParser(parser.Parser):
         index, start = self._index, self._curr
         if self._match(TokenType.COMMA):
             return self.expression(exp.Join(this=self._parse_table()), start)
-        words = [one.text.upper() for one in self._parse_join_parts() if one]
+        words = [part.text.upper() for part in self._parse_join_parts() if part]
         if not self._match(TokenType.JOIN):
             self._retreat(index)
             return None

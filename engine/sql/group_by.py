@@ -81,7 +81,7 @@ class Grouped(Expressions):
         """
         super().__init__(below.scope, below.offsets, where)
         self.below, self.keys, self.bound = below, list(keys), bound
-        self.above = {id(one) for root in roots for one in self._over_results(root)}
+        self.above = {id(result) for root in roots for result in self._over_results(root)}
         self.computed_keys = any(not isinstance(one, Column) for one in keys)
         self.wanted: dict[Wanted, int] = {}
         self.aliases: dict[str, exp.Expr] = {}

@@ -129,7 +129,7 @@ class Joiner:
         for table in tables:
             plan = self._table(plan, table, offsets)
         rest = Expressions(self.scope, offsets, "WHERE")
-        plan = filtered(plan, [rest.condition(one.node) for one in self.conditions])
+        plan = filtered(plan, [rest.condition(condition.node) for condition in self.conditions])
         return Joined(plan, self.scope, tuple(offsets), time, window)
 
     # -- conditions ----------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Joiner:
 
     def _take(self, wanted: Iterable[Condition]) -> list[Condition]:
         taken = dict.fromkeys(wanted)
-        self.conditions = [one for one in self.conditions if one not in taken]
+        self.conditions = [condition for condition in self.conditions if condition not in taken]
         return list(taken)
 
     # -- checks --------------------------------------------------------------------------------------
@@ -212,7 +212,11 @@ class Joiner:
 
     def _side(self, owner: int) -> Plan:
         """A stream with the conditions on it alone."""
-        mine = self._take(one for one in self.conditions if one.outer is None and one.owners <= {owner})
+        mine = self._take(
+            condition
+            for condition in self.conditions
+            if condition.outer is None and condition.owners <= {owner}
+        )
         offsets = [0 if place == owner else None for place in range(len(self.items))]
         read = Expressions(self.scope, offsets, "WHERE")
         return filtered(self.items[owner].relation.plan, [read.condition(one.node) for one in mine])
@@ -345,9 +349,9 @@ class Joiner:
         relation = self.items[owner].relation
         assert relation.time is not None
         names = [
-            one.name
-            for one in relation.columns
-            if isinstance(one.expression, Column) and one.expression.place == relation.time.place
+            column.name
+            for column in relation.columns
+            if isinstance(column.expression, Column) and column.expression.place == relation.time.place
         ]
         return ".".join(filter(None, (relation.alias, *names[:1])))
 
@@ -431,9 +435,10 @@ class Joiner:
         offsets[owner] = len(plan.schema)
         reachable = here | {owner}
         rest = self._take(
-            one
-            for one in self.conditions
-            if one.owners <= reachable and (one.outer == owner if item.is_outer else one.outer is None)
+            condition
+            for condition in self.conditions
+            if condition.owners <= reachable
+            and (condition.outer == owner if item.is_outer else condition.outer is None)
         )
         read = Expressions(self.scope, offsets, "the join's condition")
         residual = all_of([read.condition(one.node) for one in rest])
@@ -487,7 +492,7 @@ def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:
 
 def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[int, ...]]:
     """The plan, with columns added where what is wanted is no column of it yet, and the places of what is wanted."""
-    added = [one for one in dict.fromkeys(wanted) if not isinstance(one, Column)]
+    added = [fromkey for fromkey in dict.fromkeys(wanted) if not isinstance(fromkey, Column)]
     width = len(plan.schema)
     if added:
         kept = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]

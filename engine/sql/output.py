@@ -40,7 +40,11 @@ def default_name(node: exp.Expr, place: int) -> str:
     if isinstance(node, exp.Column):
         return node.name
     if isinstance(node, exp.Anonymous):
-        of = [one for one in node.expressions if isinstance(one, exp.Column | exp.Anonymous)]
+        of = [
+            expression
+            for expression in node.expressions
+            if isinstance(expression, exp.Column | exp.Anonymous)
+        ]
         return "_".join([str(node.name).lower(), *(default_name(one, place) for one in of[:1])])
     return f"column{place + 1}"
 
@@ -73,11 +77,11 @@ def fresh(name: str, taken: set[str]) -> str:
 
 def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[Named, ...]:
     """The columns, with the window's start and end in front unless they are among them."""
-    taken = {one.name.lower() for one in columns}
+    taken = {column.name.lower() for column in columns}
     missing = []
     for place, name in enumerate(BOUNDS):
         bound = Column(place, aggregate.schema.fields[place].type)
-        if all(one.expression != bound for one in columns):
+        if all(column.expression != bound for column in columns):
             missing.append(Named(fresh(name, taken), bound))
     return (*missing, *columns)
 
@@ -93,8 +97,8 @@ def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | N
 
 def answered(relation: Relation) -> Plan:
     """The plan of a whole query, whose columns have the names the user gave."""
-    plan, expressions = relation.plan, [one.expression for one in relation.columns]
-    schema = Schema(tuple(Field(one.name, one.expression.type) for one in relation.columns))
+    plan, expressions = relation.plan, [column.expression for column in relation.columns]
+    schema = Schema(tuple(Field(column.name, column.expression.type) for column in relation.columns))
     found = projected(plan, expressions, relation.time)
     if found.schema == schema:
         return found

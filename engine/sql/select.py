@@ -80,9 +80,9 @@ class Selects:
         if with_.args.get("recursive"):
             raise self.text.error(with_, "WITH RECURSIVE is not supported")
         planner = self
-        for one in with_.expressions:
-            relation = planner.relation(one.this)
-            planner = replace(planner, known={**planner.known, one.alias.lower(): relation})
+        for expression in with_.expressions:
+            relation = planner.relation(expression.this)
+            planner = replace(planner, known={**planner.known, expression.alias.lower(): relation})
         return planner
 
     def _query(self, node: exp.Expr) -> Relation:
@@ -118,7 +118,7 @@ class Selects:
         items = list(self._items(node, joined))
         having, group = node.args.get("having"), node.args.get("group")
         self._check_select(node, items)
-        aggregates = [one for item in items for one in find_aggregates(item.node)]
+        aggregates = [aggregate for item in items for aggregate in find_aggregates(item.node)]
         aggregates += find_aggregates(having) if having else []
         if aggregates or group or having or node.args.get("distinct"):
             return self._aggregated(node, joined, items, aggregates)
@@ -155,7 +155,7 @@ class Selects:
     def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
         """A relation whose columns are expressions over the plan, or computed below if they are large."""
         relation, most = Relation(plan, columns, time=time), INLINE_MAX + len(columns)
-        inlined = sum(size(one.expression, most) for one in columns) <= most
+        inlined = sum(size(column.expression, most) for column in columns) <= most
         return relation if inlined else computed(relation)
 
     def _items(self, node: exp.Select, joined: Joined) -> Iterator[SelectItem]:
@@ -220,15 +220,16 @@ class Selects:
         if isinstance(relation.source, TableSchema):
             raise self.text.error(node, "a table has no window", relation.alias, "leave it out")
         known = {
-            one.name.lower(): one.expression.place
-            for one in relation.columns
-            if isinstance(one.expression, Column)
+            column.name.lower(): column.expression.place
+            for column in relation.columns
+            if isinstance(column.expression, Column)
         }
         for name in node.expressions:
             if name.name.lower() not in known:
                 raise self.text.error(name, "there is no such column", name.name, nearest(name.name, known))
         return replace(
-            relation, last=tuple(dict.fromkeys(known[one.name.lower()] for one in node.expressions))
+            relation,
+            last=tuple(dict.fromkeys(known[expression.name.lower()] for expression in node.expressions)),
         )
 
     def _windowed(self, relation: Relation, node: exp.Expr) -> Relation:
@@ -297,7 +298,7 @@ class Selects:
         aggregate, places = windowed(
             plan, window, time=time, keys=keys, wanted=list(read.wanted), clock=clock
         )
-        columns = named_columns(self.text, items, [mapped(one, places) for one in values])
+        columns = named_columns(self.text, items, [mapped(value, places) for value in values])
         if bound is not None:
             columns = with_bounds(aggregate, columns)
         above = aggregate if condition is None else filtered(aggregate, [mapped(condition, places)])
@@ -341,8 +342,8 @@ class Selects:
                 one for one in items if not find_aggregates(one.node) and not names_bound(one.node, joined)
             ]
             return [item.star or read.value(item.node) for item in plain]
-        keys = [self._key(read, one, joined, items) for one in group.expressions]
-        return [one for one in keys if one is not None]
+        keys = [self._key(read, expression, joined, items) for expression in group.expressions]
+        return [key for key in keys if key is not None]
 
     def _key(
         self, read: Expressions, node: exp.Expr, joined: Joined, items: list[SelectItem]
@@ -392,7 +393,7 @@ class Selects:
 
     def _union(self, node: exp.Union) -> Relation:
         branches = list(branches_of(self.text, node))
-        return united(self.text, branches, [self.relation(one) for one in branches])
+        return united(self.text, branches, [self.relation(branch) for branch in branches])
 
 
 def read_from(plan: Plan) -> Relation:
@@ -401,8 +402,8 @@ def read_from(plan: Plan) -> Relation:
 
 def computed(relation: Relation) -> Relation:
     """The relation with its expressions computed, so that its columns are its plan's."""
-    plan = projected(relation.plan, [one.expression for one in relation.columns], relation.time)
-    names = [one.name for one in relation.columns]
+    plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
+    names = [column.name for column in relation.columns]
     places = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
     columns = tuple(Named(name, place) for name, place in zip(names, places, strict=True))
     return replace(relation, source=plan, columns=columns, time=event_time(plan))
@@ -410,7 +411,7 @@ def computed(relation: Relation) -> Relation:
 
 def numbered(relation: Relation) -> Relation:
     """The relation with numbers for its tuples; those for which its own expressions fail get none."""
-    if not all(isinstance(one.expression, Column) for one in relation.columns):
+    if not all(isinstance(column.expression, Column) for column in relation.columns):
         relation = computed(relation)
     return replace(relation, source=Numbered(relation.plan))
 
@@ -426,7 +427,7 @@ def names_bound(node: exp.Expr, joined: Joined) -> bool:
     """Whether a part of SELECT or GROUP BY names a bound of the query's own window."""
     timed = isinstance(joined.window, TimeWindow)
     bounds = (one for one in node.find_all(exp.Column) if is_bound(one))
-    return any(timed or joined.scope.find(one) is None for one in bounds)
+    return any(timed or joined.scope.find(bound) is None for bound in bounds)
 
 
 def find_aggregates(node: exp.Expr) -> list[exp.Expr]:

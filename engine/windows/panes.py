@@ -94,7 +94,7 @@ class Pane:
     @property
     def sketched(self) -> int:
         """What its sketches take."""
-        return sum([one.bytes for one in self.sketches.values()])
+        return sum([sketch.bytes for sketch in self.sketches.values()])
 
 
 class PaneStore:
@@ -310,7 +310,7 @@ class Sizes:
 
     def listed(self, columns: Sequence[Values]) -> int:
         """What tuples take in the measures that keep every value, with its code and its time."""
-        return sum([columns[one].data.nbytes + LISTED_BYTES * len(columns[one]) for one in self.places])
+        return sum([columns[place].data.nbytes + LISTED_BYTES * len(columns[place]) for place in self.places])
 
     def sketched(self, columns: Sequence[Values]) -> int:
         """The most that sketches of the tuples would take."""

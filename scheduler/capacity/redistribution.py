@@ -142,8 +142,8 @@ def resettle(before: Sequence[ClassAccount], accounts: Sequence[ClassAccount]) -
     A loan shrinks with the lender's original share, and to what the lender may still lend and the borrower borrow;
     it does not grow. Loans to and from classes that are gone are over.
     """
-    held, given = {one.name: one for one in before}, {one.name: one for one in accounts}
-    share = {one.name: one.original for one in accounts}
+    held, given = {one.name: one for one in before}, {account.name: account for account in accounts}
+    share = {account.name: account.original for account in accounts}
     for lender, borrower, part in loans_of(before):
         if lender in given and borrower in given:
             gives, takes = given[lender], given[borrower]

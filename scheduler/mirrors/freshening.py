@@ -55,7 +55,9 @@ def refreshes(
     interests: npt.ArrayLike, changes: npt.ArrayLike, bandwidth: float, sizes: npt.ArrayLike = 1.0
 ) -> Refreshes:
     """The best frequencies; changes, frequencies and the bandwidth are of the same unit of time."""
-    p, rate, size = (np.asarray(one, np.float64) for one in np.broadcast_arrays(interests, changes, sizes))
+    p, rate, size = (
+        np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, sizes)
+    )
     frequencies = np.zeros(p.shape)
     worthy = np.flatnonzero((p > 0) & (rate > 0))
     if not len(worthy) or bandwidth <= 0:
@@ -173,7 +175,7 @@ def marginals(
 ) -> Floats:
     """What a little more bandwidth is worth to each object: p/(s·λ)·g(λ/f); 0 for what never changes."""
     p, rate, f, size = (
-        np.asarray(one, np.float64) for one in np.broadcast_arrays(interests, changes, frequencies, sizes)
+        np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, frequencies, sizes)
     )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         x = rate / f

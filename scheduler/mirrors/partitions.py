@@ -60,7 +60,7 @@ def partitioned(objects: Mirrored, by: str, count: int) -> Labels:
 def clustered(objects: Mirrored, labels: Labels, rounds: int, by_size: bool = False) -> Labels:
     """After so many rounds of k-means; the columns are normed to a sum of 1, as in the thesis (2.3)."""
     columns = [objects.interests, objects.changes, *([objects.sizes] if by_size else [])]
-    points = np.stack([one / one.sum() for one in columns])
+    points = np.stack([column / column.sum() for column in columns])
     for _ in range(rounds):
         means = members_mean(points, labels)
         labels = nearest(points, means[:, np.isfinite(means[0])])
@@ -71,7 +71,7 @@ def members_mean(columns: Floats, labels: Labels) -> Floats:
     """Of each column, by partition; NaN of one that has lost all members."""
     counts = np.bincount(labels)
     with np.errstate(invalid="ignore"):
-        return np.stack([np.bincount(labels, one) / counts for one in columns])
+        return np.stack([np.bincount(labels, column) / counts for column in columns])
 
 
 def nearest(points: Floats, means: Floats) -> Labels:

@@ -182,7 +182,7 @@ def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
     """Each operator after all those of the boxes that feed it; of a tree, subtree by subtree."""
     inside, done = set(boxes), set[int]()
     # Those that nothing of the boxes follows: the root, last.
-    stack = [(one, False) for one in reversed(boxes) if not inside & set(below(believed, one))]
+    stack = [(box, False) for box in reversed(boxes) if not inside & set(below(believed, box))]
     while stack:
         number, is_last = stack.pop()
         if is_last:
@@ -191,7 +191,7 @@ def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
             done.add(number)
             stack.append((number, True))
             feeders = believed.network.upstream[number]
-            stack.extend((one, False) for one in sorted(feeders, reverse=True) if one in inside)
+            stack.extend((feeder, False) for feeder in sorted(feeders, reverse=True) if feeder in inside)
 
 
 def releasing(believed: NetworkEstimates, box: int) -> Iterator[int]:

@@ -104,7 +104,7 @@ class OperatorScheduler:
         return [sources if operator.source else inner for operator in operators]
 
     def _counted(self, operators: Sequence[Operator]) -> list[bool]:
-        return [self.counts and (self._plans is None or one.source) for one in operators]
+        return [self.counts and (self._plans is None or operator.source) for operator in operators]
 
     def pending(self, operator: int, tuples: int) -> None:
         """So many tuples wait at the operator; told before ready() of the same change."""
@@ -178,7 +178,7 @@ class OperatorScheduler:
     def looked(self) -> int:
         """How many priorities the last decision compared, of policies that compare several."""
         groups = [self._inner] if self._sources is self._inner else [self._inner, self._sources]
-        return sum(getattr(one, "looked", 0) for one in groups)
+        return sum(getattr(group, "looked", 0) for group in groups)
 
     def refresh(self) -> NetworkEstimates:
         """Rank anew if statistics have changed; what is believed now, for the load monitor."""

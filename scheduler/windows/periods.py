@@ -57,14 +57,14 @@ class Periods:
 
 def own_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
     """Conservative: all of them at their own periods."""
-    periods = tuple(one.slide for one in sub_groups)
+    periods = tuple(group.slide for group in sub_groups)
     return Periods(periods, cost_rate(sub_groups, periods, costs))
 
 
 def shortest_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
     """Aggressive: all of them at the shortest one, except who may not run early."""
-    shortest = min((one.slide for one in sub_groups), default=1)
-    periods = tuple(shortest if one.at_most else one.slide for one in sub_groups)
+    shortest = min((group.slide for group in sub_groups), default=1)
+    periods = tuple(shortest if group.at_most else group.slide for group in sub_groups)
     return Periods(periods, cost_rate(sub_groups, periods, costs))
 
 
@@ -90,7 +90,7 @@ def cost_rate(
 
 def unshared_rate(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> float:
     """What the sub-groups cost per update when nothing is shared between them."""
-    return sum((costs.scan(one.longest) + answering(one, costs)) / one.slide for one in sub_groups)
+    return sum((costs.scan(group.longest) + answering(group, costs)) / group.slide for group in sub_groups)
 
 
 def cheapest_periods(
@@ -126,7 +126,7 @@ def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
                 best, first = cost, begin
         least.append(best)
         begins.append(first)
-    periods, end = [one.slide for one in sub_groups], len(order)
+    periods, end = [group.slide for group in sub_groups], len(order)
     while end:
         for place in range(begins[end], end):
             periods[order[place]] = sub_groups[order[begins[end]]].slide

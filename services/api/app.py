@@ -50,7 +50,7 @@ async def check_parameters(request: Request) -> None:
         return
     path, method = request.scope["route"].path_format, request.method.lower()
     parameters = request.app.openapi()["paths"][path][method].get("parameters", ())
-    known = {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
+    known = {parameter["name"]: parameter["schema"] for parameter in parameters if parameter["in"] == "query"}
     seen = set()
     for name, value in request.query_params.multi_items():
         if name not in known:

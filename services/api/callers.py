@@ -55,7 +55,7 @@ class Caller:
         object.__setattr__(self, "streams", self._named(INGEST))
 
     def _named(self, prefix: str) -> frozenset[str]:
-        return frozenset(one.removeprefix(prefix) for one in self.scopes if one.startswith(prefix))
+        return frozenset(scope.removeprefix(prefix) for scope in self.scopes if scope.startswith(prefix))
 
     def sees_tenant(self, name: str) -> bool:
         return self.is_admin or name in self.tenants

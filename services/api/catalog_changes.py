@@ -68,10 +68,12 @@ class Declaring:
     def declare(self, documents: Sequence[Document]) -> Made:
         """All of them, or none."""
         service = self.service
-        documents = [self._with_secrets(one) for one in documents]
+        documents = [self._with_secrets(document) for document in documents]
         plan, warnings = self._planned(documents)
         # Other processes that run feeds may see other files.
-        missing = [] if service.brought is None else missing_paths(one.declaration for one in documents)
+        missing = (
+            [] if service.brought is None else missing_paths(document.declaration for document in documents)
+        )
         warnings = [*warnings, *hold_warnings(documents)]
         if self.dry_run:
             return Made(service.catalog.diff(documents, self.versions), (*warnings, *missing), plan)

@@ -102,7 +102,9 @@ class Snapshot(Following):
     def priority_classes(self) -> dict[str, str]:
         """What each tenant is declared with."""
         tenants = (one.stored.declaration for one in self.now.of_kind.get("Tenant", ()))
-        return {one.name: one.priority_class for one in tenants if isinstance(one, TenantDeclaration)}
+        return {
+            tenant.name: tenant.priority_class for tenant in tenants if isinstance(tenant, TenantDeclaration)
+        }
 
     def note_used(self, key_id: str) -> None:
         self._used[key_id] = time.time()
@@ -130,8 +132,8 @@ class Snapshot(Following):
             of_kind[ref.kind].append(entry)
             if ref.tenant:
                 queries[ref.tenant].append(entry)
-        holders = before.holders if known.keys is None else {one.digest: one for one in known.keys}
-        by_id = {one.id: one for one in holders.values()}
+        holders = before.holders if known.keys is None else {key.digest: key for key in known.keys}
+        by_id = {holder.id: holder for holder in holders.values()}
         return Seen(
             revision=known.revision,
             entries=entries,

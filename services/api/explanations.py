@@ -121,9 +121,9 @@ def for_tenant(tenant: str) -> Naming:
 def decisions_of(found: Decisions, naming: Naming) -> list[Decision]:
     """Oldest first."""
     told: list[Decision] = [
-        load_decision(unit, one, explained.epoch_s)
+        load_decision(unit, decision, explained.epoch_s)
         for unit, explained in found.units.items()
-        for one in explained.decisions
+        for decision in explained.decisions
     ]
     told += [share_decision(move, found.epoch_s, naming) for move in found.moves]
     told += [policy_decision(one, found.epoch_s) for one in found.tuned]
@@ -181,7 +181,7 @@ def share_decision(move: ShareMove, epoch_s: float, naming: Naming) -> ShareDeci
     loans = loans_of(move.loans, naming)
     branch = reason_of(move.reason, naming)
     moved = list(changes(before, after)) or ["nothing moved"]
-    lends = [f"{one.lender} lends {one.share:.3f} to {one.borrower}" for one in loans]
+    lends = [f"{loan.lender} lends {loan.share:.3f} to {loan.borrower}" for loan in loans]
     return ShareDecision(
         at=moment(move.at + epoch_s),
         branch=branch,

@@ -315,8 +315,8 @@ def install(app: FastAPI) -> None:
 
 def of_validation(problem: RequestValidationError) -> tuple[Kind, dict[str, Any]]:
     """What pydantic has found in parameters and bodies that a route has declared."""
-    errors = [located(one) for one in problem.errors()[:20]]
-    is_malformed = any(one["type"] == "json_invalid" for one in problem.errors())
+    errors = [located(error) for error in problem.errors()[:20]]
+    is_malformed = any(error["type"] == "json_invalid" for error in problem.errors())
     first = errors[0] if errors else {"detail": "not valid"}
     where = first.get("parameter") or first.get("pointer") or ""
     kind = KINDS["malformed" if is_malformed else "invalid"]

@@ -115,7 +115,7 @@ def of_yaml(text: str) -> list[Any]:
             f"YAML may have {YAML_BYTES_MAX:,} characters here", value=len(text), hint="send the same as JSON"
         )
     try:
-        return [one for one in parse_documents(text) if one is not None]
+        return [document for document in parse_documents(text) if document is not None]
     except WeirError as problem:
         raise Malformed(problem.title, problem.field, problem.value, problem.hint) from None
 

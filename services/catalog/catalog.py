@@ -276,7 +276,9 @@ class Catalog:
     def _begin(self) -> None:
         """A catalog that nobody has changed has the priority classes that are there from the beginning."""
         with suppress(VersionDiffers):
-            self._apply([Document(one) for one in PRESETS], NOBODY, {ref_of(one): 0 for one in PRESETS})
+            self._apply(
+                [Document(preset) for preset in PRESETS], NOBODY, {ref_of(preset): 0 for preset in PRESETS}
+            )
 
 
 @contextmanager
@@ -314,15 +316,15 @@ def found_in(state: State, ref: Ref) -> Stored:
 def changes(before: State, after: State, documents: Sequence[Document]) -> list[Change]:
     """One a document, in their order."""
     found = []
-    for one in documents:
-        was, new = before.get(one.ref), as_document(after[one.ref].declaration)
+    for document in documents:
+        was, new = before.get(document.ref), as_document(after[document.ref].declaration)
         if was is None:
-            found.append(Change(one.ref, "created", after=new))
-        elif was.declaration == one.declaration:
-            found.append(Change(one.ref, "unchanged", before=new, after=new))
+            found.append(Change(document.ref, "created", after=new))
+        elif was.declaration == document.declaration:
+            found.append(Change(document.ref, "unchanged", before=new, after=new))
         else:
             old = as_document(was.declaration)
-            found.append(Change(one.ref, "changed", tuple(differing(old, new)), old, new))
+            found.append(Change(document.ref, "changed", tuple(differing(old, new)), old, new))
     return found
 
 

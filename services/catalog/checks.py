@@ -49,19 +49,19 @@ MIRRORS_MAX = 100
 
 def completed(before: State, documents: Sequence[Document]) -> Sequence[Document]:
     """With the stream of each mirror, unless somebody has declared it: it comes with its mirror, and changes with it."""
-    if not any(isinstance(one.declaration, MirrorDeclaration) for one in documents):
+    if not any(isinstance(document.declaration, MirrorDeclaration) for document in documents):
         return documents
-    said = {one.ref.folded for one in documents}
+    said = {document.ref.folded for document in documents}
     found: list[Document] = []
-    for one in documents:
-        if isinstance(one.declaration, MirrorDeclaration):
-            ref = Ref("Stream", one.declaration.name)
+    for document in documents:
+        if isinstance(document.declaration, MirrorDeclaration):
+            ref = Ref("Stream", document.declaration.name)
             # What is wrong with the mirror is told when it is looked at.
             with suppress(InvalidInput):
-                stream = stream_of(read_mirror(one.declaration))
+                stream = stream_of(read_mirror(document.declaration))
                 if ref.folded not in said and is_its_own(before, ref, stream):
-                    found.append(Document(stream, one.place))
-        found.append(one)
+                    found.append(Document(stream, document.place))
+        found.append(document)
     return found
 
 
@@ -97,13 +97,13 @@ class Changing:
     def __init__(self, before: State, documents: Sequence[Document]) -> None:
         self.before = before
         self.after = before.copy()
-        self.places = {one.ref: one.place for one in documents}
+        self.places = {document.ref: document.place for document in documents}
         self.touched: list[Declaration] = []
-        for one in documents:
-            if one.ref not in before or before[one.ref].declaration != one.declaration:
-                self.touched.append(one.declaration)
-                known = before.get(one.ref, Stored(one.declaration))
-                self.after.put(replace(known, declaration=one.declaration))
+        for document in documents:
+            if document.ref not in before or before[document.ref].declaration != document.declaration:
+                self.touched.append(document.declaration)
+                known = before.get(document.ref, Stored(document.declaration))
+                self.after.put(replace(known, declaration=document.declaration))
 
     def touches(self, *kinds: type[Declaration]) -> bool:
         return any(isinstance(one, kinds) for one in self.touched)

@@ -130,7 +130,7 @@ class Keys:
         with self._database.changing() as connection:
             found = known_scopes(connection, scopes)
             rows = connection.execute(sa.select(tables.keys.c.id).where(tables.keys.c.digest == digest))
-            same = {str(one.id) for one in rows}
+            same = {str(row.id) for row in rows}
             known = [one for one in infos(connection) if one.principal == principal or one.id in same]
             for one in known:
                 if one.id in same:
@@ -204,9 +204,9 @@ class Keys:
         )
         found = (
             Holder(
-                one.id, one.principal, frozenset(json.loads(one.scopes)), bytes(one.digest), one.expires_at
+                row.id, row.principal, frozenset(json.loads(row.scopes)), bytes(row.digest), row.expires_at
             )
-            for one in rows
+            for row in rows
         )
         return tuple(one for one in found if one.is_live(now))
 
@@ -262,7 +262,7 @@ def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
         yield scope
     elif scope.startswith(INGEST):
         for stream in scope.removeprefix(INGEST).split(","):
-            if stream.lower() not in {one.lower() for one in names["Stream"]}:
+            if stream.lower() not in {name.lower() for name in names["Stream"]}:
                 raise UnknownName("no such stream", "scope", scope, nearest(stream, names["Stream"]))
             yield f"{INGEST}{stream.lower()}"
     else:
@@ -273,15 +273,15 @@ def infos(connection: sa.Connection) -> list[KeyInfo]:
     rows = connection.execute(sa.select(tables.keys).order_by(tables.keys.c.created_at, tables.keys.c.id))
     return [
         KeyInfo(
-            id=one.id,
-            principal=one.principal,
-            scopes=tuple(json.loads(one.scopes)),
-            created_at=one.created_at,
-            expires_at=one.expires_at,
-            used_at=one.used_at,
-            revoked_at=one.revoked_at,
+            id=row.id,
+            principal=row.principal,
+            scopes=tuple(json.loads(row.scopes)),
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            used_at=row.used_at,
+            revoked_at=row.revoked_at,
         )
-        for one in rows
+        for row in rows
     ]
 
 

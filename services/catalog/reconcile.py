@@ -117,8 +117,8 @@ def steps(wanted: Desired, running: Running) -> list[Step]:
         found.append(PublishKeys(wanted.keys))
     here, there = by_folded(running.streams), by_folded(wanted.streams)
     changed = {name for name, one in here.items() if name in there and not is_same(one.sql, there[name].sql)}
-    before = {one.name: one for one in running.classes}
-    named = {one.name: one for one in wanted.classes}
+    before = {class_.name: class_ for class_ in running.classes}
+    named = {class_.name: class_ for class_ in wanted.classes}
     # Classes as they run while streams are replaced: without these streams and the queries that read them.
     parted = {
         name: without_streams(one, changed) for name, one in before.items() if changed & streams_of(one)
@@ -260,7 +260,7 @@ class Reconciling:
 
     def _follow(self) -> tuple[str, ...]:
         """Perform what is to be done; return what has kept steps from being performed, and queries from running."""
-        named = {one.name: one for one in self._wanted.classes}
+        named = {class_.name: class_ for class_ in self._wanted.classes}
         self._reduced = {name: one for name, one in self._reduced.items() if named.get(name) == one.wanted}
         named |= {name: one.running for name, one in self._reduced.items()}
         # A class of which nothing can run has been removed.
@@ -282,7 +282,9 @@ class Reconciling:
         except Exception as problem:
             if isinstance(step, ApplyClasses) and isinstance(problem, InvalidInput):
                 if len(step.classes) > 1:
-                    return [why for one in step.classes for why in self._performed(ApplyClasses((one,)))]
+                    return [
+                        why for class_ in step.classes for why in self._performed(ApplyClasses((class_,)))
+                    ]
                 if self._is_reduced(step.classes[0]):
                     return ()
             return (f"{type(step).__name__}: {told(problem)}",)

@@ -132,7 +132,7 @@ class State(Mapping[Ref, Stored]):
         found = self._classes.get(tenant)
         if found is None:
             queries = self.queries_of(tenant)
-            read = {source for one in queries for source in one.reads}
+            read = {source for query in queries for source in query.reads}
             streams = sorted(filter(None, map(self._stream, read)), key=lambda one: one.place)
             found = self._classes[tenant] = live_class(
                 *self._tenant(tenant),

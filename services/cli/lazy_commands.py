@@ -56,7 +56,7 @@ class Command(TyperCommand):
     def _parsed(self, ctx: Any, args: list[str]) -> list[str]:
         if any("--output" in parameter.opts for parameter in self.params):
             end = args.index("--") if "--" in args else len(args)
-            args = [JSON_OPTION if one == JSON_ALIAS else one for one in args[:end]] + args[end:]
+            args = [JSON_OPTION if arg == JSON_ALIAS else arg for arg in args[:end]] + args[end:]
         return super().parse_args(ctx, args)
 
 

@@ -44,11 +44,11 @@ class CatalogHere:
     def _with_secrets(self, documents: Sequence[Document]) -> tuple[list[Document], dict[Ref, int]]:
         """With those that were shown as hidden, and the versions that they were read from."""
         state, found, versions = self._catalog.state(), list[Document](), dict[Ref, int]()
-        for one in documents:
-            before = state.get(one.ref)
-            found.append(restored(one, before.declaration if before else None))
-            if before is not None and found[-1] is not one:
-                versions[one.ref] = before.version
+        for document in documents:
+            before = state.get(document.ref)
+            found.append(restored(document, before.declaration if before else None))
+            if before is not None and found[-1] is not document:
+                versions[document.ref] = before.version
         return found, versions
 
     def get(self, kind: str, name: str) -> Declared:

@@ -41,9 +41,12 @@ def annotate(grafana: Grafana, notes: Sequence[Note], dry_run: bool = False) -> 
     grafana.version()
     if not notes:
         return []
-    times = [one.at_ms for one in notes]
-    there = {(one.get("time"), one.get("text")) for one in grafana.annotations(TAG, min(times), max(times))}
-    new = [one for one in notes if (one.at_ms, one.text) not in there]
+    times = [note.at_ms for note in notes]
+    there = {
+        (annotation.get("time"), annotation.get("text"))
+        for annotation in grafana.annotations(TAG, min(times), max(times))
+    }
+    new = [note for note in notes if (note.at_ms, note.text) not in there]
     if not dry_run:
         for one in new:
             grafana.annotate(one.at_ms, one.text, one.tags)

@@ -123,7 +123,9 @@ def placed(row: Row, y: int) -> tuple[list[tuple[model.GridPos, Panel]], int]:
 
 def link(here: Board, there: Board) -> dashboard.DashboardLink:
     """At the same time, with what is chosen here and can be chosen there."""
-    shared = [one.name for one in here.variables if one in there.variables and not one.is_one]
+    shared = [
+        variable.name for variable in here.variables if variable in there.variables and not variable.is_one
+    ]
     chosen = "&".join(f"${{{name}:queryparam}}" for name in ("datasource", *shared))
     return (
         dashboard.DashboardLink(there.title.removeprefix("Weir / "))

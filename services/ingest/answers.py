@@ -91,11 +91,11 @@ def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> It
 
 def batch_of(answers: Sequence[Answer], schema: pa.Schema) -> pa.RecordBatch:
     """Of answers that follow one another. One batch: what each costs is more than what its rows do."""
-    trains = [one.train for one in answers]
+    trains = [answer.train for answer in answers]
     together, first = merged(trains), answers[0].first
     numbers = np.arange(first, first + len(together), dtype=np.int64)
-    kept = np.repeat([one.kept for one in trains], [len(one) for one in trains])
-    columns = [values_to_arrow(one) for one in together.columns]
+    kept = np.repeat([train.kept for train in trains], [len(train) for train in trains])
+    columns = [values_to_arrow(column) for column in together.columns]
     return pa.RecordBatch.from_arrays([numbers, kept, *columns], schema=schema)
 
 

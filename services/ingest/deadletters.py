@@ -84,9 +84,9 @@ class DeadLog:
         groups = grouped(dead)
         # Half of what the log takes at once is for the rows.
         most = self._bytes_max // SEGMENTS_LEAST
-        frames = [frame_of(one, told, most // 2 // len(groups)) for one in groups]
+        frames = [frame_of(group, told, most // 2 // len(groups)) for group in groups]
         if sum(size for _, size in frames) > most:
-            frames = [frame_of(one, told, 0) for one in groups]
+            frames = [frame_of(group, told, 0) for group in groups]
         self._writer.append_all(frames)
         self._last.note(batch)
         self.counts = counts

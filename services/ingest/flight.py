@@ -324,7 +324,7 @@ class Server(flight.FlightServerBase):
                 wanted = parsed(Results, body)
                 self._check_reads(context, wanted.class_name)
                 units = answers.units(self._dirs, wanted.class_name, wanted.query)
-                return [as_json({"units": [asdict(one) for one in units]})]
+                return [as_json({"units": [asdict(unit) for unit in units]})]
         raise InvalidInput("no such action", "type", action.type, f"known: {', '.join(ACTIONS)}")
 
     @answering

@@ -74,7 +74,7 @@ class KeyRing:
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(file, "w", encoding="utf-8") as writer:
             json.dump(
-                {"pepper": self.pepper.hex(), "records": [as_json(one) for one in self.records]}, writer
+                {"pepper": self.pepper.hex(), "records": [as_json(record) for record in self.records]}, writer
             )
         os.replace(draft, path)
 

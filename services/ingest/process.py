@@ -355,7 +355,7 @@ def run(job: Job, inbox: Inbox, tell: Teller) -> int:
         return 1
     try:
         tell(ready=True)
-        ingest.run(lambda feeds: tell(progress=[asdict(one) for one in feeds]))
+        ingest.run(lambda feeds: tell(progress=[asdict(feed) for feed in feeds]))
         return 0
     except Exception as problem:
         tell(failed=brief(str(problem), job.secrets()))

@@ -148,7 +148,7 @@ class Counted:
 
 def lag_of(sources: Sequence[Mapping[str, Any]]) -> float | None:
     """Of all sources of a query that tell how far they could be read."""
-    found = [behind(one.get("latestOffset"), one.get("endOffset")) for one in sources]
+    found = [behind(source.get("latestOffset"), source.get("endOffset")) for source in sources]
     known = [one for one in found if one is not None]
     return sum(known) if known else None
 
@@ -159,7 +159,7 @@ def behind(latest: object, done: object) -> float | None:
         return None
     if isinstance(latest, Mapping) and isinstance(done, Mapping | None):
         parts = [behind(value, None if done is None else done.get(key)) for key, value in latest.items()]
-        known = [one for one in parts if one is not None]
+        known = [part for part in parts if part is not None]
         return sum(known) if known else None
     if isinstance(latest, int | float) and isinstance(done, int | float | None):
         return max(0.0, float(latest) - float(done or 0))
@@ -174,8 +174,8 @@ def problems_of(feeds: Iterable[FeedProgress]) -> list[str]:
 
 def hidden(text: str, secrets: Sequence[str]) -> str:
     """The text without what nobody is to read."""
-    for one in secrets:
-        text = text.replace(one, HIDDEN)
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
     return text
 
 

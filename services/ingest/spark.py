@@ -71,8 +71,8 @@ def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataF
     """Each takes its part of a micro-batch; which of them have is known at the gateways if it comes again."""
 
     def write(rows: DataFrame, batch: int) -> None:
-        for one in ends:
-            one(rows, batch)
+        for end in ends:
+            end(rows, batch)
 
     return write
 

@@ -68,7 +68,7 @@ def load_of(view: ClassView) -> float:
 
 def now(seen: ClassSeen) -> dict[str, float]:
     view, declared, figures, load = seen.view, seen.view.settings, seen.view.figures, load_of(seen.view)
-    queues = [(one.queue_bytes, one.queue_age_s, one.queue_work_s) for one in seen.units]
+    queues = [(unit.queue_bytes, unit.queue_age_s, unit.queue_work_s) for unit in seen.units]
     sizes, ages, work = zip(*(queues or [NO_QUEUE]), strict=True)
     return {
         "weir_class_response_target_seconds": declared.delay_target_ms / 1e3,

@@ -79,7 +79,9 @@ class SystemCollector(Collector):
             self._add_operators(rows)
             self._counters.end_round()
         with_operators = self._nodes.operators is not None
-        return {one.name: rows[one.name] for one in FAMILIES if with_operators or not one.per_operator}
+        return {
+            family.name: rows[family.name] for family in FAMILIES if with_operators or not family.per_operator
+        }
 
     # -- classes ------------------------------------------------------------------------------------------------
 
@@ -120,18 +122,23 @@ class SystemCollector(Collector):
             return
         declared = self._priority_classes()
         for tenant, lines in self._nodes.operators.seen.items():
-            for one in lines:
+            for line in lines:
                 # Several queries may share an operator, and one may have several of a name.
-                labels = (tenant, declared.get(tenant, ""), ",".join(one.queries), f"{one.number} {one.name}")
-                rows["weir_operator_cost_seconds"].append((labels, one.cost_us / 1e6))
-                rows["weir_operator_selectivity_ratio"].append((labels, one.selectivity))
-                rows["weir_operator_queued_tuples"].append((labels, one.queued))
+                labels = (
+                    tenant,
+                    declared.get(tenant, ""),
+                    ",".join(line.queries),
+                    f"{line.number} {line.name}",
+                )
+                rows["weir_operator_cost_seconds"].append((labels, line.cost_us / 1e6))
+                rows["weir_operator_selectivity_ratio"].append((labels, line.selectivity))
+                rows["weir_operator_queued_tuples"].append((labels, line.queued))
 
     # -- nodes ----------------------------------------------------------------------------------------------------
 
     def _add_nodes(self, rows: Rows, view: View) -> None:
         seen, system = self._nodes.seen, view.system
-        placed = [one.node for one in system.units.values()]
+        placed = [unit.node for unit in system.units.values()]
         for node, lanes in system.nodes.items():
             rows["weir_node_lanes"].append(((node,), lanes))
             rows["weir_node_units"].append(((node,), placed.count(node)))
@@ -163,42 +170,42 @@ class SystemCollector(Collector):
 
     def _add_streams(self, rows: Rows) -> None:
         for node, inflow in self._nodes.seen.inflow.items():
-            for one in inflow.streams:
-                labels = one["stream"], node
+            for stream in inflow.streams:
+                labels = stream["stream"], node
                 for name, count in (
-                    ("weir_stream_rows_total", one["accepted_rows"]),
-                    ("weir_stream_batches_total", one["accepted_batches"]),
-                    ("weir_stream_refused_batches_total", one["refused_batches"]),
-                    ("weir_stream_dead_letters_total", sum(one["dead"].values())),
+                    ("weir_stream_rows_total", stream["accepted_rows"]),
+                    ("weir_stream_batches_total", stream["accepted_batches"]),
+                    ("weir_stream_refused_batches_total", stream["refused_batches"]),
+                    ("weir_stream_dead_letters_total", sum(stream["dead"].values())),
                 ):
                     rows[name].append((labels, self._counters.kept((name, *labels), count)))
-                rows["weir_stream_retained_bytes"].append((labels, one["bytes"]))
-                rows["weir_stream_retained_limit_bytes"].append((labels, one["bytes_max"]))
-                rows["weir_stream_producers"].append((labels, one["producers"]))
+                rows["weir_stream_retained_bytes"].append((labels, stream["bytes"]))
+                rows["weir_stream_retained_limit_bytes"].append((labels, stream["bytes_max"]))
+                rows["weir_stream_producers"].append((labels, stream["producers"]))
 
     def _add_feeds(self, rows: Rows) -> None:
-        for one in self._feeds():
-            labels = (one.feed,)
+        for feed in self._feeds():
+            labels = (feed.feed,)
             for name, count in (
-                ("weir_feed_rows_total", one.rows),
-                ("weir_feed_restarts_total", one.restarts),
+                ("weir_feed_rows_total", feed.rows),
+                ("weir_feed_restarts_total", feed.restarts),
             ):
-                rows[name].append((labels, self._counters.until_it_falls((name, one.feed), count)))
-            rows["weir_feed_running"].append((labels, one.state == "running"))
-            if one.lag is not None:
-                rows["weir_feed_lag_rows"].append((labels, one.lag))
-            if one.batch_ms is not None:
-                rows["weir_feed_batch_seconds"].append((labels, one.batch_ms / 1e3))
+                rows[name].append((labels, self._counters.until_it_falls((name, feed.feed), count)))
+            rows["weir_feed_running"].append((labels, feed.state == "running"))
+            if feed.lag is not None:
+                rows["weir_feed_lag_rows"].append((labels, feed.lag))
+            if feed.batch_ms is not None:
+                rows["weir_feed_batch_seconds"].append((labels, feed.batch_ms / 1e3))
 
     def _add_mirrors(self, rows: Rows) -> None:
-        for one in self._mirrors():
-            labels, told = (one.mirror,), one.statistics
+        for mirror in self._mirrors():
+            labels, told = (mirror.mirror,), mirror.statistics
             unchanged = told.polls - told.changes - told.failures
             results = zip(RESULTS, (told.changes, unchanged, told.failures), strict=True)
             for name, given, count in (
-                *(("weir_mirror_polls_total", (one.mirror, result), polls) for result, polls in results),
-                ("weir_mirror_bytes_total", labels, one.bytes),
-                ("weir_mirror_rows_total", labels, one.published),
+                *(("weir_mirror_polls_total", (mirror.mirror, result), polls) for result, polls in results),
+                ("weir_mirror_bytes_total", labels, mirror.bytes),
+                ("weir_mirror_rows_total", labels, mirror.published),
                 ("weir_mirror_uses_total", labels, told.uses),
                 ("weir_mirror_solves_total", labels, told.solved),
             ):
@@ -208,8 +215,8 @@ class SystemCollector(Collector):
                 ("weir_mirror_objects", told.objects),
                 ("weir_mirror_held_objects", told.held),
                 ("weir_mirror_failing_objects", told.failing),
-                ("weir_mirror_bandwidth_used_ratio", one.spent_per_s / one.bandwidth),
-                ("weir_mirror_running", one.state == "running"),
+                ("weir_mirror_bandwidth_used_ratio", mirror.spent_per_s / mirror.bandwidth),
+                ("weir_mirror_running", mirror.state == "running"),
             ):
                 rows[name].append((labels, value))
             if told.perceived_measured is not None:
@@ -222,7 +229,7 @@ class SystemCollector(Collector):
         problems = (
             len(watch.problems())
             + len(watch.losses())
-            + sum(len(one.problems) for one in view.classes.values())
+            + sum(len(class_.problems) for class_ in view.classes.values())
         )
         lost = self._counters.of_life(("weir_reports_lost_total",), status.reports_lost, status.pid)
         for name, value in (

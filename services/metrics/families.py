@@ -317,4 +317,4 @@ FAMILIES: tuple[Family, ...] = (
     ),
 )  # fmt: skip
 
-BY_NAME: dict[str, Family] = {one.name: one for one in FAMILIES}
+BY_NAME: dict[str, Family] = {family.name: family for family in FAMILIES}

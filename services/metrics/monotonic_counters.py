@@ -91,7 +91,7 @@ class ClassCounters:
         return self._classes.get(class_name, NOTHING)
 
     def hear(self, system: SystemStatus) -> None:
-        declared = {one.name: one for one in system.classes}
+        declared = {class_.name: class_ for class_ in system.classes}
         self._classes = {name: self._classes.get(name) or ClassCounts() for name in declared}
         self._units = {name: one for name, one in self._units.items() if one.class_name in declared}
         hosts = {one.host for one in system.units.values()}

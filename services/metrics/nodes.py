@@ -99,10 +99,10 @@ class Nodes(Following):
 
     def _count(self, moves: list[ShareMove]) -> None:
         since = self._moved_at
-        for one in moves:
-            if since is not None and one.at > since:
-                self._moves[kind_of(one)] += 1
-        latest = max((one.at for one in moves), default=since)
+        for move in moves:
+            if since is not None and move.at > since:
+                self._moves[kind_of(move)] += 1
+        latest = max((move.at for move in moves), default=since)
         self._moved_at = float("-inf") if latest is None else latest
 
 

@@ -54,7 +54,7 @@ def lines() -> Iterator[str]:
     for group, found in groupby(FAMILIES, key=attrgetter("group")):
         yield f"\n## {group}\n"
         families = list(found)
-        if all(one.per_operator for one in families):
+        if all(family.per_operator for family in families):
             yield OPERATORS + "\n"
         yield "| name | type | unit | labels | |\n|---|---|---|---|---|\n"
         yield from map(row, families)

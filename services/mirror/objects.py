@@ -166,8 +166,8 @@ class HttpObjects:
     def close(self) -> None:
         """Who is still looking is cut off."""
         self._patience.close()
-        for one in self._clients:
-            one.close()
+        for client in self._clients:
+            client.close()
 
     @property
     def _client(self) -> httpx.Client:
@@ -199,7 +199,7 @@ class HttpObjects:
         if not isinstance(found, dict):
             raise ObjectProblem(f"not an object: {body[:40]!r}", size)
         values = {name.lower(): value for name, value in found.items()}
-        return {one.name: values.get(one.name.lower()) for one in self._columns.fields[1:]} | keyed(
+        return {field.name: values.get(field.name.lower()) for field in self._columns.fields[1:]} | keyed(
             self._columns, key
         )
 
@@ -404,7 +404,7 @@ class DatabaseObjects:
 
 
 def column_of(table: sa.Table, field: Field) -> sa.Column[Any]:
-    known = {one.name.lower(): one for one in table.columns}
+    known = {column.name.lower(): column for column in table.columns}
     if field.name.lower() not in known:
         title = f"table {table.name} has no such column"
         raise UnknownName(title, "CREATE MIRROR", field.name, nearest(field.name, known))

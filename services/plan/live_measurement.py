@@ -55,7 +55,7 @@ class RunningMeasured(Following):
     # -- classes ---------------------------------------------------------------------------------------------
 
     def _classes(self, system: SystemStatus, wanted: frozenset[str]) -> dict[str, ClassMeasured]:
-        loads = dict.fromkeys((one.name for one in system.classes), 0.0)
+        loads = dict.fromkeys((class_.name for class_ in system.classes), 0.0)
         for unit in system.units.values():
             if unit.report is not None and not unit.report.asleep and unit.class_name in loads:
                 loads[unit.class_name] += unit.report.load
@@ -75,7 +75,7 @@ class RunningMeasured(Following):
 
     def _rates(self, system: SystemStatus) -> Mapping[str, Rate]:
         now, samples = self._sample(system), list(self._samples)
-        recent = [one for one in samples if now.at - one.at <= OVER_S]
+        recent = [sample for sample in samples if now.at - sample.at <= OVER_S]
         # Where nothing has come since the last one, it does not matter how long ago that was.
         if not recent and samples and samples[-1].streams == now.streams:
             recent = samples[-1:]

@@ -75,8 +75,8 @@ def rates_over(samples: Sequence[Sample]) -> dict[str, Rate]:
 def earliest(samples: Sequence[Sample], name: str) -> Sample:
     """The first from which on the stream has been counted; one that is dropped and declared anew begins with nothing."""
     found = samples[-1]
-    for one in reversed(samples[:-1]):
-        if name not in one.streams or one.streams[name].rows > found.streams[name].rows:
+    for sample in reversed(samples[:-1]):
+        if name not in sample.streams or sample.streams[name].rows > found.streams[name].rows:
             break
-        found = one
+        found = sample
     return found

@@ -95,8 +95,8 @@ def failing_as_away() -> Iterator[None]:
 def touched(documents: Sequence[Document]) -> list[str]:
     """The tenants that documents are about."""
     found: dict[str, None] = {}
-    for one in documents:
-        match one.declaration:
+    for document in documents:
+        match document.declaration:
             case TenantDeclaration(name=name) | QueryDeclaration(tenant=name):
                 found[name] = None
     return list(found)

@@ -82,11 +82,11 @@ class Making:
 
     def __post_init__(self) -> None:
         classes = self.found.classes if self.found else {}
-        self._costs = likes(line for one in classes.values() for line in one.lines)
+        self._costs = likes(line for class_ in classes.values() for line in class_.lines)
         corrections = [
-            (one.load, self._corrected(one.lines, one))
-            for one in classes.values()
-            if one.load >= LOAD_MIN and one.lines
+            (class_.load, self._corrected(class_.lines, class_))
+            for class_ in classes.values()
+            if class_.load >= LOAD_MIN and class_.lines
         ]
         total = sum(load for load, _ in corrections)
         if total:

@@ -82,7 +82,7 @@ def race(
 
 def best(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     # What is left of one try adds to the peak of the next.
-    peak_rss_mb = min(one["peak_rss_mb"] for one in reports)
+    peak_rss_mb = min(report["peak_rss_mb"] for report in reports)
     return max(reports, key=lambda one: one["readings_per_s"]) | {"peak_rss_mb": peak_rss_mb}
 
 

@@ -87,7 +87,7 @@ def generated(seconds: int, readings: int = 10_000, alerts: int = 500) -> Data:
                 columns["level"] = rng.integers(1, 6, rate).astype(np.int32)
             drawn[name].append(columns)
     tables = {
-        name: pa.table({key: np.concatenate([one[key] for one in parts]) for key in parts[0]})
+        name: pa.table({key: np.concatenate([part[key] for part in parts]) for key in parts[0]})
         for name, parts in drawn.items()
     }
     return Data(tables["readings"], tables["alerts"], base + 1000 * seconds - 1, {})

@@ -128,4 +128,4 @@ def has_reached(cursor: str | None, end: str | None) -> bool:
 def numbers_of(cursor: str) -> list[int]:
     """The last row that was read, by unit; empty if that is not known of each."""
     parts = [re.match(r"-?[0-9]+", one) for one in cursor.split(",")]
-    return [int(one[0]) for one in parts if one is not None] if all(parts) else []
+    return [int(part[0]) for part in parts if part is not None] if all(parts) else []

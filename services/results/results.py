@@ -181,7 +181,7 @@ class Results:
             break
         if not as_arrow:
             pieces = await gathered(topic, spots, limit, self.piece)
-            body = b",".join(one.body for one in pieces)
+            body = b",".join(piece.body for piece in pieces)
             return Page(columns, rows_in(pieces), body, text_of(spots), restarted)
         found = await gathered(topic, spots, limit, self._found)
         schema = schema_with(columns) if columns else pa.schema([])

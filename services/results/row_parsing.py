@@ -70,7 +70,7 @@ class Brought:
 
     @property
     def rows(self) -> int:
-        return sum(one.num_rows for one in self.batches)
+        return sum(batch.num_rows for batch in self.batches)
 
     def reject(self, reason: str, column: str = "") -> None:
         told = f"{reason}: {column[:NAME_SHOWN]}" if column else reason

@@ -49,7 +49,7 @@ class Found:
 
     @property
     def size(self) -> int:
-        return sum(one.nbytes for one in self.batches)
+        return sum(batch.nbytes for batch in self.batches)
 
 
 class UnitAnswers(Protocol):
@@ -146,7 +146,7 @@ class RemoteAnswers:
             batches = self._rows(query, first, min(first + most, told.next))
         except UNREACHED:
             return None
-        rows = sum(one.num_rows for one in batches)
+        rows = sum(batch.num_rows for batch in batches)
         return Found(told.mark, first, first + rows, batches)
 
     def let_go(self) -> None:

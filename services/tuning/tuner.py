@@ -74,8 +74,8 @@ class Tuner(Following):
     def look(self) -> None:
         """Compare the classes that are due; by the thread."""
         view = self._watch.view(max_age_s=math.inf)
-        awake = {one.name for one in view.classes.values() if one.units and not one.asleep}
-        tuned = [one for one in view.system.classes if isinstance(one.policy, Automatic)]
+        awake = {class_.name for class_ in view.classes.values() if class_.units and not class_.asleep}
+        tuned = [class_ for class_ in view.system.classes if isinstance(class_.policy, Automatic)]
         known = {(one.name, one.objective) for one in tuned}
         self._due = {key: due for key, due in self._due.items() if key in known}
         names = {one.name for one in tuned}
@@ -136,7 +136,7 @@ def class_now(objective: Objective, found: UnitNow) -> ClassNow:
             {} if found.running is None else found.running.graphs,
             {} if found.running is None else found.running.weights,
         ),
-        arrivals={name: tuple(Arrived(*one) for one in slots) for name, slots in found.arrivals.items()},
+        arrivals={name: tuple(Arrived(*slot) for slot in slots) for name, slots in found.arrivals.items()},
         cycle_s=found.cycle_s,
         capacity=found.capacity,
         train_max=found.train_max,

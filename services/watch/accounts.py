@@ -35,7 +35,7 @@ class Account:
 def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list[Account]:
     """Of these classes, or of all, in the order in which they were declared."""
     wanted = None if classes is None else set(classes)
-    declared = [one for one in system.classes if wanted is None or one.name in wanted]
+    declared = [class_ for class_ in system.classes if wanted is None or class_.name in wanted]
     found: dict[str, dict[str, tuple[TupleLedger, int]]] = {one.name: {} for one in declared}
     for unit in system.units.values():
         streams = found.get(unit.class_name)

@@ -133,27 +133,27 @@ def together(parts: Sequence[Figures]) -> Figures:
     if not parts:
         return Figures()
     found: dict[str, Any] = {}
-    for one in fields(Figures):
-        values = [getattr(part, one.name) for part in parts]
-        if one.name in WORST:
-            found[one.name] = max(values)
-        elif one.name in MEAN:
-            found[one.name] = mean(values)
-        elif one.name == "late_now":
+    for field in fields(Figures):
+        values = [getattr(part, field.name) for part in parts]
+        if field.name in WORST:
+            found[field.name] = max(values)
+        elif field.name in MEAN:
+            found[field.name] = mean(values)
+        elif field.name == "late_now":
             streams = {stream for part in values for stream in part}
-            found[one.name] = {stream: max(part.get(stream, 0.0) for part in values) for stream in streams}
-        elif one.name == "utility":
-            found[one.name] = utilities_together(parts)
-        elif one.name == "slowdown":
-            found[one.name] = slowdowns_together(parts)
-        elif one.name == "tardiness":
-            found[one.name] = tardiness_together(parts)
+            found[field.name] = {stream: max(part.get(stream, 0.0) for part in values) for stream in streams}
+        elif field.name == "utility":
+            found[field.name] = utilities_together(parts)
+        elif field.name == "slowdown":
+            found[field.name] = slowdowns_together(parts)
+        elif field.name == "tardiness":
+            found[field.name] = tardiness_together(parts)
         elif isinstance(values[0], dict):
-            found[one.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
-        elif one.name == "within_target_pct":
-            found[one.name] = mean(values, [part.results for part in parts], 100.0)
+            found[field.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
+        elif field.name == "within_target_pct":
+            found[field.name] = mean(values, [part.results for part in parts], 100.0)
         else:
-            found[one.name] = sum(values)
+            found[field.name] = sum(values)
     return Figures(**found)
 
 
@@ -232,7 +232,7 @@ def as_json(view: ClassView) -> dict[str, Any]:
         "policy": view.policy,
         "tunes_itself": view.tunes_itself,
         "failures": [asdict(failure) for failure in view.failures],
-    } | {one.name: getattr(figures, one.name) for one in fields(Figures)}
+    } | {field.name: getattr(figures, field.name) for field in fields(Figures)}
 
 
 def view_told(told: Mapping[str, Any]) -> ClassView:
@@ -247,7 +247,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
         original=told["share"]["original"],
         lent_s=told["lent_s"],
         borrowed_s=told["borrowed_s"],
-        figures=Figures(**{one.name: told[one.name] for one in fields(Figures) if one.name in told}),
+        figures=Figures(**{field.name: told[field.name] for field in fields(Figures) if field.name in told}),
         units=told["units"],
         asleep=told["asleep"],
         policy=told["policy"],

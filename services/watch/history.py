@@ -125,8 +125,8 @@ class History:
             samples = list(self._samples)
         if samples:
             since = samples[-1].at - seconds
-            samples = [one for one in samples if one.at > since]
-        return Past([one.at for one in samples], {name: series_of(samples, name) for name in names})
+            samples = [sample for sample in samples if sample.at > since]
+        return Past([sample.at for sample in samples], {name: series_of(samples, name) for name in names})
 
     def _is_full(self) -> bool:
         return len(self._samples) > self._samples_max or self._bytes > self._bytes_max

@@ -36,7 +36,7 @@ def lending(system: SystemStatus, seconds: Mapping[str, Mapping[str, float]]) ->
 
 def lent_now(system: SystemStatus) -> dict[tuple[str, str], float]:
     """In processors, by class."""
-    ranks = {one.name: -one.priority for one in system.classes}
+    ranks = {class_.name: -class_.priority for class_ in system.classes}
     found: dict[tuple[str, str], float] = {}
     for node, lanes in system.nodes.items():
         here = {unit: one for unit, one in system.units.items() if one.node == node}

@@ -133,7 +133,7 @@ class Watch:
     def states(self) -> list[State]:
         """Return the states of the classes as they were seen last, without waiting."""
         view = self._view
-        return [] if view is None else [one.condition.state for one in view.classes.values()]
+        return [] if view is None else [class_.condition.state for class_ in view.classes.values()]
 
     def losses(self) -> list[str]:
         """Return a line for each stream and each query that loses rows, without waiting."""
@@ -240,7 +240,7 @@ class Watch:
         return View(
             name=self.source.name,
             look=found,
-            classes={one.name: one for one in views},
+            classes={view.name: view for view in views},
             at=at,
             seen=now,
             reported=reported,

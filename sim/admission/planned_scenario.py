@@ -89,19 +89,22 @@ class Builder:
         settings, lanes = self.situation.settings, self.situation.lanes
         groups = grouped(classes, {one.name for one in self.situation.planned}, lanes, settings.train_max)
         if self.greedy is not None:
-            groups = [self._at_worst(one, groups) for one in groups]
+            groups = [self._at_worst(group, groups) for group in groups]
         rates = [
-            given.rate / one.pieces for one in groups for given in one.whole.inputs for _ in range(one.pieces)
+            given.rate / group.pieces
+            for group in groups
+            for given in group.whole.inputs
+            for _ in range(group.pieces)
         ]
-        most = water_level(rates, BUNDLES_PER_S + BUNDLES_OF_CLASS * sum(one.pieces for one in groups))
+        most = water_level(rates, BUNDLES_PER_S + BUNDLES_OF_CLASS * sum(group.pieces for group in groups))
         names: dict[str, tuple[str, ...]] = {}
         parts: dict[str, float] = {}
-        for one in groups:
-            made = tuple(self._add(one, most) for _ in range(one.pieces))
-            for member in one.members:
+        for group in groups:
+            made = tuple(self._add(group, most) for _ in range(group.pieces))
+            for member in group.members:
                 names[member.name] = made
-                if len(one.members) > 1:
-                    parts[member.name] = member.declared.priority / one.whole.declared.priority
+                if len(group.members) > 1:
+                    parts[member.name] = member.declared.priority / group.whole.declared.priority
         scenario = Scenario(
             name="plan",
             seconds=WARM_UP_S + SEEN_S,
@@ -197,10 +200,10 @@ SOMETHING = InputLoad(rate=1.0, tuple_s=1e-5)
 
 def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[Group]:
     """Who is simulated by himself, as several or with others; in the order of names, as shares are moved."""
-    total = sum(one.declared.priority for one in classes)
-    asleep = [one for one in classes if not one.rate and one.name not in planned]
+    total = sum(class_.declared.priority for class_ in classes)
+    asleep = [class_ for class_ in classes if not class_.rate and class_.name not in planned]
     awake = sorted(
-        (one for one in classes if one.rate or one.name in planned),
+        (class_ for class_ in classes if class_.rate or class_.name in planned),
         key=lambda one: (one.name not in planned, -load_of(one), one.name),
     )
     groups = [Group((one,), one, one.shards) for one in awake[:SINGLE_MAX]]
@@ -248,8 +251,10 @@ def coarser(alike: Mapping[Hashable, list[ClassLoad]]) -> defaultdict[Hashable, 
     found: defaultdict[Hashable, list[ClassLoad]] = defaultdict(list)
     for key, members in alike.items():
         planned = isinstance(key, tuple) and key[0]
-        for one in members:
-            found[planned, round(math.log2(one.declared.delay_target_ms)), one.max_drop > 0].append(one)
+        for member in members:
+            found[planned, round(math.log2(member.declared.delay_target_ms)), member.max_drop > 0].append(
+                member
+            )
     return found
 
 
@@ -257,7 +262,7 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
     """One class that is entitled to what all of them are, and asks for what they ask; its terms are the strictest."""
     if len(members) == 1:
         return members[0]
-    declared = [one.declared for one in members]
+    declared = [member.declared for member in members]
     priority = sum(one.priority for one in declared)
     changed: dict[str, Any] = {
         "priority": priority,
@@ -265,11 +270,11 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
         "min_share": min(1.0, sum(one.min_share for one in declared)),
         "lendable": sum(one.priority * one.lendable for one in declared) / priority,
         "borrow_limit": min(1.0, sum(one.borrow_limit for one in declared)),
-        "max_drop": min(one.max_drop for one in members),
+        "max_drop": min(member.max_drop for member in members),
         # None lets tuples grow older than any age.
         "max_age_ms": max(ages) if (ages := known_ages(declared)) else None,
     }
-    given = [each for one in members for each in one.inputs]
+    given = [each for member in members for each in member.inputs]
     inputs = [without_calls(one, train_max) for one in [each for each in given if each.rate > 0] or given]
     return ClassLoad(declared[0].model_copy(update=changed), (one_queue(inputs),) if inputs else ())
 
@@ -288,23 +293,23 @@ def without_calls(given: InputLoad, train_max: int) -> InputLoad:
 
 def one_queue(inputs: Sequence[InputLoad]) -> InputLoad:
     """Several streams as one: of a group, and of a class in which they wait for each other; each train has some of all."""
-    rate = sum(one.rate for one in inputs)
-    weights = [one.rate / rate if rate else 1 / len(inputs) for one in inputs]
+    rate = sum(input_.rate for input_ in inputs)
+    weights = [input_.rate / rate if rate else 1 / len(inputs) for input_ in inputs]
     each = list(zip(weights, inputs, strict=True))
     return InputLoad(
         rate,
         tuple_s=sum(weight * one.tuple_s for weight, one in each),
-        call_s=sum(one.call_s for one in inputs),
+        call_s=sum(input_.call_s for input_ in inputs),
         answers=sum(weight * one.answers for weight, one in each),
-        batch_s=max(one.batch_s for one in inputs),
-        calls=sum(one.calls for one in inputs),
+        batch_s=max(input_.batch_s for input_ in inputs),
+        calls=sum(input_.calls for input_ in inputs),
     )
 
 
 def turn_costs(classes: Sequence[ClassLoad], groups: Sequence[Group]) -> Costs:
     """A turn of what stands for several classes is as long as theirs together."""
     awake = [one for one in groups if one.whole.rate]
-    turns = sum(max(one.shards for one in group.members) * len(group.members) for group in awake)
+    turns = sum(max(member.shards for member in group.members) * len(group.members) for group in awake)
     simulated = sum(one.pieces for one in awake)
     if turns <= simulated:
         return COSTS

@@ -44,7 +44,7 @@ def plan(situation: Situation) -> Plan:
     for one in after:
         at_worst = worst.classes[one.name] if one.name in planned else None
         classes.append(class_plan(one, before.classes.get(one.name), then.classes[one.name], at_worst))
-    missed = [one for one in classes if not one.holds and is_to_hold(one)]
+    missed = [class_ for class_ in classes if not class_.holds and is_to_hold(class_)]
     missed_now = [one for one in missed if not is_kept(one, one.after)]
     return Plan(
         classes=tuple(classes),
@@ -131,15 +131,15 @@ def lost(drop: float) -> str:
 def warnings(classes: Sequence[ClassPlan], names: Collection[str] | None = None) -> Iterable[str]:
     """Targets that would be missed first, then what others lose; only of these classes by name, if any are given."""
     missed = [
-        f"{called(one, names)} would miss its delay target of {duration(one.target_ms)}: {one.why}"
-        for one in classes
-        if not one.holds and is_to_hold(one)
+        f"{called(class_, names)} would miss its delay target of {duration(class_.target_ms)}: {class_.why}"
+        for class_ in classes
+        if not class_.holds and is_to_hold(class_)
     ]
     yield from first_of(missed, "would miss their delay targets")
     losses = [
-        f"{called(one, names)} {told}"
-        for one in classes
-        if not one.planned and one.before is not None and (told := loss(one, one.before))
+        f"{called(class_, names)} {told}"
+        for class_ in classes
+        if not class_.planned and class_.before is not None and (told := loss(class_, class_.before))
     ]
     yield from first_of(losses, "would lose more, or answer later")
 
@@ -156,7 +156,7 @@ def called(one: ClassPlan, names: Collection[str] | None) -> str:
 
 def seen_by(found: Plan, names: Collection[str]) -> Plan:
     """The plan for who may know of these classes alone: what others lose is told, but not who they are."""
-    own = tuple(one for one in found.classes if one.name in names)
+    own = tuple(class_ for class_ in found.classes if class_.name in names)
     return replace(found, classes=own, warnings=tuple(warnings(found.classes, names)))
 
 
@@ -176,7 +176,7 @@ def loss(one: ClassPlan, before: Forecast) -> str:
 
 
 def simplified(situation: Situation, classes: Sequence[ClassLoad], busy: float) -> Iterable[str]:
-    awake = [one for one in classes if one.rate]
+    awake = [class_ for class_ in classes if class_.rate]
     if len(awake) > SINGLE_MAX:
         yield f"the {len(awake) - SINGLE_MAX} classes that ask for least were planned in groups of such as are alike"
     for one in situation.planned:
@@ -206,7 +206,9 @@ def run(situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[st
     ended = Simulation(simulated.scenario, situation.settings.manager, on_cycle=seen.look).run()
     forecasts = {name: seen.forecast(ended, name) for name in ended.hosts}
     busy = (ended.busy_s + ended.overhead_s) / (ended.now * simulated.scenario.lanes)
-    return Run({one.name: of_class(one, simulated, forecasts) for one in classes}, round(min(busy, 1.0), 4))
+    return Run(
+        {class_.name: of_class(class_, simulated, forecasts) for class_ in classes}, round(min(busy, 1.0), 4)
+    )
 
 
 @dataclass
@@ -284,12 +286,12 @@ def of_class(one: ClassLoad, simulated: Simulated, forecasts: Mapping[str, Forec
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def worst(values: Sequence[float | None]) -> float | None:
-    return max((one for one in values if one is not None), default=None)
+    return max((value for value in values if value is not None), default=None)
 
 
 def rounded(one: Forecast) -> Forecast:

@@ -50,7 +50,7 @@ class ClassLoad:
 
     @property
     def rate(self) -> float:
-        return sum(one.rate for one in self.inputs)
+        return sum(input_.rate for input_ in self.inputs)
 
     @property
     def max_drop(self) -> float:
@@ -135,7 +135,7 @@ class Plan:
             "holds": self.holds,
             "holds_now": self.holds_now,
             "busy": self.busy,
-            "classes": [asdict(one) for one in self.classes],
+            "classes": [asdict(class_) for class_ in self.classes],
             "warnings": list(self.warnings),
             "assumed": list(self.assumed),
         }

@@ -59,7 +59,8 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
         return found
     choice = now.running.choice
     best = min(
-        (one for one in policies if policy_text(one) in found), key=lambda one: found[policy_text(one)]
+        (policy for policy in policies if policy_text(policy) in found),
+        key=lambda one: found[policy_text(one)],
     )
     told = by_choice(policies, choice.plan, found)
     for plan, operators in other_plans(now, now.running):
@@ -117,7 +118,7 @@ class Measured:
         self._operators = tried_operators(now.lines)
         self._place = {key: number for number, key in enumerate(running.keys)}
         self._likes = likes(now.lines)
-        self._came = {name: sum(one.tuples for one in slots) for name, slots in now.arrivals.items()}
+        self._came = {name: sum(slot.tuples for slot in slots) for name, slots in now.arrivals.items()}
         self._above: dict[int, int] = {}
         self._taken = [0.0 for _ in self._operators]
         """Tuples that came to each operator."""
@@ -143,9 +144,11 @@ class Measured:
             for below in feeds:
                 taken[below] += cost.selectivity * taken[number]
             partner = None if node.partner is None else place[id(node.partner)]
-            graphs = [self._running.graphs[one] for one in node.outputs if one in self._running.graphs]
+            graphs = [
+                self._running.graphs[output] for output in node.outputs if output in self._running.graphs
+            ]
             points = min(graphs, key=urgency).points if graphs and not feeds else None
-            weight = sum(sorted(self._running.weights.get(one, 1.0) for one in node.outputs)) or 1.0
+            weight = sum(sorted(self._running.weights.get(output, 1.0) for output in node.outputs)) or 1.0
             slack = slack_of(node) if node.outputs else None
             same = self.same(node, aligned)
             known = None if same is None else self._operators[same]
@@ -216,11 +219,11 @@ class Measured:
         parts = [self._part(one) for one in moved.here]
         if not is_measured(self._lines[number]) or before <= 0 or taken <= 0:
             return None
-        if None in parts or not all(one is not None and is_measured(self._lines[one]) for one in tests):
+        if None in parts or not all(test is not None and is_measured(self._lines[test]) for test in tests):
             return None
-        tested = [self._operators[one].cost for one in tests if one is not None]
+        tested = [self._operators[test].cost for test in tests if test is not None]
         passed_now = math.prod(one.selectivity for one in tested)
-        passed_then = math.prod(one for one in parts if one is not None)
+        passed_then = math.prod(part for part in parts if part is not None)
         if min(passed_now, passed_then) <= 0:
             return None
         # Of the pairs that are found, only those are given that pass what is tested after.

@@ -111,9 +111,9 @@ class ClassNow:
     @property
     def is_known(self) -> bool:
         """Whether there is something to simulate."""
-        streams = {one.stream for one in self.operators if one.stream}
-        came = {name for name, slots in self.arrivals.items() if any(one.tuples for one in slots)}
-        if self.objective == "tardiness" and all(one.slack_s is None for one in self.operators):
+        streams = {operator.stream for operator in self.operators if operator.stream}
+        came = {name for name, slots in self.arrivals.items() if any(slot.tuples for slot in slots)}
+        if self.objective == "tardiness" and all(operator.slack_s is None for operator in self.operators):
             return False
         return bool(streams & came)
 
@@ -235,7 +235,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     steps = sum(by_cycle[(start + place) % len(by_cycle)] for place in range(length))
     bundle = max(1.0, steps / STEPS_MAX)
     speed = max(now.capacity, LEAST_CAPACITY)
-    costs = [one.in_bundles(bundle) for one in now.operators]
+    costs = [operator.in_bundles(bundle) for operator in now.operators]
     boxes = tuple(
         OperatorBox(
             name=one.name,
@@ -255,7 +255,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
         for place, (one, cost) in enumerate(zip(now.operators, costs, strict=True))
     )
     streams = {}
-    for name in {one.stream for one in now.operators if one.stream}:
+    for name in {operator.stream for operator in now.operators if operator.stream}:
         times = times_of(now, name, start, length, bundle)
         streams[stream_name(number_of(now, name))] = StreamInput(
             arrivals=TraceArrivals(kind="trace", times_s=times)
@@ -283,7 +283,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
 
 
 def number_of(now: ClassNow, stream: str) -> int:
-    return sorted({one.stream for one in now.operators if one.stream}).index(stream)
+    return sorted({operator.stream for operator in now.operators if operator.stream}).index(stream)
 
 
 def stream_name(number: int) -> str:
@@ -322,8 +322,10 @@ def busiest_stretch(came: Sequence[float], length: int) -> int:
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """By stream, how many tuples there are at all operators for one that comes in."""
     # Of a network in which a tuple costs one step everywhere, that is what a segment costs.
-    network = Network(tuple(Operator(one.name, one.feeds, bool(one.stream)) for one in now.operators))
-    segments = network.segments([Estimate(1.0, one.cost.selectivity) for one in now.operators])
+    network = Network(
+        tuple(Operator(operator.name, operator.feeds, bool(operator.stream)) for operator in now.operators)
+    )
+    segments = network.segments([Estimate(1.0, operator.cost.selectivity) for operator in now.operators])
     found = dict.fromkeys(now.arrivals, 0.0)
     for one, segment in zip(now.operators, segments, strict=True):
         if one.stream:

@@ -37,7 +37,7 @@ def check_overload(
     run: Outcome, entitled: str, useful_per_s: float, calibrated_per_s: float
 ) -> list[Promise]:
     """What holds as well when others ask for more than there is, and class `entitled` for less than its share."""
-    one = next(one for one in run.classes if one["name"] == entitled)
+    one = next(class_ for class_ in run.classes if class_["name"] == entitled)
     others = [other for other in run.classes if other["name"] != entitled]
     return [
         loses_nothing(one),
@@ -48,10 +48,10 @@ def check_overload(
 
 
 def targets(run: Outcome) -> Iterator[Promise]:
-    for one in run.classes:
-        p95_ms, target_ms = one["response_ms"]["p95"], one["delay_target_ms"]
+    for class_ in run.classes:
+        p95_ms, target_ms = class_["response_ms"]["p95"], class_["delay_target_ms"]
         yield Promise(
-            f"{one['name']} meets its delay target",
+            f"{class_['name']} meets its delay target",
             p95_ms <= target_ms,
             f"p95 {p95_ms:.0f} of {target_ms:.0f} ms",
         )
@@ -63,8 +63,8 @@ def entitlements(run: Outcome) -> Iterator[Promise]:
     What it asks for is measured, and grows when the processor becomes slower: a class that then asks for more than its
     share may be shed, until it asks for less again.
     """
-    for one in run.classes:
-        series, share = run.series[one["name"]], one["share"]["original"] * run.lanes
+    for class_ in run.classes:
+        series, share = run.series[class_["name"]], class_["share"]["original"] * run.lanes
         loads = [load for load in series.load if load is not None]
         within = list(settled_within(series, share))
         if not within:
@@ -72,12 +72,12 @@ def entitlements(run: Outcome) -> Iterator[Promise]:
         beyond = sum(load > share for load in loads) / len(loads)  # part of the time
         dropping = sum(drop > 0 for drop in within)
         # A drop may have been decided when nothing came.
-        keeps_within = one["shed"] == 0 or (beyond > 0 and not dropping)
-        late = f"; {one['late']:,} rows were late" if one["late"] else ""
+        keeps_within = class_["shed"] == 0 or (beyond > 0 and not dropping)
+        late = f"; {class_['late']:,} rows were late" if class_["late"] else ""
         yield Promise(
-            f"{one['name']} loses nothing while it asks for no more than its share",
-            keeps_within and not one["late"],
-            of_losses(one["shed"], max(loads), share, beyond, keeps_within) + late,
+            f"{class_['name']} loses nothing while it asks for no more than its share",
+            keeps_within and not class_["late"],
+            of_losses(class_["shed"], max(loads), share, beyond, keeps_within) + late,
         )
 
 
@@ -103,8 +103,8 @@ def settled_within(series: ClassSeries, share: float) -> Iterator[float]:
 
 def reclaims(run: Outcome) -> Iterator[Promise]:
     """An owner that asks for its capacity back has it when the call returns."""
-    for one in run.classes:
-        name, original = one["name"], one["share"]["original"]
+    for class_ in run.classes:
+        name, original = class_["name"], class_["share"]["original"]
         moves = [move for move in run.moves if move.reason == f"reclaim by {name}"]
         if moves:
             least = min(move.after[name] for move in moves)
@@ -116,7 +116,7 @@ def reclaims(run: Outcome) -> Iterator[Promise]:
 
 
 def ledger(run: Outcome) -> Promise:
-    offered = sum(one["offered"] for one in run.classes)
+    offered = sum(class_["offered"] for class_ in run.classes)
     return Promise("the ledger closes", run.result["ledger_closed"], f"{offered:,} tuples offered")
 
 

@@ -55,7 +55,7 @@ def page(run: Outcome, promises: Sequence[Promise], more: Sequence[str] = ()) ->
     result = run.result
     title = f"{result['scenario']} under {result['manager']}"
     names = ", ".join(f"{c['name']} {c['priority']:g}" for c in result["classes"])
-    is_kept = all(one.kept for one in promises)
+    is_kept = all(promise.kept for promise in promises)
     sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in verdict(run, promises))
     parts = [
         f"<h1>{html.escape(title)}</h1>",
@@ -92,9 +92,9 @@ def length(result: Mapping[str, Any]) -> str:
 
 def promise_list(promises: Sequence[Promise]) -> str:
     lines = (
-        f'<li><span class="{"kept" if one.kept else "broken"}">{"✓ kept" if one.kept else "✗ broken"}</span> '
-        f"{html.escape(one.text)} <small>({html.escape(one.detail)})</small></li>"
-        for one in promises
+        f'<li><span class="{"kept" if promise.kept else "broken"}">{"✓ kept" if promise.kept else "✗ broken"}</span> '
+        f"{html.escape(promise.text)} <small>({html.escape(promise.detail)})</small></li>"
+        for promise in promises
     )
     return f"<ul>{''.join(lines)}</ul>"
 
@@ -140,10 +140,10 @@ def answers(run: Outcome) -> list[str]:
     parts = [
         '<p class="dim">Slowdown: response time over what an answer costs alone. Worth: utility by latency, 1 at most. Stale: part of '
         "the time in which an output was behind its input. Tardy: answers of windows after their deadline.</p>",
-        answers_table("class", [class_row(one) for one in classes]),
+        answers_table("class", [class_row(class_) for class_ in classes]),
     ]
-    for one in classes:
-        queries = list((one["queries"] or {}).items())
+    for class_ in classes:
+        queries = list((class_["queries"] or {}).items())
         if not queries:
             continue
         rows = [
@@ -153,7 +153,7 @@ def answers(run: Outcome) -> list[str]:
         if queries[QUERIES_SHOWN:]:
             more = f"and {len(queries) - QUERIES_SHOWN:,} more queries"
             rows.append(f'<tr><td colspan="{len(ANSWERS) + 1}">{more}</td></tr>')
-        summary = f"<summary>Each query of {html.escape(one['name'])}</summary>"
+        summary = f"<summary>Each query of {html.escape(class_['name'])}</summary>"
         parts.append(f"<details>{summary}{answers_table('query', rows)}</details>")
     return parts
 
@@ -251,7 +251,7 @@ def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float 
 
 
 def draw_response(run: Outcome) -> Draw:
-    targets = {one["name"]: one["delay_target_ms"] for one in run.classes}
+    targets = {class_["name"]: class_["delay_target_ms"] for class_ in run.classes}
 
     def draw(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
         points = [(at, ms) for at, ms in zip(series.at_s, series.response_ms, strict=True) if ms]

@@ -38,7 +38,7 @@ def lent(run: Outcome) -> Iterator[str]:
     if not loans:
         return
     seconds, lender, borrower = max(loans)
-    original = {one["name"]: one["share"]["original"] for one in run.classes}
+    original = {class_["name"]: class_["share"]["original"] for class_ in run.classes}
     shares = run.series[borrower].share if borrower in run.series else []
     peak = max(shares, default=0.0)
     if peak < original.get(borrower, 1.0) + SHARE_LEAST:
@@ -56,10 +56,12 @@ def lent(run: Outcome) -> Iterator[str]:
 
 
 def lost(classes: Sequence[Mapping[str, Any]]) -> str:
-    tuples = {one["name"]: sum(one[fate] for fate in LOSSES) for one in classes}
+    tuples = {class_["name"]: sum(class_[fate] for fate in LOSSES) for class_ in classes}
     if not any(tuples.values()):
         return "No input was lost."
-    parts = ", ".join(f"{one['name']} {percent(tuples[one['name']], one['offered'])}" for one in classes)
+    parts = ", ".join(
+        f"{class_['name']} {percent(tuples[class_['name']], class_['offered'])}" for class_ in classes
+    )
     return f"Part of the input that was lost: {parts}."
 
 

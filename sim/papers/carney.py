@@ -53,7 +53,7 @@ def traversals(quick: bool) -> Found:
     )
     for kind, calls, total, mean in expected:
         of_p, of_o = found[kind]
-        made = " ".join(TREE.operators[one].name for one in of_p.calls)
+        made = " ".join(TREE.operators[call].name for call in of_p.calls)
         got_mean = (of_p.mean_latency_s, of_o.mean_latency_s)
         is_same = all(abs(one - other) < 1e-9 for one, other in zip(got_mean, mean, strict=True))
         findings += [
@@ -128,7 +128,7 @@ def poisson(
 ) -> list[tuple[float, int]]:
     """Arrivals at all inputs alike that ask for this part of the processor, calls not counted."""
     segments = NetworkEstimates(network, tuple(estimates)).segments
-    mean_s = sum(segments[one].cost_s for one in network.sources) / len(network.sources)
+    mean_s = sum(segments[source].cost_s for source in network.sources) / len(network.sources)
     return list(islice(arrivals(network.sources, load / mean_s, seed), tuples))
 
 
@@ -535,8 +535,8 @@ def large_run(policy: Policy, tuples: int, load: float = 0.95) -> LargeRun:
     """One processor, applications pushed through whole; the load is of what it can take."""
     came = list(islice(arrivals(range(1000), load / 5e-5, 1), tuples))
     queues: list[list[float]] = [[] for _ in range(1000)]
-    statistics = {one.graph: UtilityStatistics(one.graph) for one in outlooks(LARGE)}
-    graphs = [one.utility or due(0.0) for one in LARGE.network.operators]
+    statistics = {outlook.graph: UtilityStatistics(outlook.graph) for outlook in outlooks(LARGE)}
+    graphs = [operator.utility or due(0.0) for operator in LARGE.network.operators]
     now, place, decisions, runnable, looked = 0.0, 0, 0, 0, 0
     while True:
         while place < tuples and came[place][0] <= now:
@@ -549,8 +549,8 @@ def large_run(policy: Policy, tuples: int, load: float = 0.95) -> LargeRun:
         if number == NONE:
             if place == tuples:
                 whole = UtilityStatistics(due(0.0))
-                for one in statistics.values():
-                    whole.include(one)
+                for statistic in statistics.values():
+                    whole.include(statistic)
                 return LargeRun(decisions, looked / decisions, whole.mean)
             now = came[place][0]
             continue

@@ -43,22 +43,29 @@ PAPERS: Mapping[str, Paper] = {
 
 # In the order of the papers above.
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
-    one
+    experiment
     for paper in PAPERS
     for module in (dilos, sharaf, carney, freshening, golab, mavstream)
-    for one in module.EXPERIMENTS
-    if one.paper == paper
+    for experiment in module.EXPERIMENTS
+    if experiment.paper == paper
 )
 
 
 def chosen(names: Sequence[str]) -> tuple[Experiment, ...]:
     """Those that the names mean, of a paper or of an experiment, in the collection's order; all without a name."""
-    known = {*(one.name for one in EXPERIMENTS), *(one.paper for one in EXPERIMENTS)}
+    known = {
+        *(experiment.name for experiment in EXPERIMENTS),
+        *(experiment.paper for experiment in EXPERIMENTS),
+    }
     for name in names:
         if name not in known:
             raise UnknownName("no such experiment or paper", "NAMES", name, nearest(name, known))
-    return tuple(one for one in EXPERIMENTS if not names or one.name in names or one.paper in names)
+    return tuple(
+        experiment
+        for experiment in EXPERIMENTS
+        if not names or experiment.name in names or experiment.paper in names
+    )
 
 
 def named(name: str) -> Experiment:
-    return next(one for one in EXPERIMENTS if one.name == name)
+    return next(experiment for experiment in EXPERIMENTS if experiment.name == name)

@@ -66,7 +66,7 @@ def table(quick: bool) -> Found:
         found = refreshes(interests, (1, 2, 3, 4, 5), 5.0).frequencies
         holds = bool(np.all(np.abs(found - printed) < 0.01))
         claim = f"best frequencies for interests {':'.join(map(str, interests))}, bandwidth 5"
-        claimed, got = (" ".join(f"{one:.2f}" for one in figures) for figures in (printed, found))
+        claimed, got = (" ".join(f"{figure:.2f}" for figure in figures) for figures in (printed, found))
         why = "1.6857 is printed cut, not rounded" if holds and row == "(d)" else ""
         rule = "each within 0.01"
         findings.append(

@@ -187,9 +187,9 @@ def over_runs(name: str, per_group: int, rate: int, quick: bool) -> Fared:
     ]
 
     return Fared(
-        mean([one.throughput for one in outcomes]),
-        mean([one.latency_updates for one in outcomes]),
-        mean([one.shortened for one in outcomes]),
+        mean([outcome.throughput for outcome in outcomes]),
+        mean([outcome.latency_updates for outcome in outcomes]),
+        mean([outcome.shortened for outcome in outcomes]),
     )
 
 
@@ -418,7 +418,7 @@ def tardiness_ms(order: Order, utilisation: float, quick: bool) -> float:
         for run in range(1, 1 + (QUICK_RUNS if quick else TARDY_RUNS))
     ]
     answers = [query for outcome in outcomes for query in outcome.queries.values()]
-    return 1e3 * sum(one.tardiness_s for one in answers) / sum(one.runs for one in answers)
+    return 1e3 * sum(answer.tardiness_s for answer in answers) / sum(answer.runs for answer in answers)
 
 
 # As good as the other.
@@ -428,13 +428,14 @@ ALIKE = 1.02
 def run_order(quick: bool) -> Found:
     utilisations = QUICK_UTILISATIONS if quick else UTILISATIONS
     tardy = {
-        name: [tardiness_ms(order, one, quick) for one in utilisations] for name, order in ORDERS.items()
+        name: [tardiness_ms(order, utilisation, quick) for utilisation in utilisations]
+        for name, order in ORDERS.items()
     }
     both, edf, hr = tardy["EDF/HR"], tardy["EDF"], tardy["HR"]
     shown = "; ".join(
         f"{name} {', '.join(f'{one:.1f}' for one in values)} ms" for name, values in tardy.items()
     )
-    at = f"at {', '.join(f'{one:.0%}' for one in utilisations)}"
+    at = f"at {', '.join(f'{utilisation:.0%}' for utilisation in utilisations)}"
     light = [place for place, one in enumerate(utilisations) if one <= 1]
     findings = (
         Finding(

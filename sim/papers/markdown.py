@@ -18,7 +18,7 @@ def lines(results: Results) -> Iterator[str]:
     for experiment, found in results:
         if experiment.paper != before:
             before, paper = experiment.paper, PAPERS[experiment.paper]
-            own = [one for other, f in results if other.paper == before for one in f.findings]
+            own = [finding for other, f in results if other.paper == before for finding in f.findings]
             yield f"## {paper.title}"
             yield f"{paper.authors}. {sum(one.holds for one in own)} of {len(own)} claims hold."
             yield ""
@@ -27,11 +27,11 @@ def lines(results: Results) -> Iterator[str]:
             yield experiment.setup
         yield ""
         yield from ("| | claim | claimed | got |", "|---|---|---|---|")
-        yield from (row(one) for one in found.findings)
+        yield from (row(finding) for finding in found.findings)
         yield ""
-        reasons = [one for one in found.findings if one.why]
-        for one in reasons:
-            yield f"- {'✓' if one.holds else '✗'} {one.claim}: {one.why}"
+        reasons = [finding for finding in found.findings if finding.why]
+        for reason in reasons:
+            yield f"- {'✓' if reason.holds else '✗'} {reason.claim}: {reason.why}"
         if reasons:
             yield ""
 

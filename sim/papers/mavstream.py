@@ -41,7 +41,7 @@ def estimates_of(seed: int) -> list[Estimate]:
     kept = (*sides, chance.uniform(0.5, 1.5), chance.uniform(0.3, 0.9))
     drawn = tuple(Estimate(chance.uniform(0.5, 1.5), one) for one in kept)
     segments = NetworkEstimates(QUERY, drawn).segments
-    mean_s = sum(segments[one].cost_s for one in QUERY.sources) / len(QUERY.sources)
+    mean_s = sum(segments[source].cost_s for source in QUERY.sources) / len(QUERY.sources)
     return [Estimate(one.cost_s / mean_s, one.selectivity) for one in drawn]
 
 

@@ -78,7 +78,7 @@ def page(results: Results, quick: bool) -> str:
         '<p class="dim">Each set-up is repeated in virtual time, where a run is a function of its seed. A claim holds by the rule that '
         "is printed under it; figures are relative, since the papers' machines are not this one."
         f"{' <b>Quick form</b>: shorter runs of the same set-ups.' if quick else ''}</p>",
-        f'<p class="big">{tally([one for _, found in results for one in found.findings])}</p>',
+        f'<p class="big">{tally([finding for _, found in results for finding in found.findings])}</p>',
         count_table(papers, results),
         failed_list(results),
         contents(papers, results),
@@ -87,7 +87,7 @@ def page(results: Results, quick: bool) -> str:
     for key in papers:
         paper = PAPERS[key]
         of_paper = [(experiment, found) for experiment, found in results if experiment.paper == key]
-        mark = all_hold(one for _, found in of_paper for one in found.findings)
+        mark = all_hold(finding for _, found in of_paper for finding in found.findings)
         parts += [
             f'<section{mark}><h2 id="{key}">{escape(paper.title)}</h2>',
             f'<p class="dim">{escape(paper.authors)}</p>',
@@ -104,7 +104,7 @@ def page(results: Results, quick: bool) -> str:
 
 
 def tally(findings: Sequence[Finding]) -> str:
-    hold = sum(one.holds for one in findings)
+    hold = sum(finding.holds for finding in findings)
     text = f'<span class="good">{hold} of {len(findings)} claims hold</span>'
     fail = len(findings) - hold
     return f'{text}, <span class="bad">{fail} {"does" if fail == 1 else "do"} not</span>' if fail else text
@@ -113,8 +113,10 @@ def tally(findings: Sequence[Finding]) -> str:
 def count_table(papers: Sequence[str], results: Results) -> str:
     rows = []
     for key in papers:
-        findings = [one for experiment, found in results if experiment.paper == key for one in found.findings]
-        hold = sum(one.holds for one in findings)
+        findings = [
+            finding for experiment, found in results if experiment.paper == key for finding in found.findings
+        ]
+        hold = sum(finding.holds for finding in findings)
         rows.append(
             f'<tr><td><a href="#{key}">{escape(PAPERS[key].title)}</a></td><td class="number">{len(findings)}</td>'
             f'<td class="number good">{hold}</td><td class="number{" bad" if hold < len(findings) else ""}">'
@@ -127,12 +129,12 @@ def count_table(papers: Sequence[str], results: Results) -> str:
 def failed_list(results: Results) -> str:
     """List the claims that do not hold, with their reasons."""
     lines = "".join(
-        f'<li>{escape(one.claim)} <a href="#{escape(experiment.name)}">{escape(experiment.name)}</a>'
-        f'<small class="reason">Claimed {escape(one.claimed)}, got {escape(one.got)}. '
-        f"{'Why: ' + escape(one.why) if one.why else 'No reason is known.'}</small></li>"
+        f'<li>{escape(finding.claim)} <a href="#{escape(experiment.name)}">{escape(experiment.name)}</a>'
+        f'<small class="reason">Claimed {escape(finding.claimed)}, got {escape(finding.got)}. '
+        f"{'Why: ' + escape(finding.why) if finding.why else 'No reason is known.'}</small></li>"
         for experiment, found in results
-        for one in found.findings
-        if not one.holds
+        for finding in found.findings
+        if not finding.holds
     )
     return f"<h3>What does not hold</h3><ul>{lines}</ul>" if lines else ""
 
@@ -152,7 +154,7 @@ def contents(papers: Sequence[str], results: Results) -> str:
 
 def all_hold(findings: Iterable[Finding]) -> str:
     """The mark of what is hidden while only claims that do not hold are shown."""
-    return ' class="all-hold"' if all(one.holds for one in findings) else ""
+    return ' class="all-hold"' if all(finding.holds for finding in findings) else ""
 
 
 def section(experiment: Experiment, found: Found) -> list[str]:

@@ -189,7 +189,9 @@ def qod(quick: bool) -> Found:
                 rule="slower, by at most twice what is claimed",
             )
         )
-    trade = [(of(one, "response_ms.mean"), 100 * of(one, "staleness.mean")) for one in answers.values()]
+    trade = [
+        (of(answer, "response_ms.mean"), 100 * of(answer, "staleness.mean")) for answer in answers.values()
+    ]
     betas = Chart(
         "Staleness against response time (Fig. 40)",
         "mean response, ms",

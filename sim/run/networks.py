@@ -199,7 +199,7 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
 
 def queries_of(model: OperatorNetwork) -> list[str]:
     """Of each operator; what answers and names none is a query of its own, called as it is."""
-    taken = {one.query for one in model.operators}
+    taken = {operator.query for operator in model.operators}
     found = []
     for number, one in enumerate(model.operators):
         query = one.query

@@ -88,9 +88,9 @@ class Answers:
     def utility(self) -> dict[str, float]:
         """Of all answers, and as the mean over queries, as Aurora tells it."""
         whole = UtilityStatistics(self._graph)
-        for one in self.queries.values():
-            whole.include(one.utility)
-        means = [one.utility.mean for one in self.queries.values()]
+        for query in self.queries.values():
+            whole.include(query.utility)
+        means = [query.utility.mean for query in self.queries.values()]
         return {
             "mean": whole.mean,
             "lost": 1.0 - whole.mean,
@@ -101,12 +101,12 @@ class Answers:
 
     def staleness(self, now: float) -> dict[str, float]:
         """Of the outputs so far; the mean by the weights of their queries."""
-        shares = [one.staleness.share(now) for one in self.queries.values()]
+        shares = [query.staleness.share(now) for query in self.queries.values()]
         return {"mean": self._by_weight(shares), "max": max(shares)}
 
     def tardiness(self) -> dict[str, float] | None:
         """Of the answers that had a deadline; None if no query gives such."""
-        told = [one.tardiness for one in self.queries.values() if one.is_due]
+        told = [query.tardiness for query in self.queries.values() if query.is_due]
         if not told:
             return None
         due = sum(one.answers for one in told)
@@ -139,5 +139,5 @@ class Answers:
         return found
 
     def _by_weight(self, values: Sequence[float]) -> float:
-        weights = [one.weight for one in self.queries.values()]
+        weights = [query.weight for query in self.queries.values()]
         return mean(values, weights)

@@ -56,10 +56,10 @@ def page(scenario: PeriodicScenario, answer: Answer) -> str:
         parts += [
             "<h2>Groups</h2>",
             f"<p>{sooner(answer)} of the queries {SOONER}</p>",
-            table("group", [*(row(one["name"], one) for one in groups), row("all", answer)]),
-            *charts({one["name"]: one for one in groups}),
+            table("group", [*(row(group["name"], group) for group in groups), row("all", answer)]),
+            *charts({group["name"]: group for group in groups}),
             "<h2>Sub-groups</h2>",
-            *(f"<h3>{html.escape(one['name'])}</h3>{sub_groups(one['sub_groups'])}" for one in groups),
+            *(f"<h3>{html.escape(group['name'])}</h3>{sub_groups(group['sub_groups'])}" for group in groups),
         ]
     body = "\n".join(parts)
     return (

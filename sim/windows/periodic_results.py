@@ -79,8 +79,8 @@ def compare(
 
 def figures(outcome: PeriodicOutcome) -> dict[str, Any]:
     """Of whoever is among its queries; without an answer nothing was late or in time."""
-    ended = sum(one.runs for one in outcome.queries.values())
-    tardy_s = sum(one.tardiness_s for one in outcome.queries.values())
+    ended = sum(query.runs for query in outcome.queries.values())
+    tardy_s = sum(query.tardiness_s for query in outcome.queries.values())
     return {
         "answers": outcome.answers,
         "throughput": outcome.throughput,
@@ -96,14 +96,14 @@ def scans(outcome: PeriodicOutcome) -> dict[str, Any]:
         "runs": outcome.tasks,
         "shared": outcome.shared,
         "answers_per_run": outcome.answers / outcome.tasks if outcome.tasks else None,
-        "busy_s": sum(one.busy_s for one in outcome.scans.values()),
+        "busy_s": sum(scan.busy_s for scan in outcome.scans.values()),
     }
 
 
 def by_group(workload: PeriodicWorkload) -> dict[str, list[PeriodicQuery]]:
     found: dict[str, list[PeriodicQuery]] = {}
-    for one in workload.queries:
-        found.setdefault(one.group, []).append(one)
+    for query in workload.queries:
+        found.setdefault(query.group, []).append(query)
     return found
 
 
@@ -112,8 +112,8 @@ def group_of(
 ) -> dict[str, Any]:
     group = replace(of(outcome, queries), scans={name: outcome.scans[name]})
     by_slide: dict[tuple[int, bool], list[PeriodicQuery]] = {}
-    for one in queries:
-        by_slide.setdefault((one.slide, one.at_most), []).append(one)
+    for query in queries:
+        by_slide.setdefault((query.slide, query.at_most), []).append(query)
     interval_s = workload.synopses[queries[0].synopsis].interval_s
     return {
         "name": name,
@@ -137,7 +137,7 @@ def group_of(
 
 def of(outcome: PeriodicOutcome, queries: Sequence[PeriodicQuery]) -> PeriodicOutcome:
     """The part of it that is theirs."""
-    return replace(outcome, queries={one.name: outcome.queries[one.name] for one in queries})
+    return replace(outcome, queries={query.name: outcome.queries[query.name] for query in queries})
 
 
 def judged(claim: ScheduleClaim, scenario: PeriodicScenario, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def judged(claim: ScheduleClaim, scenario: PeriodicScenario, answers: Sequence[A
         schedule_text(schedule_of(name, scenario.schedule), scenario.schedule)
         for name in (claim.schedule, claim.other)
     )
-    by_schedule = {one["schedule"]: metric_of(one, claim.metric) for one in answers}
+    by_schedule = {answer["schedule"]: metric_of(answer, claim.metric) for answer in answers}
     got, others = by_schedule[schedule], by_schedule[other]
     more = claim.more_than is not None
     high, low = (got, others) if more else (others, got)

@@ -93,16 +93,16 @@ class PeriodicOutcome:
     @property
     def tasks(self) -> int:
         """Runs, of all groups."""
-        return sum(one.runs for one in self.scans.values())
+        return sum(scan.runs for scan in self.scans.values())
 
     @property
     def shared(self) -> int:
         """Those that answered several sub-groups."""
-        return sum(one.shared for one in self.scans.values())
+        return sum(scan.shared for scan in self.scans.values())
 
     @property
     def answers(self) -> int:
-        return sum(one.answers for one in self.queries.values())
+        return sum(query.answers for query in self.queries.values())
 
     @cached_property
     def throughput(self) -> float:
@@ -112,16 +112,16 @@ class PeriodicOutcome:
     @cached_property
     def latency_updates(self) -> float:
         """Updates beyond the slide, mean of the queries' means."""
-        return mean([one.updates_late / one.runs for one in self.queries.values() if one.runs])
+        return mean([query.updates_late / query.runs for query in self.queries.values() if query.runs])
 
     @cached_property
     def tardiness_s(self) -> float:
         """Mean of the queries' means."""
-        return mean([one.tardiness_s / one.runs for one in self.queries.values() if one.runs])
+        return mean([query.tardiness_s / query.runs for query in self.queries.values() if query.runs])
 
     @cached_property
     def tardiness_s_max(self) -> float:
-        return max((one.tardiness_s_max for one in self.queries.values()), default=0.0)
+        return max((query.tardiness_s_max for query in self.queries.values()), default=0.0)
 
     @property
     def utilisation(self) -> float:

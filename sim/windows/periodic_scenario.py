@@ -64,14 +64,14 @@ def listed_queries(name: str, group: WindowGroup, scenario: PeriodicScenario) ->
     interval_s = scenario.synopses[group.synopsis].interval_s
     return [
         PeriodicQuery(
-            name=f"{name}/{one.name}",
+            name=f"{name}/{query.name}",
             synopsis=group.synopsis,
             group=name,
-            window=intervals(one.range_s, interval_s),
-            slide=intervals(one.slide_s, interval_s),
-            at_most=one.at_most,
+            window=intervals(query.range_s, interval_s),
+            slide=intervals(query.slide_s, interval_s),
+            at_most=query.at_most,
         )
-        for one in group.queries
+        for query in group.queries
     ]
 
 

@@ -20,7 +20,7 @@ COMPUTED = {
 
 def computed(call: Call) -> Literal | None:
     """The value of a function of constants; None if it is left to the engine, which counts what fails."""
-    values = [one.value for one in call.arguments if isinstance(one, Literal)]
+    values = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     if call.function not in COMPUTED:
         return None
     if None in values:

@@ -180,7 +180,7 @@ class Expressions:
 
     def _sum(self, node: exp.Add | exp.Sub) -> Expression:
         operands = [self.read(one) for one in (node.left, node.right)]
-        if TIMESTAMP in (one.type for one in operands):
+        if TIMESTAMP in (operand.type for operand in operands):
             both = operands[0].type == operands[1].type
             hint = "epoch_ms(a) - epoch_ms(b)" if both else "ts + INTERVAL '10 seconds'"
             what = (
@@ -212,7 +212,7 @@ class Expressions:
     def _in(self, node: exp.In) -> Expression:
         nodes = [node.this, *node.expressions]
         operands = [self.read(one) for one in nodes]
-        if not all(isinstance(one, Literal) for one in operands[1:]):
+        if not all(isinstance(operand, Literal) for operand in operands[1:]):
             self.repeated(node, operands[0], len(nodes))
         return self.applied(node, "in", nodes, operands)
 
@@ -286,7 +286,7 @@ class Expressions:
         """The type all branches can be brought to."""
         found = common_type([type_or_none(one) for one in beside_decimals(values)])
         if found is None:
-            types = ", ".join(dict.fromkeys(str(one.type) for one in values if one.type != UNTYPED))
+            types = ", ".join(dict.fromkeys(str(value.type) for value in values if value.type != UNTYPED))
             raise self.text.error(
                 node, "the branches have types that do not go together", types, "CAST one of them"
             )
@@ -334,7 +334,7 @@ class Expressions:
         if name in BESIDE_DECIMALS:
             operands = beside_decimals(operands)
         try:
-            signature = resolve(name, [type_or_none(one) for one in operands])
+            signature = resolve(name, [type_or_none(operand) for operand in operands])
         except WeirError as problem:
             raise self.text.error(node, problem.title, self.text.of(node) or None, problem.hint) from None
         fitted = [
@@ -432,16 +432,16 @@ BESIDE_DECIMALS = {*OPERATORS.values(), "in", "coalesce", "nullif", "greatest", 
 
 def beside_decimals(operands: Sequence[Expression]) -> Sequence[Expression]:
     """Constant integers beside decimals, as decimals of just their digits: 10 in `price > 10` widens nothing."""
-    if all(one.type.kind is not Kind.DECIMAL for one in operands):
+    if all(operand.type.kind is not Kind.DECIMAL for operand in operands):
         return operands
     return [
-        Literal(one.value, decimal(max(len(str(abs(int(one.value)))), 1), 0))
-        if isinstance(one, Literal)
-        and one.type.is_integer
-        and one.value is not None
-        and abs(int(one.value)) < 10**18
-        else one
-        for one in operands
+        Literal(operand.value, decimal(max(len(str(abs(int(operand.value)))), 1), 0))
+        if isinstance(operand, Literal)
+        and operand.type.is_integer
+        and operand.value is not None
+        and abs(int(operand.value)) < 10**18
+        else operand
+        for operand in operands
     ]
 
 

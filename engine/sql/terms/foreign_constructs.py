@@ -408,7 +408,8 @@ def construct_at(tokens: Sequence[Token], place: int) -> tuple[Construct, Token]
         if not 0 <= start < len(tokens):
             continue
         words = [
-            one.text.upper() if one.token_type not in LITERALS else "" for one in tokens[start : start + 2]
+            token.text.upper() if token.token_type not in LITERALS else ""
+            for token in tokens[start : start + 2]
         ]
         construct = PHRASES.get(" ".join(words)) or (PHRASES.get(words[0]) if start == place else None)
         if construct is not None:
@@ -444,7 +445,7 @@ def unknown_function(name: str, aggregates: bool = False) -> tuple[str, object, 
     if construct is not None:
         titled = "{name}" in construct.title
         return construct.title.format(name=name.upper()), None if titled else name, construct.hint
-    scalars = [*(set(RULES) - UNNAMED), *(one for one in ALIASES if one.isidentifier()), "if"]
+    scalars = [*(set(RULES) - UNNAMED), *(aliase for aliase in ALIASES if aliase.isidentifier()), "if"]
     close = near(name, [*AGGREGATES, *SCALINGS, *scalars])
     if close:
         return "there is no such function", name, "did you mean " + " or ".join(close) + "?"

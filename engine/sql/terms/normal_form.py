@@ -71,7 +71,7 @@ def call(function: str, arguments: Iterable[Expression], type_: DataType) -> Exp
         case "not":
             return negated(operands[0])
         case "in":
-            return any_of([call("equal", (operands[0], one), BOOLEAN) for one in operands[1:]])
+            return any_of([call("equal", (operands[0], operand), BOOLEAN) for operand in operands[1:]])
         case "is_null" | "is_not_null" if isinstance(operands[0], Literal):
             return Literal((operands[0].value is None) == (function == "is_null"), BOOLEAN)
         case "coalesce":
@@ -125,11 +125,11 @@ def connected(function: str, operands: Iterable[Expression]) -> Expression:
 
 
 def _flat(function: str, operands: Iterable[Expression]) -> Iterable[Expression]:
-    for one in operands:
-        if isinstance(one, Call) and one.function == function:
-            yield from one.arguments
+    for operand in operands:
+        if isinstance(operand, Call) and operand.function == function:
+            yield from operand.arguments
         else:
-            yield one
+            yield operand
 
 
 def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Expression]:
@@ -160,7 +160,7 @@ def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Li
     if not isinstance(condition, Call) or condition.function not in ("equal", "in"):
         return None
     value, *members = condition.arguments
-    constants = tuple(one for one in members if isinstance(one, Literal))
+    constants = tuple(member for member in members if isinstance(member, Literal))
     return (value, constants) if len(constants) == len(members) and not isinstance(value, Literal) else None
 
 
@@ -171,7 +171,7 @@ def negated(condition: Expression) -> Expression:
             return inner
         case Call("and" | "or" as function, operands):
             other = "or" if function == "and" else "and"
-            return connected(other, [negated(one) for one in operands])
+            return connected(other, [negated(operand) for operand in operands])
         case Call(function, operands) if function in OPPOSITE:
             return Call(OPPOSITE[function], operands, BOOLEAN)
         case Literal(value):
@@ -182,11 +182,11 @@ def negated(condition: Expression) -> Expression:
 def first_known(operands: Iterable[Expression], type_: DataType) -> Expression:
     """COALESCE without what cannot be its value."""
     useful: list[Expression] = []
-    for one in operands:
-        if isinstance(one, Literal) and one.value is None:
+    for operand in operands:
+        if isinstance(operand, Literal) and operand.value is None:
             continue
-        useful.append(one)
-        if isinstance(one, Literal):
+        useful.append(operand)
+        if isinstance(operand, Literal):
             break
     if not useful:
         return Literal(None, type_)

@@ -38,7 +38,7 @@ INSTEAD = {
 
 def type_named(text: Text, node: TypeName) -> DataType:
     """The type, or an error at its name."""
-    name, digits = node.name, [one.name for one in node.expressions]
+    name, digits = node.name, [expression.name for expression in node.expressions]
     if name in DECIMALS:
         return _decimal(text, node, digits)
     found = TYPES.get(name)
@@ -53,7 +53,7 @@ def type_named(text: Text, node: TypeName) -> DataType:
 def _decimal(text: Text, node: TypeName, digits: list[str]) -> DataType:
     if not digits:
         return decimal(DECIMAL_DIGITS_MAX, 3)  # DuckDB's default
-    if len(digits) > 2 or not all(one.isdecimal() and len(one) < 4 for one in digits):
+    if len(digits) > 2 or not all(digit.isdecimal() and len(digit) < 4 for digit in digits):
         raise text.error(
             node, "a decimal has digits, and of these digits after the point", hint="decimal(10, 2)"
         )

@@ -27,7 +27,7 @@ def chain_slopes(believed: NetworkEstimates) -> list[float]:
 
 def steepest_release(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
     slopes = chain_slopes(believed)
-    return [slopes[one] for one in operators]
+    return [slopes[operator] for operator in operators]
 
 
 def progress_chart(

@@ -69,4 +69,4 @@ def outlooks_of(
 def least_slack(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
     """Fixed priority: the less slack the higher (Carney §4.2.1)."""
     every = outlooks(believed)
-    return [-every[one].slack_s for one in operators]
+    return [-every[operator].slack_s for operator in operators]

@@ -30,7 +30,7 @@ Stretch = tuple[float, Path]  # of a path, with the size of the tuples that ente
 def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
     """Of the paths through an operator, the highest processing capacity."""
     best = best_paths(believed)
-    return [best[one][0] for one in operators]
+    return [best[operator][0] for operator in operators]
 
 
 def fastest_release(gamma: float | None = None) -> Priorities:
@@ -38,7 +38,7 @@ def fastest_release(gamma: float | None = None) -> Priorities:
 
     def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         best = best_segments(believed, gamma)
-        return [best[one][0] for one in operators]
+        return [best[operator][0] for operator in operators]
 
     return priorities
 

@@ -79,11 +79,11 @@ def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
 
     def of_trees(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         trees = believed.trees(gain)
-        return [trees[one].ratio for one in operators]
+        return [trees[operator].ratio for operator in operators]
 
     def of_sums(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-        segments = [believed.segments[one] for one in operators]
-        return [ratio(getattr(one, gain), one.cost_s) for one in segments]
+        segments = [believed.segments[operator] for operator in operators]
+        return [ratio(getattr(segment, gain), segment.cost_s) for segment in segments]
 
     def of_best(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         behind = paths_behind(believed, gain)
@@ -108,7 +108,7 @@ def paths_behind(believed: NetworkEstimates, gain: Gain) -> list[list[tuple[floa
 
 
 def shortest_ideal(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    return [ratio(1.0, believed.segments[one].ideal_s) for one in operators]
+    return [ratio(1.0, believed.segments[operator].ideal_s) for operator in operators]
 
 
 def ratio(over: float, under: float) -> float:

@@ -316,8 +316,8 @@ def add_apply(routes: APIRouter, service: Service) -> None:
         """Declare all of the documents or, if anything is wrong, none. Who is no administrator may declare queries of its own."""
         caller.must_have_tenant()
         documents = documents_of(request, content)
-        for one in documents:
-            must_declare(caller, one)
+        for document in documents:
+            must_declare(caller, document)
         made = Declaring(service, caller, dry_run).declare(documents)
         return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
 

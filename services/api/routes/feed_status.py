@@ -118,9 +118,9 @@ def router(service: Service) -> APIRouter:
         caller.must_have_tenant()
         running(service.watch, service)
         declared = service.feeds_declared()
-        for one in service.feeds():
-            if one.feed == name:
-                return seen_by(caller, one, declared[name], inputs_of(service, caller))
+        for feed in service.feeds():
+            if feed.feed == name:
+                return seen_by(caller, feed, declared[name], inputs_of(service, caller))
         raise not_there("Feed", name, declared)
 
     return routes

@@ -30,9 +30,9 @@ def router(service: Service) -> APIRouter:
         caller.must_have_tenant()
         watch, view = seen(service)
         visible = [
-            one
-            for one in view.classes.values()
-            if caller.sees_tenant(one.name) and (tenant is None or one.name in tenant)
+            class_
+            for class_ in view.classes.values()
+            if caller.sees_tenant(class_.name) and (tenant is None or class_.name in tenant)
         ]
         shown = visible[:CLASSES_MAX]
         past = watch.history.past(seconds, [one.name for one in shown])

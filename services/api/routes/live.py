@@ -90,7 +90,9 @@ def router(service: Service) -> APIRouter:
         """The classes that run, as they fare now."""
         caller.must_have_tenant()
         watch, view = seen(service)
-        items = [status(watch, view, one) for one in view.classes.values() if caller.sees_tenant(one.name)]
+        items = [
+            status(watch, view, class_) for class_ in view.classes.values() if caller.sees_tenant(class_.name)
+        ]
         return Classes(items=items, **as_of(watch, view))
 
     @routes.get("/tenants/{tenant}/status", operation_id="getTenantStatus", responses=FOR_TENANT)
@@ -128,7 +130,7 @@ def router(service: Service) -> APIRouter:
         if tenant not in view.classes or is_given_up(view.classes[tenant]):
             return Operators(tenant=tenant, running=False, items=[])
         lines = answered(lambda: watch.source.plan(tenant))
-        return Operators(tenant=tenant, running=True, items=[operator(one) for one in lines])
+        return Operators(tenant=tenant, running=True, items=[operator(line) for line in lines])
 
     @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
     def quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
@@ -183,7 +185,7 @@ def router(service: Service) -> APIRouter:
         caller.must_be_admin()
         watch, view = seen(service)
         moves, epoch_s = answered(lambda: watch.source.moves(MOVES))
-        told = [share_decision(one, epoch_s, by_name) for one in moves]
+        told = [share_decision(move, epoch_s, by_name) for move in moves]
         return Lending(items=lent_lines(view, by_name), moves=told, **as_of(watch, view))
 
     @routes.get("/tenants/{tenant}/lending", operation_id="getTenantLending", responses=FOR_TENANT)
@@ -195,8 +197,8 @@ def router(service: Service) -> APIRouter:
         moves: list[ShareDecision] = []
         if tenant in view.classes and not is_given_up(view.classes[tenant]):
             found = answered(lambda: watch.source.decisions(tenant, MOVES))
-            moves = [share_decision(one, found.epoch_s, naming) for one in found.moves]
-        items = [one for one in lent_lines(view, naming) if tenant in (one.lender, one.borrower)]
+            moves = [share_decision(move, found.epoch_s, naming) for move in found.moves]
+        items = [line for line in lent_lines(view, naming) if tenant in (line.lender, line.borrower)]
         return Lending(items=items, moves=moves, **as_of(watch, view))
 
     return routes
@@ -226,8 +228,8 @@ def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> 
     past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
     since = moment(view.at - LATELY_S)
     figures = [item.figures for item in items if isinstance(item, LoadDecision) and item.at >= since]
-    drops = [*(drop for drop in past if drop is not None), *(one.drop for one in figures)]
-    return Lately(max(drops, default=0.0), max((one.trimmed for one in figures), default=0.0))
+    drops = [*(drop for drop in past if drop is not None), *(figure.drop for figure in figures)]
+    return Lately(max(drops, default=0.0), max((figure.trimmed for figure in figures), default=0.0))
 
 
 def naming_for(caller: Caller, tenant: str) -> Naming:
@@ -355,7 +357,7 @@ def system_view(watch: Watch, view: View) -> SystemView:
         gateway=nodes[0].endpoint if nodes else None,
         nodes=nodes,
         classes=len(view.classes),
-        units=[UnitPlace(tenant=one.pop("class"), **one) for one in unit_lines(view.system.units)],
+        units=[UnitPlace(tenant=line.pop("class"), **line) for line in unit_lines(view.system.units)],
         unplaced=list(view.system.unplaced),
         waited_for=list(told.waited_for),
         quarantined=list(told.quarantined),
@@ -374,7 +376,7 @@ def starving(views: Iterable[ClassView]) -> Iterator[str]:
 
 def problems_of(watch: Watch, view: View) -> Iterator[str]:
     yield from watch.problems()
-    yield from (problem for one in view.classes.values() for problem in one.problems)
+    yield from (problem for class_ in view.classes.values() for problem in class_.problems)
     yield from starving(view.classes.values())
     yield from watch.losses()
     if watch.problem:

@@ -92,8 +92,8 @@ def router(service: Service) -> APIRouter:
         """Say what would become of delay targets if the documents were declared."""
         caller.must_have_tenant()
         documents = documents_of(request, content)
-        for one in documents:
-            must_declare(caller, one)
+        for document in documents:
+            must_declare(caller, document)
         tenants = None if caller.is_admin else caller.tenants
         found = running(service.planner, service).plan(documents, rates_of(rate or ()), tenants)
         return Response(orjson.dumps(found.as_json()), media_type=JSON)

@@ -117,7 +117,7 @@ def declared(service: Service, caller: Caller, stream: str) -> tuple[StreamSchem
     """Its columns; names of streams are without regard to case."""
     entries = service.snapshot.now.of_kind.get("Stream", ())
     found = service.snapshot.now.get(Ref("Stream", stream)) or next(
-        (one for one in entries if one.ref.name.lower() == stream.lower()), None
+        (entry for entry in entries if entry.ref.name.lower() == stream.lower()), None
     )
     if found is None or not isinstance(found.stored.declaration, StreamDeclaration):
         raise unknown(service, caller, Ref("Stream", stream))

@@ -114,14 +114,14 @@ def line_of(run: Sequence[Mapping[str, Any]]) -> Line:
 def ledger_table(told: Mapping[str, Any]) -> Sheet:
     """Without the fates that no tuple has met."""
     items: Sequence[Mapping[str, Any]] = told["items"]
-    met = [fate for fate in FATES if fate == FATES[0] or any(one[fate] for one in items)]
+    met = [fate for fate in FATES if fate == FATES[0] or any(item[fate] for item in items)]
     # No fate is hidden: a tuple that is not shown would seem lost.
     table = plain_table("", ("class", "stream", *met), left=2, whole=True)
-    for one in items:
-        mark = "" if one["closes"] else "[bold red]"
-        counts = (f"{mark}{one[fate]:,}" for fate in met)
-        mark_ended = " [dim](ended)[/]" if one.get("ended") else ""
-        table.add_row(escape(one["tenant"]), escape(one["stream"]) + mark_ended, *counts)
+    for item in items:
+        mark = "" if item["closes"] else "[bold red]"
+        counts = (f"{mark}{item[fate]:,}" for fate in met)
+        mark_ended = " [dim](ended)[/]" if item.get("ended") else ""
+        table.add_row(escape(item["tenant"]), escape(item["stream"]) + mark_ended, *counts)
     table.caption = "\n".join([in_words(told), *map(rejection, told["rejected_at_gateways"])])
     return table
 

@@ -62,7 +62,7 @@ def apply(
     with declarations() as weir:
         made = weir.apply(documents)
     warn(made.warnings)
-    show(output, [change_told(one) for one in made.changes], lambda: changes_table(made.changes))
+    show(output, [change_told(change) for change in made.changes], lambda: changes_table(made.changes))
 
 
 def diff(
@@ -76,8 +76,8 @@ def diff(
     with declarations() as weir:
         made = weir.diff(documents)
     warn(made.warnings)
-    show(output, [change_told(one) for one in made.changes], lambda: differences_table(made.changes))
-    if any(one.action != "unchanged" for one in made.changes):
+    show(output, [change_told(change) for change in made.changes], lambda: differences_table(made.changes))
+    if any(change.action != "unchanged" for change in made.changes):
         raise typer.Exit(EXIT_DIFFERS)
 
 
@@ -108,7 +108,7 @@ def get(
 def tenant_states() -> dict[str, str] | None:
     """Return the states of the classes that run, by tenant; None where no service answers."""
     with suppress(WeirError), service() as weir:
-        return {one["name"]: one["state"] for one in weir.classes()}
+        return {class_["name"]: class_["state"] for class_ in weir.classes()}
     return None
 
 
@@ -215,7 +215,7 @@ def delete(
             )
         documents = wanted_documents(files, recursive=recursive)
         with declarations() as weir:
-            delete_all(weir, [one.ref for one in documents])
+            delete_all(weir, [document.ref for document in documents])
         return
     if kind is None:
         raise InvalidInput("required, but missing", "KIND", hint="write KIND NAME, or -f FILE")

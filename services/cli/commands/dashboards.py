@@ -79,7 +79,8 @@ def push(
         else DONE
     )
     told = [
-        {"kind": one.kind, "uid": one.uid, "title": one.title, "action": words[one.action]} for one in steps
+        {"kind": step.kind, "uid": step.uid, "title": step.title, "action": words[step.action]}
+        for step in steps
     ]
     show(output, told, lambda: lines_table(tuple(told[0]), (tuple(one.values()) for one in told)))
 

@@ -163,7 +163,7 @@ def demo(
             from services.cli.demonstration.demo_prometheus import prometheus_beside
 
             with phase(console, phases_s, "Prometheus") as note:
-                told = {one.name: f"priority {one.priority:g}" for one in classes}
+                told = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
                 there = prometheus_beside(system, feeds.all, told, folder / "prometheus")
                 beside = running.enter_context(there)
                 note(beside.url)
@@ -196,12 +196,12 @@ def demo(
     console.print(promise_table(promises))
     typer.echo(f"report: {write_report(outcome, promises, report, () if seen is None else (seen.html(),))}")
     if result_path is not None:
-        result = dict(outcome.result) | {"promises": [asdict(one) for one in promises]}
+        result = dict(outcome.result) | {"promises": [asdict(promise) for promise in promises]}
         if seen is not None:
             result["prometheus"] = seen.told()
         result_path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         typer.echo(f"result: {result_path}")
-    if not all(one.kept for one in promises):
+    if not all(promise.kept for promise in promises):
         raise typer.Exit(EXIT_BROKEN)
 
 

@@ -232,25 +232,25 @@ def watch(
 
 
 def feeds_told(feeds: Sequence[FeedProgress]) -> dict[str, object]:
-    return {"feeds": [asdict(one) for one in feeds]}
+    return {"feeds": [asdict(feed) for feed in feeds]}
 
 
 def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
     """Feeds as they come in; the last error of each under them."""
     heads = ("feed", "state", "rows/s", "rows", "batch", "batch ms", "lag", "restarts")
     table = plain_table(title, heads, left=2)
-    for one in feeds:
+    for feed in feeds:
         table.add_row(
-            escape(one.feed),
-            STATES[one.state],
-            compact(one.rows_per_s),
-            f"{one.rows:,}",
-            "–" if one.batch is None else f"{one.batch:,}",
-            "–" if one.batch_ms is None else milliseconds(one.batch_ms),
-            "–" if one.lag is None else compact(one.lag),
-            str(one.restarts),
+            escape(feed.feed),
+            STATES[feed.state],
+            compact(feed.rows_per_s),
+            f"{feed.rows:,}",
+            "–" if feed.batch is None else f"{feed.batch:,}",
+            "–" if feed.batch_ms is None else milliseconds(feed.batch_ms),
+            "–" if feed.lag is None else compact(feed.lag),
+            str(feed.restarts),
         )
-    failed = [f"{escape(one.feed)}: {escape(one.last_error)}" for one in feeds if one.last_error]
+    failed = [f"{escape(feed.feed)}: {escape(feed.last_error)}" for feed in feeds if feed.last_error]
     if failed:
         table.caption = "\n".join(failed)
     return table

@@ -79,9 +79,9 @@ def papers(
     else:
         for experiment, found in results:
             show(console, experiment, found)
-        console.print(summary([one for _, found in results for one in found.findings]))
+        console.print(summary([finding for _, found in results for finding in found.findings]))
     typer.echo(f"page: {path}", err=output in ("json", "markdown"))
-    if any(unexplained(one) for _, found in results for one in found.findings):
+    if any(unexplained(finding) for _, found in results for finding in found.findings):
         raise typer.Exit(1)
 
 
@@ -98,7 +98,9 @@ def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
         ProcessPoolExecutor(workers, get_context("spawn"), initializer=leave_interrupts) as pool,
     ):
         try:
-            pending = {pool.submit(run_one, one.name, quick): one.name for one in experiments}
+            pending = {
+                pool.submit(run_one, experiment.name, quick): experiment.name for experiment in experiments
+            }
             for future in as_completed(pending):
                 done[pending[future]] = future.result()
                 advance(len(done))
@@ -114,7 +116,7 @@ def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
                     while child.is_alive():
                         child.join(ENDED_S)
             raise
-    return [(one, done[one.name]) for one in experiments]
+    return [(experiment, done[experiment.name]) for experiment in experiments]
 
 
 @contextmanager
@@ -140,12 +142,12 @@ def run_one(name: str, quick: bool) -> Found:
 
 
 def answer(results: Results, quick: bool) -> dict[str, Any]:
-    findings = [one for _, found in results for one in found.findings]
+    findings = [finding for _, found in results for finding in found.findings]
     return {
         "quick": quick,
         "claims": len(findings),
-        "hold": sum(one.holds for one in findings),
-        "unexplained": sum(unexplained(one) for one in findings),
+        "hold": sum(finding.holds for finding in findings),
+        "unexplained": sum(unexplained(finding) for finding in findings),
         "experiments": [
             {
                 "paper": experiment.paper,
@@ -154,15 +156,15 @@ def answer(results: Results, quick: bool) -> dict[str, Any]:
                 "setup": experiment.setup,
                 "findings": [
                     {
-                        "where": one.where,
-                        "claim": one.claim,
-                        "claimed": one.claimed,
-                        "got": one.got,
-                        "rule": one.rule,
-                        "holds": one.holds,
-                        "why": one.why,
+                        "where": finding.where,
+                        "claim": finding.claim,
+                        "claimed": finding.claimed,
+                        "got": finding.got,
+                        "rule": finding.rule,
+                        "holds": finding.holds,
+                        "why": finding.why,
                     }
-                    for one in found.findings
+                    for finding in found.findings
                 ],
             }
             for experiment, found in results
@@ -172,16 +174,16 @@ def answer(results: Results, quick: bool) -> dict[str, Any]:
 
 def show(console: Console, experiment: Experiment, found: Found) -> None:
     console.print(finding_table(f"{experiment.name}: {experiment.title}", found.findings))
-    for one in found.findings:
-        if one.why or not one.holds:
-            mark = "[yellow]note[/]" if one.holds else "[bold red]✗[/]"
-            why = escape(one.why) if one.why else "[bold red]nobody has told why[/]"
-            console.print(Padding(f"{mark} {escape(one.where)}: {why}", (0, 0, 1, 2), expand=False))
+    for finding in found.findings:
+        if finding.why or not finding.holds:
+            mark = "[yellow]note[/]" if finding.holds else "[bold red]✗[/]"
+            why = escape(finding.why) if finding.why else "[bold red]nobody has told why[/]"
+            console.print(Padding(f"{mark} {escape(finding.where)}: {why}", (0, 0, 1, 2), expand=False))
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    hold = sum(one.holds for one in findings)
-    without = sum(unexplained(one) for one in findings)
+    hold = sum(finding.holds for finding in findings)
+    without = sum(unexplained(finding) for finding in findings)
     told = len(findings) - hold - without
     text = f"[green]{hold} of {len(findings)} claims hold[/]"
     if told:

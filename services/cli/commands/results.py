@@ -168,7 +168,7 @@ class Json(Writer):
     """An object a line."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        sys.stdout.writelines(orjson.dumps(one).decode() + "\n" for one in rows)
+        sys.stdout.writelines(orjson.dumps(row).decode() + "\n" for row in rows)
 
 
 class Yaml(Writer):
@@ -190,7 +190,7 @@ class Csv(Writer):
         if not self._has_head:
             self._writer.writerow(names)
             self._has_head = True
-        self._writer.writerows([whole(one.get(name)) for name in names] for one in rows)
+        self._writer.writerows([whole(row.get(name)) for name in names] for row in rows)
 
 
 class Table(Writer):

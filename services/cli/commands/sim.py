@@ -198,7 +198,7 @@ def sim(
     # Level 2 alone: with shedding a policy would be compared on different tuples.
     manager = manager or ("none" if policies else DEFAULT_MANAGER)
     chosen = configured(found, policy, seconds)
-    if explain is not None and explain not in (names := [one.name for one in chosen.classes]):
+    if explain is not None and explain not in (names := [class_.name for class_ in chosen.classes]):
         raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
     if report is not None:
         make_folder("--report", report)
@@ -251,7 +251,7 @@ def configured(scenario: Scenario, policy: str | None, seconds: float | None) ->
         scenario = scenario.model_copy(update={"seconds": seconds, "faults": faults})
     if policy is not None:
         settings = policy_of(policy)
-        classes = tuple(one.model_copy(update={"policy": settings}) for one in scenario.classes)
+        classes = tuple(class_.model_copy(update={"policy": settings}) for class_ in scenario.classes)
         scenario = scenario.model_copy(update={"classes": classes})
     return scenario
 
@@ -281,7 +281,7 @@ def checked_seed(seed: int) -> int:
 
 
 def policy_name(scenario: Scenario) -> str:
-    return ",".join(dict.fromkeys(one.policy_name for one in scenario.classes))
+    return ",".join(dict.fromkeys(class_.policy_name for class_ in scenario.classes))
 
 
 def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int) -> list[Job]:
@@ -292,7 +292,8 @@ def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: 
                 scenario.model_copy(
                     update={
                         "classes": tuple(
-                            one.model_copy(update={"policy": policy_of(name)}) for one in scenario.classes
+                            class_.model_copy(update={"policy": policy_of(name)})
+                            for class_ in scenario.classes
                         )
                     }
                 ),
@@ -352,4 +353,4 @@ def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     policies = [] if tuned is None else [one.sentence() for one in last_of(tuned.core.explanations, last)]
     if manager is None:
         return policies or ["this manager makes no decisions"]
-    return [*(one.sentence() for one in list(manager.explanations)[-last:]), *policies]
+    return [*(explanation.sentence() for explanation in list(manager.explanations)[-last:]), *policies]

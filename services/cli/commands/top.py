@@ -129,7 +129,7 @@ def picture(system: System, table: ClassTable = class_view_table) -> Sheet:
 
 
 def title(system: System, views: list[ClassView], nodes: int) -> str:
-    units = sum(one.units for one in views)
+    units = sum(view.units for view in views)
     parts = (
         count(len(views), "class", "classes"),
         count(units, "unit", "units"),
@@ -143,7 +143,7 @@ def count(number: int, one: str, several: str) -> str:
 
 
 def picture_of(weir: Client, table: ClassTable = class_view_table) -> Sheet:
-    views = [view_told(one) for one in weir.classes()]
+    views = [view_told(class_) for class_ in weir.classes()]
     return table(f"{weir.endpoint}: {count(len(views), 'class', 'classes')}", views)
 
 
@@ -157,7 +157,7 @@ def described(system: System) -> dict[str, object]:
     return {
         "system": system.name,
         "nodes": dict(status.system.nodes),
-        "classes": [as_json(one) for one in class_views(status.system, lending)],
+        "classes": [as_json(view) for view in class_views(status.system, lending)],
         "units": unit_lines(status.system.units),
         "unplaced": list(status.system.unplaced),
         "lending": lending,

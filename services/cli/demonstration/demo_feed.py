@@ -71,17 +71,17 @@ def streams_file(
     """A feed of its class's name for each class."""
     streams: dict[str, Any] = {}
     feeds: dict[str, Any] = {}
-    for one in classes:
-        names = w11.names(f"{one.name}_")
-        streams |= {name: {"sql": sql} for name, sql in zip(names.values(), one.streams, strict=True)}
-        feeds[one.name] = {
+    for class_ in classes:
+        names = w11.names(f"{class_.name}_")
+        streams |= {name: {"sql": sql} for name, sql in zip(names.values(), class_.streams, strict=True)}
+        feeds[class_.name] = {
             "source": {
                 "format": "weir_feeder",
                 "options": {
                     "path": str(rows),
                     "timeColumn": "ts",
                     "arrivals": "steps",
-                    "steps": feeder_steps(plan[one.name], seconds),
+                    "steps": feeder_steps(plan[class_.name], seconds),
                     "catchUpSeconds": CATCH_UP_S,
                 },
                 "trigger_ms": TRIGGER_MS,
@@ -131,7 +131,7 @@ class Feeds:
         self, system: System, node: str, process: IngestProcess, classes: Sequence[LiveClass]
     ) -> None:
         self._system, self._node, self._process = system, node, process
-        self._streams = {one.name: set(w11.names(f"{one.name}_").values()) for one in classes}
+        self._streams = {class_.name: set(w11.names(f"{class_.name}_").values()) for class_ in classes}
 
     def all(self) -> list[FeedProgress]:
         return self._process.progress()
@@ -143,7 +143,7 @@ class Feeds:
         accepted = self._system.accepted_rows(self._node)
         offsets = {name: one.offsets[0] for name, one in self.progress().items() if one.offsets}
         return Offered(
-            {name: sum(accepted[one] for one in streams) for name, streams in self._streams.items()},
+            {name: sum(accepted[stream] for stream in streams) for name, streams in self._streams.items()},
             {name: offsets[name]["missed"] if name in offsets else 0 for name in self._streams},
             {name: offsets[name]["row"] if name in offsets else 0 for name in self._streams},
         )

@@ -83,14 +83,14 @@ def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = Fals
     """The preset's classes with the eleven queries each, on streams of their own."""
     return [
         LiveClass(
-            name=f"{prefix}{one.name}",
-            priority=one.priority,
-            delay_target_ms=one.delay_target_ms,
-            streams=w11.streams(f"{prefix}{one.name}_"),
-            queries=w11.queries(f"{prefix}{one.name}_"),
+            name=f"{prefix}{class_.name}",
+            priority=class_.priority,
+            delay_target_ms=class_.delay_target_ms,
+            streams=w11.streams(f"{prefix}{class_.name}_"),
+            queries=w11.queries(f"{prefix}{class_.name}_"),
             lossless=lossless,
         )
-        for one in load_scenario(scenario.preset).classes
+        for class_ in load_scenario(scenario.preset).classes
     ]
 
 
@@ -126,13 +126,13 @@ def overload(preset: Scenario, load: float) -> dict[str, list[tuple[float, float
 def steps(preset: Scenario) -> dict[str, Sequence[Step]]:
     """The rates of readings by class."""
     found: dict[str, Sequence[Step]] = {}
-    for one in preset.classes:
-        arrivals = one.streams[READINGS].arrivals
+    for class_ in preset.classes:
+        arrivals = class_.streams[READINGS].arrivals
         if isinstance(arrivals, StepArrivals):
-            found[one.name] = arrivals.steps
+            found[class_.name] = arrivals.steps
         else:
             assert isinstance(arrivals, ConstantArrivals)
-            found[one.name] = (Step(at_s=0, rate=arrivals.rate),)
+            found[class_.name] = (Step(at_s=0, rate=arrivals.rate),)
     return found
 
 

@@ -43,23 +43,23 @@ class Seen:
         return {
             "panels": [
                 {
-                    "dashboard": one.board.uid,
-                    "panel": one.panel.title,
-                    "series": sum(map(len, one.series.values())),
-                    "empty_unless": one.panel.empty_unless,
+                    "dashboard": panel.board.uid,
+                    "panel": panel.panel.title,
+                    "series": sum(map(len, panel.series.values())),
+                    "empty_unless": panel.panel.empty_unless,
                 }
-                for one in self.panels
+                for panel in self.panels
             ],
             "rules": [
                 {
-                    "name": one.name,
-                    "kind": one.kind,
-                    "health": one.health,
-                    "error": one.error,
-                    "state": one.state,
-                    "series": self.recorded.get(one.name),
+                    "name": rule.name,
+                    "kind": rule.kind,
+                    "health": rule.health,
+                    "error": rule.error,
+                    "state": rule.state,
+                    "series": self.recorded.get(rule.name),
                 }
-                for one in self.rules
+                for rule in self.rules
             ],
         }
 
@@ -88,13 +88,15 @@ class Beside:
             one = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
             panels += answers(self._prometheus, [board], span, one)
         rules = self._prometheus.rules()
-        recorded = {one.name: len(self._prometheus.ask(one.name)) for one in rules if one.kind == "recording"}
+        recorded = {
+            rule.name: len(self._prometheus.ask(rule.name)) for rule in rules if rule.kind == "recording"
+        }
         return Seen(span, panels, rules, recorded)
 
     def _wait_evaluated(self) -> None:
         """Each rule has been evaluated once, or will not be."""
         until = time.monotonic() + 3 * EVALUATE_S
-        while time.monotonic() < until and any(one.health == "unknown" for one in self._prometheus.rules()):
+        while time.monotonic() < until and any(rule.health == "unknown" for rule in self._prometheus.rules()):
             time.sleep(LOOK_S)
 
 

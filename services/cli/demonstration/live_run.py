@@ -80,13 +80,13 @@ class Watched:
         status = self.system.status()
         lent = self.system.lending() if lending else {}
         views = class_views(status.system, lent)
-        return Look(status.at, {one.name: one for one in views}, status.system)
+        return Look(status.at, {view.name: view for view in views}, status.system)
 
     def host(self, classes: Sequence[LiveClass]) -> None:
         """Have these classes as well, and have them read their streams: what comes before is for nobody."""
         self.system.apply(classes)
         self.system.wait_ready()
-        streams = [stream for one in classes for stream in w11.names(f"{one.name}_").values()]
+        streams = [stream for class_ in classes for stream in w11.names(f"{class_.name}_").values()]
         until = time.monotonic() + READERS_S
         while missing := set(streams) - self.system.readers(self.node).keys():
             if time.monotonic() > until:
@@ -96,8 +96,8 @@ class Watched:
     def feeder(self, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table]) -> Feeder:
         """A producer of the workload's input for these classes that needs no Spark."""
         inputs = {
-            one.name: {stream: tables[name] for name, stream in w11.names(f"{one.name}_").items()}
-            for one in classes
+            class_.name: {stream: tables[name] for name, stream in w11.names(f"{class_.name}_").items()}
+            for class_ in classes
         }
         return Feeder(self.system.door(self.node), inputs, "ts", 1000 * PERIOD_S)
 
@@ -116,16 +116,16 @@ def calibrated(
             time.sleep(LOOK_S)
             look = watched.look()
             if elapsed >= SETTLE_S:
-                figures = [one.figures for one in look.classes.values()]
+                figures = [class_.figures for class_ in look.classes.values()]
                 delivered, used_s = (
-                    sum(one.delivered for one in figures),
-                    sum(one.used_s for one in figures),
+                    sum(figure.delivered for figure in figures),
+                    sum(figure.used_s for figure in figures),
                 )
                 looks.append((look.at, delivered, used_s))
     finally:
         feeder.stop()
-    for one in classes:
-        watched.system.remove_class(one.name)
+    for class_ in classes:
+        watched.system.remove_class(class_.name)
     # What is seen at one moment is as of each class's last report: the slope tells, not the two ends.
     at, delivered_at, used_at = np.array(looks).T
     per_s = float(np.polyfit(at - at[0], delivered_at, 1)[0])
@@ -161,7 +161,7 @@ class LiveRun:
     _ended: Look = field(init=False)
 
     def __post_init__(self) -> None:
-        self._series = Series({one.name: ClassSeries() for one in self.classes})
+        self._series = Series({class_.name: ClassSeries() for class_ in self.classes})
 
     @property
     def now(self) -> float:
@@ -242,7 +242,8 @@ class LiveRun:
     def useful_per_s(self) -> float:
         """Tuples that were worked on, a second of the scenario."""
         begun, ended = (
-            sum(one.figures.delivered for one in look.classes.values()) for look in (self._begun, self._ended)
+            sum(class_.figures.delivered for class_ in look.classes.values())
+            for look in (self._begun, self._ended)
         )
         return (ended - begun) / self.seconds
 
@@ -268,11 +269,11 @@ class LiveRun:
         return {
             "scenario": self.name,
             "manager": self.settings.manager,
-            "policy": ",".join(dict.fromkeys(one.policy_name for one in self.classes)),
+            "policy": ",".join(dict.fromkeys(class_.policy_name for class_ in self.classes)),
             "seed": None,
             "seconds": self.seconds,
-            "classes": [self._class(one) for one in self.classes],
-            "ledger_closed": all(self._closes(one.name) for one in self.classes),
+            "classes": [self._class(class_) for class_ in self.classes],
+            "ledger_closed": all(self._closes(class_.name) for class_ in self.classes),
             "lending": self.watched.system.lending(),
             "utilisation": busy_s / (self.seconds * self.settings.lanes),
             "scheduling_overhead_pct": 100 * (busy_s - in_slices_s) / busy_s if busy_s else 0.0,
@@ -322,7 +323,7 @@ class LiveRun:
             staleness=during.staleness or None,
             utility=during.utility or None,
             tardiness=tardiness_of(queries),
-            queries={one.query: query_results(one) for one in queries},
+            queries={query.query: query_results(query) for query in queries},
             share={
                 "original": view.original,
                 "mean": self._shares[settings.name] / self._ended_after(),
@@ -368,11 +369,11 @@ def query_results(one: QueryWorth) -> dict[str, Any]:
 
 def tardiness_of(queries: Sequence[QueryWorth]) -> dict[str, float] | None:
     """Of the answers of windows; None without any."""
-    due = sum(one.due for one in queries)
+    due = sum(query.due for query in queries)
     if not due:
         return None
-    together_ms = sum(one.tardiness_ms * one.due for one in queries)
-    return {"due": due, "tardy": sum(one.tardy for one in queries), "mean_ms": together_ms / due}
+    together_ms = sum(query.tardiness_ms * query.due for query in queries)
+    return {"due": due, "tardy": sum(query.tardy for query in queries), "mean_ms": together_ms / due}
 
 
 def mean_between(before: ClassView | None, after: ClassView) -> float | None:

@@ -71,7 +71,7 @@ def as_object(report: ReplayReport, elapsed_s: float) -> dict[str, object]:
         "events": report.events,
         "elapsed_s": elapsed_s,
         "cores": [{"agrees": core.agrees} | asdict(core) for core in report.cores],
-        "deliveries": [asdict(one) for one in report.deliveries],
+        "deliveries": [asdict(delivery) for delivery in report.deliveries],
         "empty": report.empty,
     }
 
@@ -80,7 +80,7 @@ def remarks(report: ReplayReport) -> list[str]:
     """What the table has no room for."""
     return [
         *(line for core in report.cores for line in core_remarks(core)),
-        *(line for one in report.deliveries for line in delivery_remarks(one)),
+        *(line for delivery in report.deliveries for line in delivery_remarks(delivery)),
         *(f"{file}: incomplete: it has no header" for file in report.empty),
     ]
 

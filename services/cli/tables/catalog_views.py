@@ -136,6 +136,6 @@ def moment(at: datetime | None) -> str:
 
 def warn(warnings: Iterable[str]) -> None:
     """What is not wrong, and better known; stdout is for what was asked for."""
-    for one in filter(None, warnings):
+    for warning in filter(None, warnings):
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(f"[yellow]warning:[/] {escape(one)}")
+        console.print(f"[yellow]warning:[/] {escape(warning)}")

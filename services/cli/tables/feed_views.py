@@ -73,18 +73,18 @@ def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> Renderable
         return Text("no feed is declared; a stream with a source is one, or a document of kind Feed")
     heads = HEADS + WIDE_HEADS if is_wide else HEADS
     table = Sheet(heads, left=3, texts=[heads.index(head) for head in TEXTS if head in heads])
-    for one in statuses:
+    for status in statuses:
         table.add_row(
-            escape(one["name"]),
-            escape(one.get("format") or UNKNOWN),
-            STATES[one["state"]] if "state" in one else UNKNOWN,
-            UNKNOWN if "state" not in one else compact(one["rows_per_s"]),
-            UNKNOWN if one.get("lag") is None else compact(one["lag"]),
-            UNKNOWN if one.get("behind_s") is None else duration(1e3 * one["behind_s"]),
-            late_part(one.get("streams", ())),
-            rejected_rows(one.get("streams", ())),
-            str(one.get("restarts", UNKNOWN)),
-            *(wide_cells(one) if is_wide else ()),
+            escape(status["name"]),
+            escape(status.get("format") or UNKNOWN),
+            STATES[status["state"]] if "state" in status else UNKNOWN,
+            UNKNOWN if "state" not in status else compact(status["rows_per_s"]),
+            UNKNOWN if status.get("lag") is None else compact(status["lag"]),
+            UNKNOWN if status.get("behind_s") is None else duration(1e3 * status["behind_s"]),
+            late_part(status.get("streams", ())),
+            rejected_rows(status.get("streams", ())),
+            str(status.get("restarts", UNKNOWN)),
+            *(wide_cells(status) if is_wide else ()),
         )
     return table
 
@@ -109,15 +109,15 @@ def next_try(one: Status) -> str:
 def errors(statuses: Sequence[Status]) -> list[Text]:
     """A line for each feed with an error, also if the feed runs again."""
     lines = []
-    for one in statuses:
-        if not one.get("last_error"):
+    for status in statuses:
+        if not status.get("last_error"):
             continue
-        when = "" if one["last_error_at"] is None else f" at {clock(one['last_error_at'])}"
-        tries = next_try(one)
-        running = one["state"] == "running"
+        when = "" if status["last_error_at"] is None else f" at {clock(status['last_error_at'])}"
+        tries = next_try(status)
+        running = status["state"] == "running"
         style = "dim" if running else "red"
         word = "ran again after an error" if running else "error"
-        lines.append(Text(f"{one['name']}: {word}{when}: {one['last_error']}{tries}", style=style))
+        lines.append(Text(f"{status['name']}: {word}{when}: {status['last_error']}{tries}", style=style))
     return lines
 
 

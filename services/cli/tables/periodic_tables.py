@@ -19,23 +19,23 @@ SUB_GROUPS_TOLD, OF_EACH_TOLD = 24, 3
 def schedules_table(answer: Mapping[str, Any]) -> Sheet:
     """A line a schedule, the best of each column marked. Who is eager is always busy: then it tells who runs sooner."""
     rows: Sequence[Mapping[str, Any]] = answer["schedules"]
-    eager = all(one["settings"]["eager"] for one in rows)
-    throughput = [per_second(one) for one in rows]
+    eager = all(row["settings"]["eager"] for row in rows)
+    throughput = [per_second(row) for row in rows]
     columns = {
-        "ans/s": best(throughput, [-one["throughput"] for one in rows]),
-        "latency": best([latency(one) for one in rows], [metric_of(one, "latency_updates") for one in rows]),
+        "ans/s": best(throughput, [-row["throughput"] for row in rows]),
+        "latency": best([latency(row) for row in rows], [metric_of(row, "latency_updates") for row in rows]),
         "tardy ms": best(
-            [tardiness(one, "mean_ms") for one in rows], [metric_of(one, "tardiness.mean_ms") for one in rows]
+            [tardiness(row, "mean_ms") for row in rows], [metric_of(row, "tardiness.mean_ms") for row in rows]
         ),
         "max": best(
-            [tardiness(one, "max_ms") for one in rows], [metric_of(one, "tardiness.max_ms") for one in rows]
+            [tardiness(row, "max_ms") for row in rows], [metric_of(row, "tardiness.max_ms") for row in rows]
         ),
-        "shared": [shared(one) for one in rows],
+        "shared": [shared(row) for row in rows],
     }
     if eager:
-        columns["sooner"] = [percent(one["shortened_pct"] / 100) for one in rows]
+        columns["sooner"] = [percent(row["shortened_pct"] / 100) for row in rows]
     else:
-        columns["busy s"] = best([figure(one["busy_s"]) for one in rows], [one["busy_s"] for one in rows])
+        columns["busy s"] = best([figure(row["busy_s"]) for row in rows], [row["busy_s"] for row in rows])
     table = plain_table(escape(title_of(answer)), ("schedule", *columns))
     for place, one in enumerate(rows):
         table.add_row(escape(one["schedule"]), *(column[place] for column in columns.values()))
@@ -56,8 +56,8 @@ def groups_table(answer: Mapping[str, Any]) -> Sheet:
             continue
         table.add_row(escape(group["name"]), *figures(group), *runs(group))
         more += len(subs[most:])
-        for one in subs[:most]:
-            table.add_row(f"[dim]  {slides(one)}[/]", *figures(one), "", "")
+        for sub in subs[:most]:
+            table.add_row(f"[dim]  {slides(sub)}[/]", *figures(sub), "", "")
     table.add_section()
     table.add_row("all", *figures(answer), *runs(answer))
     left = f"; {more} more sub-group{'s' if more > 1 else ''}: -o json" if more else ""
@@ -68,14 +68,14 @@ def groups_table(answer: Mapping[str, Any]) -> Sheet:
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
     """What a paper found beside what this run gives; a claim holds if the order does."""
     table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
-    for one in claims:
-        finding, claimed, got = words_of(one)
+    for claim in claims:
+        finding, claimed, got = words_of(claim)
         table.add_row(
             escape(finding),
             claimed,
             got,
-            "[green]yes[/]" if one["holds"] else "[red]no[/]",
-            escape(one["source"]),
+            "[green]yes[/]" if claim["holds"] else "[red]no[/]",
+            escape(claim["source"]),
         )
     return table
 

@@ -187,7 +187,7 @@ def metric_table(
 def marked(values: Sequence[float]) -> list[str]:
     """The least of them stand out."""
     least = min(values)
-    texts = [four_figures(one) for one in values]
+    texts = [four_figures(value) for value in values]
     return [
         f"[bold green]{text}[/]" if one == least else text for one, text in zip(values, texts, strict=True)
     ]
@@ -214,10 +214,13 @@ def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) 
 def finding_table(title: str, findings: Sequence[Finding]) -> Sheet:
     """Return a table of what a paper claims and what came out."""
     table = plain_table(escape(title), ("", "claim", "claimed", "got"), left=4, wrapped=(1, 2, 3))
-    for one in findings:
-        mark = "[green]✓[/]" if one.holds else "[bold red]✗[/]"
+    for finding in findings:
+        mark = "[green]✓[/]" if finding.holds else "[bold red]✗[/]"
         table.add_row(
-            mark, f"{escape(one.claim)}\n[dim]{escape(one.where)}[/]", escape(one.claimed), escape(one.got)
+            mark,
+            f"{escape(finding.claim)}\n[dim]{escape(finding.where)}[/]",
+            escape(finding.claimed),
+            escape(finding.got),
         )
     return table
 
@@ -268,27 +271,27 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
         least=("lent/got", "head", "p50"),
         wrapped=0,
     )
-    for one in views:
-        figures, target = one.figures, f"/{exact(one.settings.delay_target_ms)}"
-        if not one.units or one.condition.state is State.GIVEN_UP:
-            table.add_row(name_of(one), share_of(one), *[UNKNOWN] * 8)
+    for view in views:
+        figures, target = view.figures, f"/{exact(view.settings.delay_target_ms)}"
+        if not view.units or view.condition.state is State.GIVEN_UP:
+            table.add_row(name_of(view), share_of(view), *[UNKNOWN] * 8)
             continue
         answers = figures.results_per_s > 0
         table.add_row(
-            name_of(one),
-            share_of(one),
+            name_of(view),
+            share_of(view),
             f"{figures.headroom:.2f}",
             f"{figures.load:.2f}",
             response(figures.p50_ms) if answers else UNKNOWN,
-            (against(figures.p99_ms, one.settings.delay_target_ms) if answers else UNKNOWN) + target,
-            UNKNOWN if one.settings.lossless else f"{one.drop:.0%}",
+            (against(figures.p99_ms, view.settings.delay_target_ms) if answers else UNKNOWN) + target,
+            UNKNOWN if view.settings.lossless else f"{view.drop:.0%}",
             compact(figures.queued),
-            f"{three_figures(one.lent_s)}/{three_figures(one.borrowed_s)}",
+            f"{three_figures(view.lent_s)}/{three_figures(view.borrowed_s)}",
             compact(figures.results_per_s),
         )
-    told = [policy_of(one) for one in views if one.tunes_itself or one.settings.objective != "response"]
+    told = [policy_of(view) for view in views if view.tunes_itself or view.settings.objective != "response"]
     late = late_rows(
-        [(one.name, one.figures.late_now) for one in views if one.condition.state is not State.LATE]
+        [(view.name, view.figures.late_now) for view in views if view.condition.state is not State.LATE]
     )
     failed = failed_rows(
         [(shown.name, shown.failures) for shown in views if shown.condition.state is not State.LOSING]
@@ -311,7 +314,7 @@ LATE_LEAST = 0.005
 def late_rows(classes: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
     """Return which part of the rows of each class's streams was late, as far as it is worth a word, the largest first."""
     shares = [(part, stream, name) for name, streams in classes for stream, part in streams.items()]
-    worst = sorted((one for one in shares if one[0] >= LATE_LEAST), key=lambda one: (-one[0], *one[1:]))
+    worst = sorted((share for share in shares if share[0] >= LATE_LEAST), key=lambda one: (-one[0], *one[1:]))
     return [f"late rows: {part:.0%} of {stream} in {name}" for part, stream, name in worst]
 
 
@@ -350,11 +353,11 @@ SILENT_S = 3.0
 def state_lines(views: Sequence[ClassView]) -> list[str]:
     """Return a line for each class that is not well, the most serious first, and one for all that have nothing to do."""
     order = list(State)
-    silent = [one for one in views if one.age_s > SILENT_S]
+    silent = [view for view in views if view.age_s > SILENT_S]
     unwell = [
-        one
-        for one in views
-        if one not in silent and one.condition.state in TROUBLED | WARNED | {State.RUNNING}
+        view
+        for view in views
+        if view not in silent and view.condition.state in TROUBLED | WARNED | {State.RUNNING}
     ]
     unwell.sort(key=lambda one: order.index(one.condition.state))
     lines = [
@@ -368,7 +371,7 @@ def state_lines(views: Sequence[ClassView]) -> list[str]:
     if len(unwell) > STATES_SHOWN:
         lines.append(f"{len(unwell) - STATES_SHOWN} more classes: weir explain TENANT")
     for state in (State.STARTING, State.NO_QUERIES, State.IDLE):
-        names = [one.name for one in views if one.condition.state is state]
+        names = [view.name for view in views if view.condition.state is state]
         if names:
             more = f" and {len(names) - STATES_SHOWN} more" if len(names) > STATES_SHOWN else ""
             lines.append(coloured(f"{state}: {', '.join(names[:STATES_SHOWN])}{more}", state))
@@ -388,18 +391,18 @@ def policy_of(one: ClassView) -> str:
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
     """How good the answers of classes are: of the last seconds, and all missed deadlines from the beginning."""
     # In the place of bytes, for both of which there is no room.
-    windows = any(one.figures.tardiness.get("due") for one in views)
+    windows = any(view.figures.tardiness.get("due") for view in views)
     heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
     heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
     table = plain_table(title, heads)
-    for one in views:
-        figures, target = one.figures, one.settings.delay_target_ms
-        if not one.units or one.condition.state is State.GIVEN_UP:
-            table.add_row(name_of(one), *[UNKNOWN] * (len(heads) - 1))
+    for view in views:
+        figures, target = view.figures, view.settings.delay_target_ms
+        if not view.units or view.condition.state is State.GIVEN_UP:
+            table.add_row(name_of(view), *[UNKNOWN] * (len(heads) - 1))
             continue
         answers = figures.results_per_s > 0
         table.add_row(
-            name_of(one),
+            name_of(view),
             *((worth(figures.utility_now), percent(figures.missed_now)) if answers else (UNKNOWN, UNKNOWN)),
             compact(figures.utility.get("missed", 0)),
             percent(figures.staleness_now) if answers else UNKNOWN,

@@ -129,8 +129,8 @@ class Gateway:
             descriptor = flight.FlightDescriptor.for_command(as_bytes(command))
             writer, answers = client.do_put(descriptor, schema, call)
             with writer:
-                for one in messages(rows, options.batch_rows):
-                    writer.write_batch(one)
+                for message in messages(rows, options.batch_rows):
+                    writer.write_batch(message)
                 writer.done_writing()
                 answers.read()
             return attempt

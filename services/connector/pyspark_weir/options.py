@@ -225,7 +225,7 @@ def why_missing(option: Option) -> str:
 
 
 def why_not(name: str, text: str, use: Use) -> str:
-    taken = [one.name for one in OPTIONS.values() if use in one.uses]
+    taken = [option.name for option in OPTIONS.values() if use in option.uses]
     if name in OPTIONS:
         does, other = ("writing", "reading") if use in WRITES else ("reading", "writing")
         if not OPTIONS[name].uses & (WRITES if use in WRITES else READS):

@@ -95,7 +95,7 @@ def staged(options: WriteOptions, batch: Batch, partition: int, iterator: Iterat
 
 
 def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
-    written = [one for one in messages if isinstance(one, Staged)]
+    written = [message for message in messages if isinstance(message, Staged)]
     # Spark runs no task for an empty batch; then nobody knows whose it is, and there is nothing to publish.
     if written:
         parts = [(one.partition, one.attempt) for one in written if one.attempt is not None]
@@ -105,6 +105,6 @@ def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None
 
 def drop(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
     # Tasks that failed have left nothing and say nothing.
-    producers = {one.producer for one in messages if isinstance(one, Staged)}
+    producers = {message.producer for message in messages if isinstance(message, Staged)}
     for producer in producers:
         Gateway(options.connection).abort(options.stream, Batch(producer, number))

@@ -196,8 +196,8 @@ def under_any(*fares: Fared) -> Finding:
         "§II",
         "Given the same workload, a class of higher priority answers no later than one of lower",
         "3.00 ≤ 3.13 ≤ 517; 3.55 ≤ 3.75 ≤ 493; 4.28 ≤ 4.38 ≤ 43 ms",
-        "; ".join(millis(one.mean_ms) for one in fares),
-        all(higher <= 1.05 * lower for one in fares for higher, lower in pairwise(one.mean_ms)),
+        "; ".join(millis(fare.mean_ms) for fare in fares),
+        all(higher <= 1.05 * lower for fare in fares for higher, lower in pairwise(fare.mean_ms)),
         rule="under one shedder, one for each class, and DILoS: no mean is more than 5% above that of the next lower class",
     )
 

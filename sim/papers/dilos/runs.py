@@ -49,8 +49,8 @@ class Fared:
     def all_lost_pct(self) -> float:
         """Of what was offered to all classes together."""
         classes = [one for answer in self.answers for one in answer["classes"]]
-        lost: int = sum(one["shed"] for one in classes)
-        offered: int = sum(one["offered"] for one in classes)
+        lost: int = sum(class_["shed"] for class_ in classes)
+        offered: int = sum(class_["offered"] for class_ in classes)
         return 100 * lost / offered
 
     @property
@@ -81,7 +81,7 @@ class Fared:
         return sum(inside) / len(inside)
 
     def within_targets(self) -> bool:
-        targets = [one.delay_target_ms for one in self.first.scenario.classes]
+        targets = [class_.delay_target_ms for class_ in self.first.scenario.classes]
         return all(ms <= target for ms, target in zip(self.p95_ms, targets, strict=True))
 
 

@@ -79,7 +79,8 @@ def free_calls(scenario: Scenario) -> Scenario:
         query.model_copy(
             update={
                 "operators": tuple(
-                    one.model_copy(update={"tuple_us": one.tuple_us + more_us}) for one in query.operators
+                    operator.model_copy(update={"tuple_us": operator.tuple_us + more_us})
+                    for operator in query.operators
                 )
             }
         )
