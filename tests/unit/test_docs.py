@@ -1,5 +1,6 @@
 """The documents say what is true: their keys, tests and links exist, and their example runs."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,3 +154,24 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 )
 def test_every_target_that_the_readme_names_is_in_the_makefile(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def methods(package: str) -> set[str]:
+    """Return `Class.method` of every method that is defined in a package."""
+    return {
+        f"{node.name}.{member.name}"
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+        for member in node.body
+        if isinstance(member, ast.FunctionDef)
+    }
+
+
+def test_every_function_and_file_that_the_life_of_a_tuple_names_exists() -> None:
+    page = (ROOT / "docs" / "life-of-a-tuple.md").read_text("utf-8")
+    named = set(re.findall(r"`([A-Z]\w+\.\w+)`", page))
+    defined = set().union(*map(methods, ("actors", "engine", "loadshed", "scheduler", "services")))
+    files = set(re.findall(r"`([a-z_/]+\.py)`", page))
+    assert (len(named) > 20, named - defined) == (True, set())
+    assert [path for path in files if not (ROOT / path).is_file()] == []
