@@ -1,4 +1,4 @@
-"""What every part of the services may use: the folder and database of WEIR_HOME, and background threads.
+"""Helpers of every part of the services: the folder and database of WEIR_HOME, and background threads.
 
 Imports only `configs`.
 """

@@ -1,4 +1,4 @@
-"""Two forms of `weir sim` beside the usual one: periodic queries, and the replay of a recorded run.
+"""Two more forms of `weir sim`: periodic queries, and the replay of a recorded run.
 
 The command is `commands/sim.py`.
 """
