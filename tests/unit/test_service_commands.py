@@ -307,7 +307,7 @@ def test_the_ledger_is_told_and_has_to_close(weir: Terminal, running: Running) -
 def test_the_account_of_a_stream_that_a_class_has_left_is_marked_in_the_table() -> None:
     fates = dict.fromkeys(FATES, 0)
     line = {"tenant": "gold", "stream": "alerts", "closes": True, "ended": True, **fates}
-    shown = ledger_table({"items": [line], "closes": True, "given_up": []})
+    shown = ledger_table({"items": [line], "closes": True, "given_up": [], "rejected_at_gateways": []})
     assert [cell.plain for cell in shown.rows[0]][:2] == ["gold", "alerts (ended)"]
 
 
