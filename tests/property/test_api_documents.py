@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 from services.common.weir_home import Home
 from tests.api import Api, api_over
 
+pytestmark = pytest.mark.slow
+
 Data = dict[str, Any]
 Steps = tuple[str | int, ...]
 # Each is given a catalog of its own.

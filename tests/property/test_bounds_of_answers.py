@@ -219,6 +219,7 @@ def test_figures_of_units_are_what_the_models_of_a_class_take(
         live.quality_line(query)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(
     SHARDED,

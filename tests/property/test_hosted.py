@@ -303,6 +303,7 @@ def test_a_class_whose_policy_and_weights_change_at_any_moment_answers_as_if_the
         assert [seq for seq, _ in rows] == list(range(len(rows)))
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(
     st.integers(0, 2**32),
@@ -335,6 +336,7 @@ def test_a_class_whose_plan_changes_at_any_moment_answers_as_if_it_had_not(
         assert [seq for seq, _ in rows] == list(range(len(rows)))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     st.integers(0, 2**32),
@@ -356,6 +358,7 @@ def test_what_was_shed_stays_shed_and_the_ledger_closes_over_a_crash(
     assert {stream: host.hosted.ledger(stream).offered for stream in offered} == offered
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.sampled_from([1.0, 0.4]))
 def test_whatever_is_forgotten_before_it_is_read_again_all_that_was_sent_is_accounted_for(
@@ -433,6 +436,7 @@ def test_queries_come_and_go_and_come_back_with_the_class() -> None:
     host.check()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 @example(9, 11)  # whose windows share panes if they come together, and slide otherwise if they do not

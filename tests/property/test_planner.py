@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from configs.classes.live_class import LiveSettings
 from configs.classes.priority_class import PriorityClass
 from sim.admission.planner import is_kept, plan
 from sim.admission.situation import ClassLoad, InputLoad, Situation
+
+pytestmark = pytest.mark.slow
 
 # A plan is made from runs with chance in them: differences that are smaller than these may be chance.
 MORE, LESS = 1.3, 0.1

@@ -21,6 +21,8 @@ from sim.replay import replay
 from tests.sim.recordings import lines_of, recorded_run, write_lines
 from tests.sim.test_faults import random_scenario
 
+pytestmark = pytest.mark.slow
+
 SAID: dict[CoreName, tuple[Any, Any]] = {
     "turns": (TurnEvent, Grant),
     "load": (LoadEvent, LoadCommand),

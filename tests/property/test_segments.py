@@ -26,6 +26,8 @@ from actors.log import segment, segment_cache, segment_log
 from actors.log.segment_log import KEEP_NONE, FrameForgotten, LogFull, Reader, Writer
 from actors.runtime.run_dirs import shared_memory
 
+pytestmark = pytest.mark.slow
+
 BYTES_MAX = 128 << 10
 SEGMENT_BYTES = 16 << 10
 # About as many lines as one append runs through that begins another segment, or one reading.

@@ -48,6 +48,7 @@ def broken(run: Simulation) -> list[str]:
 # -- twice the capacity is offered -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [(1, 2, 3, 4)])
 def test_at_twice_the_capacity_every_target_is_met_and_the_answer_does_not_hang_on_the_seed(
     seeds: tuple[int, ...],

@@ -17,6 +17,8 @@ from sim.simulation import Simulation
 from tests.sim.planned import situation_without
 from tests.sim.scenarios import poisson, preset
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("class1", "class2", "class3")
 # How far a plan may be off. Below the floor response times are those of single trains, of which a plan knows little.
 P95_FACTOR, P95_FLOOR_MS, DROP_POINTS = 2.0, 20.0, 8.0

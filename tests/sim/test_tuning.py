@@ -102,6 +102,7 @@ def test_a_class_that_tunes_itself_ends_within_a_tenth_of_the_best_policy(
     assert found <= 1.1 * min(every.values()), f"{found} of {every}\n{told}"
 
 
+@pytest.mark.slow
 def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
     # Costs of calls dwarf those of tuples: who lets trains gather does better than who hurries each tuple on.
     scenario = workload(0, 300.0, seconds=16.0)
@@ -133,6 +134,7 @@ def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answ
     assert set(told.forecasts) == {policy_text(one) for one in candidates("tardiness")}
 
 
+@pytest.mark.slow
 def test_windows_that_close_seldom_can_be_forecast_too() -> None:
     # Results of 1,500 tuples: between two of them, running averages of a hundred tuples forget that there are any.
     window = {"kind": "aggregate", "range_s": 2, "slide_s": 1, "groups": 4, "tuple_us": 20, "result_us": 5000}

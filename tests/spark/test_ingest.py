@@ -187,6 +187,13 @@ def test_every_source_arrives_whole(gateway: RealGateway, folder: Path, tmp_path
             eventually(lambda: len(gateway.rows("ticks")) >= 20, "a second of ticks")
             eventually(lambda: len(gateway.rows("sums")) == 2, "both sums")
             eventually(lambda: all(one.state == "running" for one in ingest.progress()), "progress of all")
+
+            def counted() -> dict[str, int]:
+                """Return the rows that Spark says it has read; it says so after a micro-batch is published."""
+                rows = {feed.feed: feed.rows for feed in ingest.progress()}
+                return {name: rows[name] for name in (*WHOLE, "sums")}
+
+            eventually(lambda: min(counted().values()) >= 10, f"the progress of every batch: {counted()}")
             told = {one.feed: one for one in ingest.progress()}
     for name in WHOLE:
         assert sorted(gateway.rows(name), key=lambda row: row["id"]) == table(range(10)).to_pylist()

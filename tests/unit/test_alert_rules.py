@@ -39,6 +39,7 @@ def test_promtool_can_read_the_rules() -> None:
     assert code == 0, told
 
 
+@pytest.mark.slow
 @needs_promtool
 def test_rules_fire_and_do_not_fire() -> None:
     code, told = run("test", "rules", "tests/metrics/rules.yaml")

@@ -327,6 +327,7 @@ def test_documents_that_do_not_hold_together_change_nothing(catalog: Catalog, te
     assert said in told
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_sql_are_refused_before_they_are_read(catalog: Catalog, tmp_path: Path) -> None:
     query = "{kind: Query, tenant: acme, name: q, sql: '%s'}"
     assert "sql: must have at most 100,000 characters" in refused(catalog, query % ("x" * 10_000_000))

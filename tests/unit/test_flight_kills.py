@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyarrow import flight
 
 from actors.gateway.gateway_loop import Gateway
@@ -30,6 +31,8 @@ from configs.errors import WeirError
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
+
+pytestmark = pytest.mark.slow
 
 SQL = "CREATE STREAM s (ts timestamp, v int64, WATERMARK FOR ts AS ts)"
 KEY = new_key()

@@ -37,6 +37,8 @@ from engine.class_.hosted_class import HostedClass
 from engine.data.train import train_from_arrow, values_to_arrow
 from loadshed.shedder import Shedder
 
+pytestmark = pytest.mark.slow
+
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",
     "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)",

@@ -286,6 +286,7 @@ def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
 # -- the matrix ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_route_lets_in_whom_it_is_for_and_nobody_else(there: There) -> None:
     before = there.declared()
     found: dict[tuple[str, str], Told] = {}

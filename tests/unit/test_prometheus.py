@@ -18,6 +18,8 @@ from tests.metered import Metered, metering
 from tests.promtool import needs_promtool
 from tests.watched import declared
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
