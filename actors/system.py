@@ -108,6 +108,9 @@ READY_S = 120.0
 POLL_S = 0.02
 WHY_TOLD = 600
 STOP_S = 10.0
+# To remove the folder of Ray's files, in which its last processes still write.
+REMOVED_S = 5.0
+REMOVE_AGAIN_S = 0.05
 # An actor that was killed is back after some seconds.
 BACK_S = 20.0
 ANSWERS_S = 3.0
@@ -410,7 +413,7 @@ def start_ray(system: System, lanes: int, loopback: bool) -> None:
     system._undo.append(lambda: [os.environ.pop(name, None) for name in given])
     # Sockets are in there, whose paths must be short.
     folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{system.name}-")
-    system._undo.append(lambda: shutil.rmtree(folder, ignore_errors=True))
+    system._undo.append(lambda: remove_folder(Path(folder)))
     hold_temporary(system, Path(folder))
     system._undo.append(restored_signal(signal.SIGTERM))
     # Before Ray is there: one that failed halfway has processes, too.
@@ -428,6 +431,15 @@ def start_ray(system: System, lanes: int, loopback: bool) -> None:
     # Ray's own handler kills its processes at once, under those who are to stop in order.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda number, _: end_in_order(Path(folder), 128 + number))
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in which processes that are ending may still make files; leave it after REMOVED_S."""
+    until = time.monotonic() + REMOVED_S
+    while folder.exists() and time.monotonic() < until:
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            time.sleep(REMOVE_AGAIN_S)
 
 
 def hold_temporary(system: System, folder: Path) -> None:
@@ -565,7 +577,7 @@ def end_after_ray(folder: Path, code: int) -> None:
     time.sleep(STOP_S)
     if (node := own_node()) is not None:
         end_rest(node, folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         remove_dead(shared_memory())
         os._exit(code)
 
