@@ -317,20 +317,22 @@ class HostedUnit:
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
         """Return feeds of streams to read from now on, and streams to leave; a stream with other columns is in both.
 
-        While steps are repeated, queries may run that the declaration no longer has. Their streams are not read.
+        While steps are repeated, queries may run that the declaration no longer has. Their streams are not read, and neither are
+        those without a position at the end of the steps: the class leaves them before, or begins with them afterwards.
         """
         self.queries_moved = False
+        following = self.hosted.following()
         reads = {
             name: schema
             for schema in self.hosted.streams()
             if self._schemas.get(name := schema.name.lower()) == schema
+            and not (self.hosted.repeating and following[name] == Following())
         }
         before, self._reading = self._reading, reads
         was_whole, self.intake.is_whole = self.intake.is_whole, not self.hosted.repeating
         if reads == before and was_whole == self.intake.is_whole:
             return None
         less = sorted(name for name, schema in before.items() if reads.get(name) != schema)
-        following = self.hosted.following()
         more = [
             self._feed(schema, following[name])
             for name, schema in reads.items()
