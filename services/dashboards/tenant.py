@@ -24,6 +24,7 @@ from services.dashboards.boards import (
 )
 
 OF_QUERIES = f'{OF_TENANT}, query=~"$query"'
+WITH_FAILURES = "the tenant has a query in which rows fail"
 ANSWERS_GIVEN = "its queries give answers"
 OPERATORS_TOLD = "`metrics_operators` is set"
 
@@ -172,7 +173,7 @@ WORTH = Row(
             "Part of the rows of the last minute of input that failed in the query, or found no room there. `weir query quality` shows the reason.",
             "percentunit",
             (Query(f"max by (query) (weir_query_failed_ratio{{{OF_QUERIES}}})", "{{query}}"),),
-            width=12, empty_unless="the tenant has a query in which rows fail",
+            width=12, empty_unless=WITH_FAILURES,
         ),
         Panel(
             "Failed rows by query",
