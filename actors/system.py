@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import logging
+import math
 import os
 import re
 import secrets
@@ -111,6 +112,7 @@ STOP_S = 10.0
 # To remove the folder of Ray's files, in which its last processes still write.
 REMOVED_S = 5.0
 REMOVE_AGAIN_S = 0.05
+STAYS_AWAY_S = 0.3
 # An actor that was killed is back after some seconds.
 BACK_S = 20.0
 ANSWERS_S = 3.0
@@ -434,12 +436,16 @@ def start_ray(system: System, lanes: int, loopback: bool) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder in which processes that are ending may still make files; leave it after REMOVED_S."""
+    """Remove a folder that Ray's last threads and processes may make again, until it stays away; give up after REMOVED_S."""
     until = time.monotonic() + REMOVED_S
-    while folder.exists() and time.monotonic() < until:
-        shutil.rmtree(folder, ignore_errors=True)
+    gone_at = math.inf
+    while (now := time.monotonic()) < until and now - gone_at < STAYS_AWAY_S:
         if folder.exists():
-            time.sleep(REMOVE_AGAIN_S)
+            shutil.rmtree(folder, ignore_errors=True)
+            gone_at = math.inf
+        elif gone_at == math.inf:
+            gone_at = now
+        time.sleep(REMOVE_AGAIN_S)
 
 
 def hold_temporary(system: System, folder: Path) -> None:
