@@ -1,4 +1,4 @@
-"""What the control plane asks for: carried out by `actors.coordinator.ray_effects` on Ray, and written down by tests."""
+"""Effects that the control plane asks for. `actors.coordinator.ray_effects` carries them out on Ray; tests record them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the control plane asks for, as calls of other actors: `actors.coordinator.effects` on Ray.
+"""Effects of the control plane (`actors.coordinator.effects`) as calls of Ray actors.
 
 asked for                        done
 start_host, nodes that come      actors made; each is pinged, and waited for until it answers
 set_…, scale_headroom, forget    a call that nobody waits for, after it is written to the store
 move                             a thread brings the unit to rest and its log over, and says how it went
-nothing for a while              every actor is pinged: who is silent is quarantined, who began anew is told again
+nothing for a while              every actor is pinged: a silent one is quarantined, a restarted one gets everything again
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast a unit has answered in the last seconds: what people are shown as now.
+"""Response times of a unit in the last seconds, which tables and pages show as the present ones.
 
 Answers are counted in pieces of a second; when one ends, the figures are those of the last RECENT_S together. So they
 follow what happens within a second, and are of enough answers for a percentile.
@@ -45,7 +45,7 @@ class Recent:
         self._began, self._results = now, results
 
     def end_cycle(self, now: float, results: int, responses: ResponseStatistics) -> bool:
-        """Whether the piece is over: from now on, responses are to be those of a new one."""
+        """Return True if the piece is over; the caller then starts new response statistics."""
         is_over = now - self._began >= PIECE_S
         # The first answers are not waited for.
         if not is_over and self.figures.p50_ms:

@@ -99,7 +99,7 @@ class Worth:
         self._totals = deque([self._all(now)])
 
     def _all(self, now: float) -> Totals:
-        """Return the totals of all queries so far."""
+        """Return the totals of all queries since the unit began."""
         return totals(now, self._known).with_counts_of(self._removed)
 
     def end_cycle(self, now: float, queries: Mapping[str, QueryQuality], is_last: bool = False) -> None:

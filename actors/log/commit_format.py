@@ -1,7 +1,7 @@
-"""What a class writes into its log: commits (`engine.class_.steps`) and snapshots, as payloads of frames (`actors.log.segment_log`).
+"""Format of a class's log: commits (`engine.class_.steps`) and snapshots, as payloads of frames (`actors.log.segment_log`).
 
-A snapshot is the state of the whole class between two commits. Whoever restores it and repeats the steps of the
-commits after it has the same class and the same answers.
+A snapshot is the state of the whole class between two commits. Restoring it and repeating the steps of the later
+commits results in the same class and the same answers.
 
     commit     header: version, kind, steps, answers, queries, bytes of what follows; steps; how many answers each query
                has given; for each answer its query, first number and place; then their trains (`actors.log.train_format`), each

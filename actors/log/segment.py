@@ -1,4 +1,4 @@
-"""A file of a log, as whoever writes or reads the log has it open (`actors.log.segment_log` tells what is in it)."""
+"""An open file of a log, for its writer or for a reader. `actors.log.segment_log` describes the content."""
 
 from __future__ import annotations
 

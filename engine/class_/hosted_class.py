@@ -663,7 +663,7 @@ class HostedClass:
 
     @property
     def answers(self) -> int:
-        """Number of all answers so far, also of queries that were removed."""
+        """Number of answers since the class began, also of queries that were removed."""
         return self._answered_before + sum(self.runner.answered.values())
 
     # --- recovery --------------------------------------------------------------------------------------
