@@ -177,11 +177,9 @@ class Stream:
             self.expected[reader] = None
 
     def subscribe(self, asked: Subscribe, peer: Peer) -> None:
-        known, expected = self.readers.get(asked.reader), None
-        if asked.next == FROM_NOW:
-            expected = self.expected.get(asked.reader)
-            if expected is not None and expected.taken:
-                expected = None
+        known = self.readers.get(asked.reader)
+        # It may be subscribed by a message of its life before the declaration: that one is not where it begins.
+        expected = self.expected.get(asked.reader) if asked.next == FROM_NOW else None
         if known is None and len(self.readers) >= READERS_MAX:
             raise InvalidInput(f"a stream has {READERS_MAX:,} readers at most", "stream", self.name)
         now = self.log.next if known is None else known.released

@@ -671,6 +671,21 @@ def test_reader_that_subscribes_and_leaves_by_an_earlier_declaration_begins_wher
         leaving.close()
 
 
+def test_reader_that_is_declared_again_begins_there_although_its_last_life_reads_on(dirs: RunDirs) -> None:
+    begin = Subscribe("c1", "readings", FROM_NOW, False)
+    with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
+        streams = gateway.streams
+        streams.declare(READINGS, readers={"c1": False})
+        accepted(producer.publish("readings", batch(7)))
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        streams.declare(READINGS, readers={})
+        streams.declare(READINGS, readers={"c1": False})
+        accepted(producer.publish("readings", batch(5)))
+        # The host has not heard of the two declarations, and reads on where it was.
+        assert told(dirs, Subscribe("c1", "readings", 1, False)) == Subscribed("c1", "readings", 0, 2)
+        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+
+
 def test_declared_reader_keeps_a_log_within_its_bound_until_it_is_declared_no_more(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=16 * KIB, segment_bytes=2 * KIB) as gateway:
         stream = gateway.streams.declare(READINGS, readers={"c1": False})
