@@ -29,10 +29,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
@@ -50,6 +51,8 @@ START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S = 2.0, 120.0
 # Queries take up to three seconds, session and JVM up to three more.
 CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
+# A JVM that was killed gives its memory back before it is gone.
+KILLED_S = 9.0
 OUTPUT = "spark.out"
 LOCK = "lock"
 LAST_WORDS = re.compile(r"^(?:Exception in thread \S+ [\w.$]+: |Error: )(.+)$", re.MULTILINE)
@@ -311,13 +314,31 @@ class Child:
                 return
             with suppress(OSError):
                 self._input.close()
-            ended = os.pidfd_open(self.pid)
-            select.select([ended], [], [], PARENT_STOP_S)
-            os.close(ended)
+            wait_ended([os.pidfd_open(self.pid)], PARENT_STOP_S)
+            members = group_members(self.pid)
             # Before anybody waits for it, so that the number is still its own.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
+            wait_ended(members, KILLED_S)
+
+
+def group_members(group: int) -> list[int]:
+    """Return file descriptors of all processes of a group, for the caller to close."""
+    members = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if os.getpgid(int(folder.name)) == group:
+                members.append(os.pidfd_open(int(folder.name)))
+    return members
+
+
+def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
+    """Wait until all processes of these file descriptors have ended, but no longer than this, and close them."""
+    until = time.monotonic() + at_most_s
+    for process in processes:
+        select.select([process], [], [], max(0.0, until - time.monotonic()))
+        os.close(process)
 
 
 # -- the child -------------------------------------------------------------------------------------------------
