@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ import yaml
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import documents_of
 from configs.service.service_settings import ServiceSettings
-from services.cli.main import main
 from services.common.weir_home import Home, held
 from services.plan.planner import Planner
 from tests.served import served
+from tests.support.terminal import Terminal
 
 TENANT = {"kind": "Tenant", "name": "acme", "priority_class": "gold"}
 STREAM = {
@@ -29,7 +28,6 @@ STREAM = {
 }
 QUERY = {"kind": "Query", "tenant": "acme", "name": "q", "sql": "SELECT x FROM ticks"}
 
-Command = Callable[..., tuple[int | str | None, str, str]]
 STRICT = {"kind": "PriorityClass", "name": "strict", "priority": 1, "delay_target_ms": 200}
 HELD = (
     "warning: priority class strict may drop 5% of its input at most and has no max_age_ms: under more load its input is held"
@@ -38,37 +36,25 @@ HELD = (
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """The command, in a folder and a home of its own."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    for name in ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments: str) -> tuple[int | str | None, str, str]:
-        monkeypatch.setattr(sys, "argv", ["weir", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return call
+def here(terminal: Terminal) -> Terminal:
+    """Terminal without a service."""
+    Path("in").mkdir()
+    terminal.set_columns(120)
+    return terminal
 
 
 @pytest.fixture(params=["here", "service"])
 def weir(
-    request: pytest.FixtureRequest, terminal: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Command]:
+    request: pytest.FixtureRequest, here: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Terminal]:
     """On the catalog of this home, or at a service by its administrator; nothing is made in the home then."""
     if request.param == "here":
-        yield terminal
+        yield here
         return
     with served(tmp_path / "served") as found:
         monkeypatch.setenv("WEIR_ENDPOINT", found.url)
         monkeypatch.setenv("WEIR_API_KEY", found.key("admin"))
-        yield terminal
+        yield here
     assert not (tmp_path / "home").exists()
 
 
@@ -77,7 +63,7 @@ def write(*documents: dict[str, Any], file: str = "d.yaml") -> str:
     return file
 
 
-def test_what_is_applied_is_there_and_nothing_differs(weir: Command) -> None:
+def test_what_is_applied_is_there_and_nothing_differs(weir: Terminal) -> None:
     file = write(STREAM, TENANT, QUERY)
     code, out, _ = weir("diff", "-f", file)
     assert (code, out.splitlines()[-1].strip()) == (1, "3 to add, 0 to change, 0 to delete")
@@ -104,51 +90,51 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 
 
 def test_commands_of_a_home_go_through_its_service_which_refuses_what_cannot_hold(
-    terminal: Command, tmp_path: Path
+    here: Terminal, tmp_path: Path
 ) -> None:
     home = Home(tmp_path / "home")
     with held(home), served(home.folder, ServiceSettings(port=0, admission="refuse")) as running:
         running.service.planner = Planner(running.catalog, LiveSettings())
         home.endpoint.write_text(running.url, encoding="utf-8")
         home.admin_key.write_text(running.key("admin"), encoding="utf-8")
-        assert terminal("apply", "-f", write(STREAM, TENANT, QUERY))[0] == 0
-        code, out, err = terminal("apply", "-f", write(*IMPOSSIBLE))
+        assert here("apply", "-f", write(STREAM, TENANT, QUERY))[0] == 0
+        code, out, err = here("apply", "-f", write(*IMPOSSIBLE))
         assert (code, out) == (1, "")
         assert err.startswith("error: class hasty would miss its delay target of 1 ms")
-        assert terminal("query", "add", "acme/r", "SELECT token FROM ticks")[0] == 0
-        assert terminal("keys", "create", "acme", "--scope", "tenant:acme")[0] == 0
-        assert terminal("delete", "query", "acme/q")[0] == 0
-        assert terminal("query", "rm", "acme/r")[0] == 0
+        assert here("query", "add", "acme/r", "SELECT token FROM ticks")[0] == 0
+        assert here("keys", "create", "acme", "--scope", "tenant:acme")[0] == 0
+        assert here("delete", "query", "acme/q")[0] == 0
+        assert here("query", "rm", "acme/r")[0] == 0
         assert [ref for ref in map(str, running.catalog.state()) if "hasty" in ref or "Query" in ref] == []
         # The service has made each change: its administrator, not the user of the command line.
         assert {entry.who for entry in running.catalog.audit()} == {"weir", "admin", "test"}
 
 
-def test_a_catalog_without_a_service_says_that_delay_targets_were_not_checked(terminal: Command) -> None:
+def test_a_catalog_without_a_service_says_that_delay_targets_were_not_checked(here: Terminal) -> None:
     said = "warning: no service runs here: delay targets were not checked; `weir plan` checks them\n"
-    assert terminal("apply", "-f", write(STREAM))[::2] == (0, "")
-    assert terminal("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, said)
-    assert terminal("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, "")
-    assert terminal("query", "add", "hasty/r", "SELECT x FROM ticks")[::2] == (0, said)
+    assert here("apply", "-f", write(STREAM))[::2] == (0, "")
+    assert here("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, said)
+    assert here("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, "")
+    assert here("query", "add", "hasty/r", "SELECT x FROM ticks")[::2] == (0, said)
 
 
-def test_a_service_that_was_killed_is_not_asked(terminal: Command, tmp_path: Path) -> None:
+def test_a_service_that_was_killed_is_not_asked(here: Terminal, tmp_path: Path) -> None:
     home = Home(tmp_path / "home").made()
     home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
-    assert terminal("apply", "-f", write(STREAM))[0] == 0
+    assert here("apply", "-f", write(STREAM))[0] == 0
     for command in (("ledger",), ("explain",), ("results", "acme/q"), ("top", "--once")):
-        code, out, err = terminal(*command)
+        code, out, err = here(*command)
         assert (code, out) == (3, "")
         assert err.splitlines() == [
             "error: WEIR_HOME: the system of this home is not running: its `weir up` was killed"
             f" (got {str(home.folder)!r})",
             "  hint: start it with `weir up`",
         ]
-    told = " ".join(terminal("get", "feeds")[1].split())
+    told = " ".join(here("get", "feeds")[1].split())
     assert "states are not known: WEIR_HOME: the system of this home is not running" in told
 
 
-def test_a_change_inside_a_field_is_shown_by_its_own_name(weir: Command) -> None:
+def test_a_change_inside_a_field_is_shown_by_its_own_name(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     limited = {**TENANT, "limits": {"groups": 30}}
     out = weir("apply", "-f", write(STREAM, limited))[1]
@@ -158,7 +144,7 @@ def test_a_change_inside_a_field_is_shown_by_its_own_name(weir: Command) -> None
     assert {"limits.groups: 30 → 40", "limits.queries: – → 5"} <= set(lines)
 
 
-def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(weir: Command) -> None:
+def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     sql = "SELECT x FROM ticks"
     assert weir("query", "add", "acme/q", sql, "--utility", "200:1,400:0.5,900:0")[0] == 0
@@ -190,7 +176,7 @@ def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(
         ("200:2", "utility[0].utility: must be at most 1 (got 2)"),
     ],
 )
-def test_a_utility_that_cannot_be_changes_nothing(weir: Command, utility: str, said: str) -> None:
+def test_a_utility_that_cannot_be_changes_nothing(weir: Terminal, utility: str, said: str) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     code, _, err = weir("query", "add", "acme/q", "SELECT x FROM ticks", "--utility", utility)
     assert (code, said in err, "hint:" in err) == (2, True, True)
@@ -198,7 +184,7 @@ def test_a_utility_that_cannot_be_changes_nothing(weir: Command, utility: str, s
 
 
 def test_how_much_a_query_s_freshness_counts_is_declared_with_it_changed_and_taken_back(
-    weir: Command,
+    weir: Terminal,
 ) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     sql = "SELECT x FROM ticks"
@@ -220,7 +206,7 @@ def test_how_much_a_query_s_freshness_counts_is_declared_with_it_changed_and_tak
     assert "weight" not in yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])
 
 
-def test_what_is_shown_as_yaml_can_be_applied_again(weir: Command) -> None:
+def test_what_is_shown_as_yaml_can_be_applied_again(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     for kind in ("priorityclasses", "tenants", "queries"):
         Path("again.yaml").write_text(weir("get", kind, "-o", "yaml")[1], encoding="utf-8")
@@ -229,7 +215,7 @@ def test_what_is_shown_as_yaml_can_be_applied_again(weir: Command) -> None:
     assert json.loads(weir("get", "query", "acme/q", "-o", "json")[1]) == QUERY
 
 
-def test_secrets_are_shown_nowhere(weir: Command) -> None:
+def test_secrets_are_shown_nowhere(weir: Terminal) -> None:
     file = write(STREAM)
     weir("apply", "-f", file)
     other = write(
@@ -251,7 +237,7 @@ def test_secrets_are_shown_nowhere(weir: Command) -> None:
     assert not re.search("HUSH|LOUD", told)
 
 
-def test_what_was_shown_without_its_secrets_keeps_them(weir: Command) -> None:
+def test_what_was_shown_without_its_secrets_keeps_them(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM))
     Path("again.yaml").write_text(weir("get", "streams", "-o", "yaml")[1], encoding="utf-8")
     assert weir("diff", "-f", "again.yaml")[0] == 0
@@ -264,7 +250,7 @@ def test_what_was_shown_without_its_secrets_keeps_them(weir: Command) -> None:
     )
 
 
-def test_description_tells_who_uses_it_and_who_has_changed_it(weir: Command) -> None:
+def test_description_tells_who_uses_it_and_who_has_changed_it(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     weir("apply", "-f", write({**STREAM, "source": None}))
     told = json.loads(weir("describe", "stream", "ticks", "-o", "json")[1])
@@ -276,7 +262,7 @@ def test_description_tells_who_uses_it_and_who_has_changed_it(weir: Command) -> 
     assert told["version"] == told["changes"][0]["id"]
 
 
-def test_what_is_in_use_stays_until_it_is_not(weir: Command) -> None:
+def test_what_is_in_use_stays_until_it_is_not(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     code, out, err = weir("delete", "tenant", "acme")
     assert (code, out) == (2, "")
@@ -288,14 +274,14 @@ def test_what_is_in_use_stays_until_it_is_not(weir: Command) -> None:
     assert weir("delete", "tenant", "acme")[0] == 2
 
 
-def test_file_with_a_mistake_changes_nothing(weir: Command) -> None:
+def test_file_with_a_mistake_changes_nothing(weir: Terminal) -> None:
     code, out, err = weir("apply", "-f", write(TENANT, {**QUERY, "sql": "SELECT"}))
     assert (code, out) == (2, "")
     assert err.startswith("error: d.yaml, document 2 (Query q): ")
     assert weir("get", "tenants", "-o", "json")[1] == "[]\n"
 
 
-def test_key_is_made_listed_and_revoked(weir: Command) -> None:
+def test_key_is_made_listed_and_revoked(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     code, out, _ = weir("keys", "create", "feeder", "-s", "ingest:ticks", "--expires", "2d", "-o", "json")
     made = json.loads(out)
@@ -312,10 +298,10 @@ def test_key_is_made_listed_and_revoked(weir: Command) -> None:
 
 
 def test_catalog_that_is_away_has_an_exit_code_of_its_own(
-    terminal: Command, monkeypatch: pytest.MonkeyPatch
+    here: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEIR_CATALOG", "postgresql://nobody@127.0.0.1:1/none")
-    code, out, err = terminal("get", "tenants")
+    code, out, err = here("get", "tenants")
     assert (code, out) == (3, "")
     assert err.startswith("error: the catalog does not answer: ")
 
@@ -331,7 +317,7 @@ def test_catalog_that_is_away_has_an_exit_code_of_its_own(
     ],
 )
 def test_a_class_that_would_make_producers_wait_is_warned_of(
-    weir: Command, tmp_path: Path, command: str, terms: dict[str, Any], warned: str
+    weir: Terminal, tmp_path: Path, command: str, terms: dict[str, Any], warned: str
 ) -> None:
     (tmp_path / "strict.yaml").write_text(yaml.safe_dump(STRICT | terms))
     _, _, printed = weir(command, "-f", str(tmp_path / "strict.yaml"))

@@ -7,12 +7,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -21,10 +18,10 @@ from configs.classes.managers import MANAGERS
 from configs.classes.policies import POLICY_KINDS
 from configs.errors import UnknownName
 from services.cli.commands.sim import comparison, sim
-from services.cli.main import main
 from services.cli.tables.tables import milliseconds, plain_table
 from tests.sim.recordings import lending, lines_of, recorded_run, write_lines
 from tests.sim.scenarios import preset
+from tests.support.terminal import Outcome, Terminal, refusal
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,51 +37,17 @@ classes:
 """
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int | str | None
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """What is on stdout, strictly read: `NaN` is not JSON."""
-
-        def refuse(constant: str) -> None:
-            raise AssertionError(f"{constant} is not JSON")
-
-        return json.loads(self.out, parse_constant=refuse)
-
-
-Command = Callable[..., Outcome]
-
-
 @pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Calls the command in a folder of its own, without a terminal; `small.yaml` lies there."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
-
-    def call(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["weir", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return Outcome(ended.value.code, printed.out, printed.err)
-
-    return call
-
-
-def refusal(*lines: str) -> Outcome:
-    """The input was wrong: this text on stderr, and nothing on stdout as if it had been accepted."""
-    return Outcome(2, "", "error: " + "\n".join(lines) + "\n")
+def weir(terminal: Terminal) -> Terminal:
+    """Terminal in whose folder `small.yaml` lies."""
+    Path("small.yaml").write_text(SMALL, encoding="utf-8")
+    return terminal
 
 
 # -- weir sim ----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_prints_its_classes_and_promises(weir: Command) -> None:
+def test_a_run_prints_its_classes_and_promises(weir: Terminal) -> None:
     done = weir("sim", "small.yaml")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("small, manager dilos, policy hr, 3 s, seed 1")
@@ -92,19 +55,19 @@ def test_a_run_prints_its_classes_and_promises(weir: Command) -> None:
         assert words in done.out
 
 
-def test_a_broken_promise_is_no_failure_of_a_what_if(weir: Command) -> None:
+def test_a_broken_promise_is_no_failure_of_a_what_if(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--manager", "none")
     assert (done.code, "✗ broken" in done.out) == (0, True)
 
 
-def test_json_is_one_object_and_nothing_else_on_stdout(weir: Command) -> None:
+def test_json_is_one_object_and_nothing_else_on_stdout(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "-o", "json")
     assert (done.code, done.err) == (0, "")
     assert (done.json["scenario"], done.json["ledger_closed"]) == ("small", True)
     assert [one["name"] for one in done.json["classes"]] == ["gold", "bronze"]
 
 
-def test_report_and_explanations_go_to_stderr_beside_json(weir: Command, tmp_path: Path) -> None:
+def test_report_and_explanations_go_to_stderr_beside_json(weir: Terminal, tmp_path: Path) -> None:
     alone = weir("sim", "small.yaml", "-o", "json")
     done = weir("sim", "small.yaml", "-o", "json", "--report", "out", "--explain", "bronze")
     assert (done.code, done.out) == (0, alone.out)
@@ -115,7 +78,7 @@ def test_report_and_explanations_go_to_stderr_beside_json(weir: Command, tmp_pat
     assert all(" s bronze: load " in sentence and " → " in sentence for sentence in sentences)
 
 
-def test_explanations_follow_the_tables(weir: Command) -> None:
+def test_explanations_follow_the_tables(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--explain", "bronze")
     assert done.out.startswith(weir("sim", "small.yaml").out)
     assert done.out.splitlines()[-1].startswith("3.00 s bronze: load ")
@@ -124,14 +87,14 @@ def test_explanations_follow_the_tables(weir: Command) -> None:
     )
 
 
-def test_a_class_to_explain_is_looked_up_before_the_run(weir: Command) -> None:
+def test_a_class_to_explain_is_looked_up_before_the_run(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "-o", "json", "--explain", "bronce") == refusal(
         "--explain: no such class (got 'bronce')",
         "  hint: did you mean bronze?",
     )
 
 
-def test_a_report_that_cannot_be_written_is_refused_before_the_run(weir: Command, tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
     assert weir("sim", "small.yaml", "--report", "taken") == refusal(
         "--report: cannot be a folder: file exists (got 'taken')",
@@ -139,7 +102,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(weir: Command
     )
 
 
-def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Command, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from services.cli.main import main; main()"]
     arguments = ["sim", str(tmp_path / "small.yaml"), "-o", "json", "--seed", "7"]
     printed = [
@@ -156,20 +119,20 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Command, tmp_
     assert printed == [here, here]
 
 
-def test_another_seed_gives_other_figures(weir: Command) -> None:
+def test_another_seed_gives_other_figures(weir: Terminal) -> None:
     one, other = (weir("sim", "small.yaml", "-o", "json", "--seed", seed).json for seed in ("7", "8"))
     assert (one["seed"], other["seed"]) == (7, 8)
     assert one["classes"] != other["classes"]
     assert weir("sim", "small.yaml", "-o", "json").json["seed"] == 1
 
 
-def test_seconds_set_the_length_of_the_run(weir: Command) -> None:
+def test_seconds_set_the_length_of_the_run(weir: Terminal) -> None:
     answer = weir("sim", "small.yaml", "-o", "json", "--seconds", "1.5").json
     assert answer["seconds"] == 1.5
     assert answer["classes"][0]["offered"] == pytest.approx(75, abs=30)
 
 
-def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Command, tmp_path: Path) -> None:
+def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Terminal, tmp_path: Path) -> None:
     # A run that is drained goes on after its last arrival, where the fault would still strike.
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
@@ -193,21 +156,21 @@ def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Comm
         ("1e300", "1e+300"),
     ],
 )
-def test_an_absurd_length_is_refused(weir: Command, value: str, shown: str) -> None:
+def test_an_absurd_length_is_refused(weir: Terminal, value: str, shown: str) -> None:
     assert weir("sim", "small.yaml", f"--seconds={value}") == refusal(
         f"--seconds: must be above 0 and at most 86400 (got {shown})",
         "  hint: give seconds of virtual time",
     )
 
 
-def test_a_negative_seed_is_refused(weir: Command) -> None:
+def test_a_negative_seed_is_refused(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--seed=-1") == refusal(
         "--seed: must not be negative (got -1)",
         "  hint: any whole number from 0 on",
     )
 
 
-def test_a_policy_replaces_that_of_every_class(weir: Command) -> None:
+def test_a_policy_replaces_that_of_every_class(weir: Terminal) -> None:
     answer = weir("sim", "small.yaml", "-o", "json", "--policy", "fcfs").json
     assert answer["policy"] == "fcfs"
     assert (
@@ -271,12 +234,12 @@ def test_a_policy_replaces_that_of_every_class(weir: Command) -> None:
     ],
 )
 def test_a_wrong_argument_is_refused_with_what_to_do(
-    weir: Command, arguments: tuple[str, ...], lines: tuple[str, ...]
+    weir: Terminal, arguments: tuple[str, ...], lines: tuple[str, ...]
 ) -> None:
     assert weir("sim", *arguments) == refusal(*lines)
 
 
-def test_a_mistake_in_a_file_is_named_with_its_place_brackets_and_all(weir: Command, tmp_path: Path) -> None:
+def test_a_mistake_in_a_file_is_named_with_its_place_brackets_and_all(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(SMALL.replace("priority: 3", "priorty: 3"), encoding="utf-8")
     assert weir("sim", "wrong.yaml") == refusal(
         "wrong.yaml: classes[0].priorty: unknown key (got 'priorty')",
@@ -309,24 +272,24 @@ WRONG_USAGE = [
 
 @pytest.mark.parametrize(("arguments", "title", "hint"), WRONG_USAGE)
 def test_wrong_usage_is_an_error_like_any_other(
-    weir: Command, arguments: tuple[str, ...], title: str, hint: str
+    weir: Terminal, arguments: tuple[str, ...], title: str, hint: str
 ) -> None:
     assert weir(*arguments) == refusal(title, f"  hint: {hint}")
 
 
 @pytest.mark.parametrize("arguments", [(), ("query",)])
-def test_a_group_without_a_command_prints_its_help(weir: Command, arguments: tuple[str, ...]) -> None:
+def test_a_group_without_a_command_prints_its_help(weir: Terminal, arguments: tuple[str, ...]) -> None:
     done = weir(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(" ".join(("Usage: weir", *arguments)))
     assert "results" in done.err or "quality" in done.err
 
 
-def test_the_version_is_printed_alone(weir: Command) -> None:
+def test_the_version_is_printed_alone(weir: Terminal) -> None:
     assert weir("--version") == Outcome(0, f"weir {version('weir')}\n", "")
 
 
-def test_an_interrupted_run_says_so_by_its_code_and_leaves_no_traceback(weir: Command) -> None:
+def test_an_interrupted_run_says_so_by_its_code_and_leaves_no_traceback(weir: Terminal) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -346,7 +309,7 @@ def test_an_interrupted_run_says_so_by_its_code_and_leaves_no_traceback(weir: Co
 # -- several runs side by side -------------------------------------------------------------------------------------
 
 
-def test_comparing_runs_every_manager_as_it_runs_alone(weir: Command) -> None:
+def test_comparing_runs_every_manager_as_it_runs_alone(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--compare", "-o", "json", "--seconds", "1", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert [one["manager"] for one in done.json] == list(MANAGERS)
@@ -357,7 +320,7 @@ def test_comparing_runs_every_manager_as_it_runs_alone(weir: Command) -> None:
     assert done.json == alone
 
 
-def test_comparing_policies_shows_each_and_what_the_paper_found(weir: Command, tmp_path: Path) -> None:
+def test_comparing_policies_shows_each_and_what_the_paper_found(weir: Terminal, tmp_path: Path) -> None:
     few = "name: few\nextends: sharaf-qos\nseconds: 5\nnetworks: {testbed: {queries: 5}}\n"
     (tmp_path / "few.yaml").write_text(few, encoding="utf-8")
     done = weir("sim", "few.yaml", "--policies")
@@ -387,7 +350,7 @@ classes:
 
 
 def test_policies_are_compared_for_every_class_and_by_tardiness_where_there_are_windows(
-    weir: Command, tmp_path: Path
+    weir: Terminal, tmp_path: Path
 ) -> None:
     (tmp_path / "windows.yaml").write_text(WINDOWS, encoding="utf-8")
     done = weir("sim", "windows.yaml", "--policies")
@@ -402,7 +365,7 @@ def test_policies_are_compared_for_every_class_and_by_tardiness_where_there_are_
     assert "…" not in done.out
 
 
-def test_policies_are_compared_without_shedding_unless_a_manager_is_named(weir: Command) -> None:
+def test_policies_are_compared_without_shedding_unless_a_manager_is_named(weir: Terminal) -> None:
     for given, manager in (((), "none"), (("--manager", "dilos"), "dilos")):
         done = weir("sim", "small.yaml", "--policies", "--seconds", "0.2", "-o", "json", *given)
         assert {one["manager"] for one in json.loads(done.out)} == {manager}
@@ -414,7 +377,7 @@ def test_policies_are_compared_without_shedding_unless_a_manager_is_named(weir: 
 # -- weir sim --record and --replay ----------------------------------------------------------------------------------
 
 
-def test_a_recorded_run_is_replayed_core_by_core(weir: Command) -> None:
+def test_a_recorded_run_is_replayed_core_by_core(weir: Terminal) -> None:
     recorded = weir("sim", "small.yaml", "--record", "events")
     assert recorded == weir("sim", "small.yaml")
     done = weir("sim", "--replay", "events")
@@ -429,7 +392,7 @@ def test_a_recorded_run_is_replayed_core_by_core(weir: Command) -> None:
     ]
 
 
-def test_a_replay_that_disagrees_says_where_and_fails(weir: Command, tmp_path: Path) -> None:
+def test_a_replay_that_disagrees_says_where_and_fails(weir: Terminal, tmp_path: Path) -> None:
     weir("sim", "small.yaml", "--record", "events")
     log = tmp_path / "events/turns-node-1.jsonl"
     first, grant, rest = log.read_text("utf-8").split("\n", 2)
@@ -445,7 +408,7 @@ def test_a_replay_that_disagrees_says_where_and_fails(weir: Command, tmp_path: P
     assert [core["agrees"] for core in answer.json["cores"]] == [False, True, True, True]
 
 
-def test_a_message_that_got_lost_fails_a_replay(weir: Command, tmp_path: Path) -> None:
+def test_a_message_that_got_lost_fails_a_replay(weir: Terminal, tmp_path: Path) -> None:
     recorded_run(tmp_path / "events", lending())
     log = tmp_path / "events/load-gold-1.jsonl"
     write_lines(
@@ -456,7 +419,7 @@ def test_a_message_that_got_lost_fails_a_replay(weir: Command, tmp_path: Path) -
     assert "1 of 4 messages never came to load gold" in done.out
 
 
-def test_a_torn_end_is_told_and_no_failure(weir: Command, tmp_path: Path) -> None:
+def test_a_torn_end_is_told_and_no_failure(weir: Terminal, tmp_path: Path) -> None:
     weir("sim", "small.yaml", "--record", "events")
     log = tmp_path / "events/load-gold-1.jsonl"
     log.write_bytes(log.read_bytes()[:-9])
@@ -471,7 +434,7 @@ def test_a_torn_end_is_told_and_no_failure(weir: Command, tmp_path: Path) -> Non
     )
 
 
-def test_a_line_that_cannot_be_replayed_is_named(weir: Command, tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_replayed_is_named(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "wrong.jsonl").write_text("{}\n", "utf-8")
     assert weir("sim", "--replay", "wrong.jsonl") == refusal(
         "wrong.jsonl: line 1: no header of version 1",
@@ -483,21 +446,21 @@ def test_a_line_that_cannot_be_replayed_is_named(weir: Command, tmp_path: Path) 
     "beside",
     [("small.yaml",), ("--seed", "0"), ("--compare",), ("--manager", "dilos"), ("--record", "other")],
 )
-def test_a_log_is_replayed_alone(weir: Command, beside: tuple[str, ...]) -> None:
+def test_a_log_is_replayed_alone(weir: Terminal, beside: tuple[str, ...]) -> None:
     assert weir("sim", "--replay", "events", *beside) == refusal(
         "--replay: a log is replayed as it was recorded",
         "  hint: give it alone, or with -o json",
     )
 
 
-def test_a_comparison_is_not_recorded(weir: Command) -> None:
+def test_a_comparison_is_not_recorded(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--compare", "--record", "events") == refusal(
         "--record is about one run",
         "  hint: leave out --compare and --policies",
     )
 
 
-def test_the_commands_of_the_page_on_replay_work(weir: Command) -> None:
+def test_the_commands_of_the_page_on_replay_work(weir: Terminal) -> None:
     (commands,) = re.findall(r"```console\n(.*?)```", (ROOT / "docs/replay.md").read_text("utf-8"), re.DOTALL)
     outcomes = [weir(*line.removeprefix("$ weir ").split()) for line in commands.splitlines()]
     assert [done.code for done in outcomes] == [0, 0, 0]
@@ -538,7 +501,7 @@ def test_the_commands_of_the_page_on_replay_work(weir: Command) -> None:
     ],
 )
 def test_what_the_demo_cannot_run_is_refused_before_anything_starts(
-    weir: Command, arguments: tuple[str, ...], lines: tuple[str, ...]
+    weir: Terminal, arguments: tuple[str, ...], lines: tuple[str, ...]
 ) -> None:
     assert weir("demo", *arguments) == refusal(*lines)
 
@@ -552,7 +515,7 @@ def test_what_the_demo_cannot_run_is_refused_before_anything_starts(
     ],
 )
 def test_a_place_the_demo_cannot_write_to_is_refused_before_the_run(
-    weir: Command, arguments: tuple[str, ...], line: str
+    weir: Terminal, arguments: tuple[str, ...], line: str
 ) -> None:
     done = weir("demo", *arguments)
     assert (done.code, done.out) == (2, "")
@@ -563,7 +526,7 @@ def test_a_place_the_demo_cannot_write_to_is_refused_before_the_run(
 
 
 @pytest.mark.parametrize("name", ["dilos-sc", "dilos-steps", "overload-2x"])
-def test_no_figure_of_a_preset_is_cut_off_at_eighty_columns(weir: Command, name: str) -> None:
+def test_no_figure_of_a_preset_is_cut_off_at_eighty_columns(weir: Terminal, name: str) -> None:
     done = weir("sim", name, "--manager", "none", "--seconds", "1")
     assert (done.code, "…" in done.out) == (0, False)
     assert max(map(len, done.out.splitlines())) <= 80

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from services.cli.main import main
 from services.dashboards.grafana import Grafana
 from services.dashboards.notes import Note, annotate, notes_of
 from services.dashboards.push import DATASOURCE_UID
 from tests.grafana_server import Server, grafana
+from tests.support.terminal import Terminal
 from tests.unit.breaking import Reply, replying
 
 PROMETHEUS = "http://prometheus:9090"
@@ -66,28 +65,10 @@ def test_moves_of_shares_are_marked_once(server: Server) -> None:
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Terminal:
-    """What a user types at."""
-
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-
-    def __call__(self, *arguments: str) -> tuple[object, str, str]:
-        self.monkeypatch.setattr(sys, "argv", ["weir", "dashboards", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = self.capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-
 @pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    for name in ("GRAFANA_TOKEN", "WEIR_ENDPOINT", "WEIR_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    return Terminal(monkeypatch, capsys)
+def weir(terminal: Terminal) -> Terminal:
+    terminal.set_columns(100)
+    return replace(terminal, begins=("dashboards",))
 
 
 def test_the_command_tells_what_it_has_done(weir: Terminal, server: Server) -> None:

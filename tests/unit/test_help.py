@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from services.cli.examples import EXAMPLES
-from services.cli.main import app, main
-
-Command = Callable[..., tuple[int | str | None, str, str]]
+from services.cli.main import app
+from tests.support.terminal import Terminal
 
 DOCUMENTS = """
 {kind: Stream, name: ticks, columns: {ts: timestamp, value: int64}, time: ts}
@@ -48,24 +46,6 @@ RUN_HERE = {
 }
 
 
-@pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    for name in ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments: str) -> tuple[int | str | None, str, str]:
-        monkeypatch.setattr(sys, "argv", ["weir", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return call
-
-
 def commands(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every command and group, with the words that are typed after `weir`."""
     yield before, group
@@ -79,12 +59,12 @@ ALL = [words for words, _ in commands(get_command(app))]
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_every_way_to_ask_for_help_shows_the_same_with_examples_in_eighty_columns(
-    weir: Command, words: tuple[str, ...]
+    terminal: Terminal, words: tuple[str, ...]
 ) -> None:
-    code, out, err = weir(*words, "-h")
+    code, out, err = terminal(*words, "-h")
     assert (code, err) == (0, "")
-    assert weir(*words, "--help") == (0, out, "")
-    assert weir("help", *words) == (0, out, "")
+    assert terminal(*words, "--help") == (0, out, "")
+    assert terminal("help", *words) == (0, out, "")
     assert "\nExamples:\n  $ weir" in out
     assert max(map(len, out.splitlines())) <= 80
 
@@ -102,9 +82,9 @@ def test_what_an_option_means_is_a_sentence() -> None:
             assert not text.startswith(("Whose", "Who ", "Of ", "As ", "For ", "Its ")), (words, text)
 
 
-def test_no_flag_has_a_type(weir: Command) -> None:
+def test_no_flag_has_a_type(terminal: Terminal) -> None:
     for words in ALL:
-        out = weir(*words, "-h")[1]
+        out = terminal(*words, "-h")[1]
         assert "bool" not in out
         assert "list[" not in out
         assert "int range" not in out
@@ -136,7 +116,7 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
 NOT_CHECKED = "warning: no service runs here: delay targets were not checked; `weir plan` checks them\n"
 
 
-def test_examples_that_need_no_service_run(weir: Command, tmp_path: Path) -> None:
+def test_examples_that_need_no_service_run(terminal: Terminal, tmp_path: Path) -> None:
     Path("documents.yaml").write_text(DOCUMENTS, encoding="utf-8")
     Path("tenant.yaml").write_text("{kind: Tenant, name: other, priority_class: silver}", encoding="utf-8")
     Path("tenants/deep").mkdir(parents=True)
@@ -150,8 +130,8 @@ def test_examples_that_need_no_service_run(weir: Command, tmp_path: Path) -> Non
     table = pa.table({"value": [1, 2, 3, 4, 5]})
     pyarrow.csv.write_csv(table, "ticks.csv")
     pyarrow.parquet.write_table(table, "ticks.parquet")
-    assert weir("apply", "documents.yaml")[0] == 0
+    assert terminal("apply", "documents.yaml")[0] == 0
     for examples in RUN_HERE.values():
         for example in examples:
-            code, out, err = weir(*words_of(example))
+            code, out, err = terminal(*words_of(example))
             assert (code, err.removeprefix(NOT_CHECKED)) == (0, ""), (example, out, err)

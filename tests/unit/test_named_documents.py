@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from services.cli.main import main
-
-Command = Callable[..., tuple[int | str | None, str, str]]
+from tests.support.terminal import Terminal
 
 STREAM = "{kind: Stream, name: ticks, columns: {x: int64}}\n"
 TENANT = "{kind: Tenant, name: acme, priority_class: gold}\n"
@@ -23,22 +18,9 @@ QUERIES = "".join(
 
 
 @pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    for name in ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments: str, stdin: str = "") -> tuple[int | str | None, str, str]:
-        monkeypatch.setattr(sys, "argv", ["weir", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return call
+def weir(terminal: Terminal) -> Terminal:
+    terminal.set_columns(120)
+    return terminal
 
 
 def written(path: str, text: str) -> str:
@@ -47,18 +29,18 @@ def written(path: str, text: str) -> str:
     return path
 
 
-def names(weir: Command, kind: str) -> list[str]:
+def names(weir: Terminal, kind: str) -> list[str]:
     return [one["name"] for one in json.loads(weir("get", kind, "-o", "json")[1])]
 
 
-def test_documents_come_from_standard_input(weir: Command) -> None:
+def test_documents_come_from_standard_input(weir: Terminal) -> None:
     code, out, err = weir("apply", "-f", "-", stdin=STREAM)
     assert (code, err, names(weir, "streams")) == (0, "", ["ticks"])
     assert "1 created" in out
     assert weir("apply", "-f", "-", stdin="kind: Stream")[2].startswith("error: standard input:1, document 1")
 
 
-def test_a_folder_stands_for_its_documents_in_the_order_of_their_names(weir: Command) -> None:
+def test_a_folder_stands_for_its_documents_in_the_order_of_their_names(weir: Terminal) -> None:
     written("all/2.json", json.dumps({"kind": "Tenant", "name": "acme", "priority_class": "gold"}))
     written("all/1.yaml", STREAM)
     written("all/notes.txt", "none of it")
@@ -73,7 +55,7 @@ def test_a_folder_stands_for_its_documents_in_the_order_of_their_names(weir: Com
     assert (code, "the folder has no .yaml, .yml, .json file" in err) == (2, True)
 
 
-def test_files_are_named_with_and_without_the_option(weir: Command) -> None:
+def test_files_are_named_with_and_without_the_option(weir: Terminal) -> None:
     assert weir("apply", written("s.yaml", STREAM), "-f", written("t.yaml", TENANT))[0] == 0
     assert (names(weir, "streams"), names(weir, "tenants")) == (["ticks"], ["acme"])
     code, _, err = weir("apply")
@@ -83,7 +65,7 @@ def test_files_are_named_with_and_without_the_option(weir: Command) -> None:
     )
 
 
-def test_every_document_that_is_wrong_is_named_with_its_line(weir: Command) -> None:
+def test_every_document_that_is_wrong_is_named_with_its_line(weir: Terminal) -> None:
     text = "kind: Stream\nname: s\ncolumns: {x: int64}\nwatermark: 5\n---\nkind: Tenantt\nname: x\n"
     other = "# a comment\n\nkind: Tenant\nnam: x\npriority_class: gold\n"
     code, out, err = weir("apply", "-f", written("a.yaml", text), "-f", written("b.yaml", other))
@@ -96,7 +78,7 @@ def test_every_document_that_is_wrong_is_named_with_its_line(weir: Command) -> N
     assert names(weir, "streams") == []
 
 
-def test_documents_are_deleted_before_what_they_use(weir: Command) -> None:
+def test_documents_are_deleted_before_what_they_use(weir: Terminal) -> None:
     file = written("all.yaml", STREAM + "---\n" + TENANT + QUERIES)
     assert weir("apply", file)[0] == 0
     assert weir("delete", "-f", file) == (
@@ -107,7 +89,7 @@ def test_documents_are_deleted_before_what_they_use(weir: Command) -> None:
     )
 
 
-def test_several_are_deleted_at_once_or_none_if_a_name_is_wrong(weir: Command) -> None:
+def test_several_are_deleted_at_once_or_none_if_a_name_is_wrong(weir: Terminal) -> None:
     assert weir("apply", written("all.yaml", STREAM + "---\n" + TENANT + QUERIES))[0] == 0
     code, out, err = weir("delete", "query", "acme/third", "acme/secund")
     assert (code, out, "secund" in err) == (2, "", True)
@@ -120,7 +102,7 @@ def test_several_are_deleted_at_once_or_none_if_a_name_is_wrong(weir: Command) -
     assert weir("query", "rm", "first") == (0, "deleted Query acme/first\n", "")
 
 
-def test_all_of_a_kind_are_deleted_only_if_it_is_confirmed(weir: Command) -> None:
+def test_all_of_a_kind_are_deleted_only_if_it_is_confirmed(weir: Terminal) -> None:
     assert weir("apply", written("all.yaml", STREAM + "---\n" + TENANT + QUERIES))[0] == 0
     code, out, err = weir("query", "rm", "--all")
     assert (code, out, "add --yes" in err) == (2, "", True)

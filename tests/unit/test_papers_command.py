@@ -6,14 +6,15 @@ from multiprocessing import active_children
 from pathlib import Path
 
 from sim.papers.collection import EXPERIMENTS
-from tests.unit.test_cli import Command, refusal, weir
+from tests.support.terminal import Terminal, refusal
+from tests.unit.test_cli import weir
 
 __all__ = ["weir"]
 
 LEAST = "dilos-redistribution"
 
 
-def test_claims_are_printed_and_a_page_is_written(weir: Command, tmp_path: Path) -> None:
+def test_claims_are_printed_and_a_page_is_written(weir: Terminal, tmp_path: Path) -> None:
     done = weir("papers", LEAST, "--quick")
     assert (done.code, done.err) == (0, "")
     assert "7 of 7 claims hold" in done.out
@@ -23,7 +24,7 @@ def test_claims_are_printed_and_a_page_is_written(weir: Command, tmp_path: Path)
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-def test_json_is_one_object_with_every_claim(weir: Command) -> None:
+def test_json_is_one_object_with_every_claim(weir: Terminal) -> None:
     done = weir("papers", LEAST, "--quick", "-o", "json", "--out", "here")
     assert (done.code, done.err) == (0, "page: here/papers.html\n")
     (one,) = done.json["experiments"]
@@ -40,25 +41,27 @@ def test_json_is_one_object_with_every_claim(weir: Command) -> None:
     }
 
 
-def test_experiments_are_listed_without_running(weir: Command, tmp_path: Path) -> None:
+def test_experiments_are_listed_without_running(weir: Terminal, tmp_path: Path) -> None:
     done = weir("papers", "--list")
     assert [one.name for one in EXPERIMENTS if one.name not in done.out] == []
     assert not (tmp_path / "weir-papers").exists()
 
 
-def test_an_unknown_name_is_refused_with_the_nearest(weir: Command) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest(weir: Terminal) -> None:
     assert weir("papers", "dilos-redistributions") == refusal(
         "NAMES: no such experiment or paper (got 'dilos-redistributions')",
         "  hint: did you mean dilos-redistribution?",
     )
 
 
-def test_the_old_spelling_of_json_still_works(weir: Command) -> None:
+def test_the_old_spelling_of_json_still_works(weir: Terminal) -> None:
     assert weir("sim", "--replay", "none", "--json") == weir("sim", "--replay", "none", "-o", "json")
     assert weir("papers", LEAST, "-o", "jsonl").code == 2
 
 
-def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(weir: Command, tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(
+    weir: Terminal, tmp_path: Path
+) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,10 @@ import yaml
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import documents_of
 from services.catalog.catalog import opened
-from services.cli.main import main
 from services.common.weir_home import Home
 from services.plan.planner import Planner
 from tests.served import served
+from tests.support.terminal import Terminal
 
 HERE = """
 {kind: Stream, name: ticks, columns: {ts: timestamp, value: int64}, time: ts,
@@ -34,47 +34,34 @@ NEW = """
 {kind: Query, tenant: late, name: large, sql: SELECT * FROM ticks WHERE value > 3}
 """
 FLOOD = ("--rate", "ticks=1e9")
-Command = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """The command, in a folder and a home of its own, with the documents in new.yaml."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    for name in ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
+def planning(terminal: Terminal) -> Terminal:
+    """Terminal that plans the documents in new.yaml."""
+    terminal.set_columns(150)
     Path("new.yaml").write_text(NEW, encoding="utf-8")
-
-    def call(*arguments: str) -> tuple[int | str | None, str, str]:
-        monkeypatch.setattr(sys, "argv", ["weir", "plan", "-f", "new.yaml", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return call
+    return replace(terminal, begins=("plan", "-f", "new.yaml"))
 
 
 @pytest.fixture(params=["here", "service"])
 def weir(
-    request: pytest.FixtureRequest, terminal: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Command]:
+    request: pytest.FixtureRequest, planning: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Terminal]:
     if request.param == "here":
         with opened(Home(tmp_path / "home")) as catalog:
             catalog.apply(documents_of(HERE), "test")
-        yield terminal
+        yield planning
         return
     with served(tmp_path / "served") as found:
         found.catalog.apply(documents_of(HERE), "test")
         found.service.planner = Planner(found.catalog, LiveSettings())
         monkeypatch.setenv("WEIR_ENDPOINT", found.url)
         monkeypatch.setenv("WEIR_API_KEY", found.key("admin"))
-        yield terminal
+        yield planning
 
 
-def test_what_holds_ends_with_0_and_what_does_not_with_1(weir: Command) -> None:
+def test_what_holds_ends_with_0_and_what_does_not_with_1(weir: Terminal) -> None:
     code, out, err = weir()
     assert (code, err) == (0, "")
     assert "plan: all targets hold" in out
@@ -85,7 +72,7 @@ def test_what_holds_ends_with_0_and_what_does_not_with_1(weir: Command) -> None:
     assert "class late would miss its delay target of 500 ms" in out
 
 
-def test_the_plan_is_the_same_however_it_is_shown(weir: Command) -> None:
+def test_the_plan_is_the_same_however_it_is_shown(weir: Terminal) -> None:
     told = json.loads(weir("-o", "json", *FLOOD)[1])
     assert told == yaml.safe_load(weir("-o", "yaml", *FLOOD)[1])
     assert [(one["name"], one["planned"], one["holds"]) for one in told["classes"]] == [
@@ -95,14 +82,14 @@ def test_the_plan_is_the_same_however_it_is_shown(weir: Command) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["ticks", "ticks=many", "tick=5", "ticks=-1"])
-def test_a_rate_that_cannot_be_is_wrong_input(weir: Command, wrong: str) -> None:
+def test_a_rate_that_cannot_be_is_wrong_input(weir: Terminal, wrong: str) -> None:
     code, out, err = weir("--rate", wrong)
     assert (code, out) == (2, "")
     assert "error:" in err
     assert "hint:" in err
 
 
-def test_documents_that_cannot_be_are_wrong_input(weir: Command) -> None:
+def test_documents_that_cannot_be_are_wrong_input(weir: Terminal) -> None:
     Path("new.yaml").write_text("{kind: Tenant, name: late, priority_class: goldd}", encoding="utf-8")
     code, out, err = weir()
     assert (code, out) == (2, "")
@@ -110,13 +97,13 @@ def test_documents_that_cannot_be_are_wrong_input(weir: Command) -> None:
     assert "did you mean gold?" in err
 
 
-def test_lanes_are_those_that_are_said_where_nothing_runs(terminal: Command, tmp_path: Path) -> None:
+def test_lanes_are_those_that_are_said_where_nothing_runs(planning: Terminal, tmp_path: Path) -> None:
     with opened(Home(tmp_path / "home")) as catalog:
         catalog.apply(documents_of(HERE), "test")
-    busy = [json.loads(terminal("-o", "json", *FLOOD, "--lanes", lanes)[1])["busy"] for lanes in ("1", "4")]
+    busy = [json.loads(planning("-o", "json", *FLOOD, "--lanes", lanes)[1])["busy"] for lanes in ("1", "4")]
     assert busy[1] < busy[0]
 
 
-def test_a_service_has_lanes_of_its_own(weir: Command, request: pytest.FixtureRequest) -> None:
+def test_a_service_has_lanes_of_its_own(weir: Terminal, request: pytest.FixtureRequest) -> None:
     expected = 2 if request.node.name.endswith("[service]") else 0
     assert weir("--lanes", "2")[0] == expected

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -31,7 +31,6 @@ from loadshed.ledger import TupleLedger
 from services.cli import completion
 from services.cli.commands.account import FATES, explanation, folded, ledger_table
 from services.cli.commands.rows import value_of
-from services.cli.main import main
 from services.common.weir_home import Home, held
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
@@ -40,6 +39,7 @@ from services.watch.class_views import class_views, view_told
 from services.watch.sentences import in_words
 from services.watch.watch import Watch
 from tests.served import Served, served
+from tests.support.terminal import Terminal
 from tests.unit.breaking import Reply, replying
 from tests.watched import InProcess, declared
 
@@ -57,42 +57,6 @@ DOCUMENTS = """
 {kind: Query, tenant: silver, name: q, sql: SELECT sensor FROM Readings WHERE temp > 0}
 """
 ROOT = Path(__file__).parents[2]
-VARIABLES = ("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY", "WEIR_CA_FILE")
-
-
-@dataclass
-class Terminal:
-    """What a user types at."""
-
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-    home: Path
-
-    def __call__(self, *arguments: str) -> tuple[int | str | None, str, str]:
-        self.monkeypatch.setattr(sys, "argv", ["weir", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = self.capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    def json(self, *arguments: str) -> Any:
-        code, out, err = self(*arguments, "-o", "json")
-        assert (code, err) == (0, "")
-        return json.loads(out)
-
-    def at(self, endpoint: str, key: str) -> None:
-        self.monkeypatch.setenv("WEIR_ENDPOINT", endpoint)
-        self.monkeypatch.setenv("WEIR_API_KEY", key)
-
-
-@pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    return Terminal(monkeypatch, capsys, tmp_path / "home")
 
 
 class Running:
@@ -129,105 +93,105 @@ def stack(dirs: RunDirs) -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def running(stack: ExitStack, weir: Terminal, tmp_path: Path) -> Running:
+def running(stack: ExitStack, terminal: Terminal, tmp_path: Path) -> Running:
     found = Running(stack, tmp_path / "served")
-    weir.at(found.served.url, found.served.key("admin"))
+    terminal.at(found.served.url, found.served.key("admin"))
     return found
 
 
 # -- queries -------------------------------------------------------------------------------------------------------
 
 
-def test_queries_are_registered_listed_and_ended(weir: Terminal, running: Running) -> None:
-    weir.at(running.served.url, running.served.key("tenant:gold"))
-    made = weir.json("query", "add", "gold/p", "SELECT sensor FROM Readings")
+def test_queries_are_registered_listed_and_ended(terminal: Terminal, running: Running) -> None:
+    terminal.at(running.served.url, running.served.key("tenant:gold"))
+    made = terminal.json("query", "add", "gold/p", "SELECT sensor FROM Readings")
     assert made == {"kind": "Query", "tenant": "gold", "name": "p", "action": "created", "changes": {}}
     Path("p.sql").write_text("SELECT temp FROM Readings\n", encoding="utf-8")
-    assert weir.json("query", "add", "gold/p", "-f", "p.sql")["action"] == "changed"
-    assert [one["name"] for one in weir.json("query", "ls")] == ["q", "p"]
-    assert weir.json("query", "ls", "gold") == weir.json("query", "ls")
-    assert weir("query", "rm", "gold/p") == (0, "deleted Query gold/p\n", "")
-    assert weir("query", "rm", "gold/p")[0] == 2
-    assert weir("query", "ls", "silver")[0] == 2
-    assert "gold/q" in weir("query", "ls", "gold")[1]
+    assert terminal.json("query", "add", "gold/p", "-f", "p.sql")["action"] == "changed"
+    assert [one["name"] for one in terminal.json("query", "ls")] == ["q", "p"]
+    assert terminal.json("query", "ls", "gold") == terminal.json("query", "ls")
+    assert terminal("query", "rm", "gold/p") == (0, "deleted Query gold/p\n", "")
+    assert terminal("query", "rm", "gold/p")[0] == 2
+    assert terminal("query", "ls", "silver")[0] == 2
+    assert "gold/q" in terminal("query", "ls", "gold")[1]
 
 
 @pytest.mark.parametrize("arguments", [(), ("SELECT 1", "-f", "p.sql")])
-def test_a_query_is_given_once(weir: Terminal, arguments: tuple[str, ...]) -> None:
-    code, _, err = weir("query", "add", "gold/p", *arguments)
+def test_a_query_is_given_once(terminal: Terminal, arguments: tuple[str, ...]) -> None:
+    code, _, err = terminal("query", "add", "gold/p", *arguments)
     assert (code, err.splitlines()[0]) == (2, "error: SQL: give the query once")
 
 
-def test_with_a_tenant_s_own_key_its_queries_need_no_tenant(weir: Terminal, running: Running) -> None:
-    weir.at(running.served.url, running.served.key("tenant:gold"))
-    assert weir.json("query", "add", "small", "SELECT sensor FROM Readings")["tenant"] == "gold"
-    assert weir.json("describe", "query", "small")["name"] == "small"
-    assert weir.json("get", "query", "small")["name"] == "small"
-    assert weir("query", "rm", "small") == (0, "deleted Query gold/small\n", "")
-    weir.at(running.served.url, running.served.key("admin"))
-    code, _, err = weir("query", "add", "small", "SELECT sensor FROM Readings")
+def test_with_a_tenant_s_own_key_its_queries_need_no_tenant(terminal: Terminal, running: Running) -> None:
+    terminal.at(running.served.url, running.served.key("tenant:gold"))
+    assert terminal.json("query", "add", "small", "SELECT sensor FROM Readings")["tenant"] == "gold"
+    assert terminal.json("describe", "query", "small")["name"] == "small"
+    assert terminal.json("get", "query", "small")["name"] == "small"
+    assert terminal("query", "rm", "small") == (0, "deleted Query gold/small\n", "")
+    terminal.at(running.served.url, running.served.key("admin"))
+    code, _, err = terminal("query", "add", "small", "SELECT sensor FROM Readings")
     assert (code, "write" in err or "name it" in err) == (2, True)
 
 
-def test_a_key_that_may_not_has_an_exit_code_of_its_own(weir: Terminal, running: Running) -> None:
-    weir.at(running.served.url, running.served.key("tenant:gold"))
-    assert weir("keys", "ls") == (
+def test_a_key_that_may_not_has_an_exit_code_of_its_own(terminal: Terminal, running: Running) -> None:
+    terminal.at(running.served.url, running.served.key("tenant:gold"))
+    assert terminal("keys", "ls") == (
         4,
         "",
         "error: the key is not an administrator's\n  hint: it needs the scope admin\n",
     )
-    told = weir.json("describe", "query", "gold/q")
+    told = terminal.json("describe", "query", "gold/q")
     assert (told["name"], told["used_by"], "changes" in told) == ("q", [], False)
-    weir.monkeypatch.delenv("WEIR_API_KEY")
-    assert weir("get", "tenants")[0] == 4
+    terminal.monkeypatch.delenv("WEIR_API_KEY")
+    assert terminal("get", "tenants")[0] == 4
 
 
-def test_a_service_that_is_away_has_an_exit_code_of_its_own(weir: Terminal) -> None:
+def test_a_service_that_is_away_has_an_exit_code_of_its_own(terminal: Terminal) -> None:
     with replying([]) as heard:
         pass
-    weir.at(heard.endpoint, new_key())
+    terminal.at(heard.endpoint, new_key())
     for command in (("get", "tenants"), ("results", "gold/q"), ("explain", "gold"), ("top", "--once")):
-        code, out, err = weir(*command)
+        code, out, err = terminal(*command)
         assert (code, out) == (3, "")
         assert err.startswith(f"error: {heard.endpoint} does not answer: ")
-    weir.monkeypatch.delenv("WEIR_ENDPOINT")
-    code, _, err = weir("ledger")
+    terminal.monkeypatch.delenv("WEIR_ENDPOINT")
+    code, _, err = terminal("ledger")
     assert (code, err.splitlines()[0]) == (3, "error: no service is known")
 
 
-def test_a_service_that_refuses_for_a_targets_sake_says_so_by_its_code(weir: Terminal) -> None:
+def test_a_service_that_refuses_for_a_targets_sake_says_so_by_its_code(terminal: Terminal) -> None:
     detail = "gold would miss its target"
     refusal = Reply.problem(409, "would-miss-target", detail=detail, hint="ask for less")
     with replying([refusal]) as heard:
-        weir.at(heard.endpoint, new_key())
-        code, out, err = weir("query", "add", "gold/p", "SELECT x FROM plain")
+        terminal.at(heard.endpoint, new_key())
+        code, out, err = terminal("query", "add", "gold/p", "SELECT x FROM plain")
     assert (code, out, err) == (1, "", f"error: {detail}\n  hint: ask for less\n")
 
 
-def test_warnings_of_a_change_go_to_stderr(weir: Terminal) -> None:
+def test_warnings_of_a_change_go_to_stderr(terminal: Terminal) -> None:
     change = {"kind": "Query", "tenant": "gold", "name": "p", "action": "created", "changes": {}}
     body = json.dumps({"changes": [change], "warnings": ["silver would miss its target"]}).encode()
     with replying([Reply(body=body)]) as heard:
-        weir.at(heard.endpoint, new_key())
-        code, out, err = weir("query", "add", "gold/p", "SELECT x FROM plain", "-o", "json")
+        terminal.at(heard.endpoint, new_key())
+        code, out, err = terminal("query", "add", "gold/p", "SELECT x FROM plain", "-o", "json")
     assert (code, json.loads(out), err) == (0, change, "warning: silver would miss its target\n")
 
 
 # -- what runs -----------------------------------------------------------------------------------------------------
 
 
-def test_a_class_is_explained(weir: Terminal, running: Running) -> None:
-    assert "silver comes with" in weir("explain", "gold", "--last", "3")[1]
-    weir.at(running.served.url, running.served.key("tenant:gold"))
-    told = weir.json("explain", "gold")
+def test_a_class_is_explained(terminal: Terminal, running: Running) -> None:
+    assert "silver comes with" in terminal("explain", "gold", "--last", "3")[1]
+    terminal.at(running.served.url, running.served.key("tenant:gold"))
+    told = terminal.json("explain", "gold")
     assert (told["tenant"], told["running"], "silver" in str(told)) == ("gold", True, False)
-    code, out, err = weir("explain")
+    code, out, err = terminal("explain")
     assert (code, err) == (0, "")
     lines = " ".join(out.split())
     assert lines.startswith(f"gold: {' '.join(told['words'].split())}")
     for one in told["items"]:
         assert " ".join(one["words"].split()) in lines
-    assert yaml.safe_load(weir("explain", "-o", "yaml")[1])["tenant"] == "gold"
+    assert yaml.safe_load(terminal("explain", "-o", "yaml")[1])["tenant"] == "gold"
 
 
 def decision(at_s: int, branch: str, words: str, **figures: object) -> dict[str, Any]:
@@ -290,17 +254,17 @@ def test_a_class_that_has_answered_before_is_not_said_never_to_have_answered(run
     assert in_words(slow).startswith("95% of its answers come within 54 s, above its target of ")
 
 
-def test_the_ledger_is_told_and_has_to_close(weir: Terminal, running: Running) -> None:
-    (line,) = weir.json("ledger", "gold")["items"]
+def test_the_ledger_is_told_and_has_to_close(terminal: Terminal, running: Running) -> None:
+    (line,) = terminal.json("ledger", "gold")["items"]
     assert (line["offered"], line["queued"], line["closes"]) == (100, 24, True)
-    code, out, _ = weir("ledger")
+    code, out, _ = terminal("ledger")
     shown = [line.split() for line in out.splitlines()]
     assert code == 0
     assert ["gold", "Readings", "100", "60", "10", "2", "3", "1", "24"] in shown
     assert shown[-1] == ["every", "account", "closes"]
     running.account(23)
-    assert weir.json("ledger", "silver")["closes"] is True
-    code, out, _ = weir("ledger", "gold")
+    assert terminal.json("ledger", "silver")["closes"] is True
+    code, out, _ = terminal("ledger", "gold")
     assert (code, out.splitlines()[-1]) == (1, "the accounts in red do not close")
 
 
@@ -311,34 +275,34 @@ def test_the_account_of_a_stream_that_a_class_has_left_is_marked_in_the_table() 
     assert [cell.plain for cell in shown.rows[0]][:2] == ["gold", "alerts (ended)"]
 
 
-def test_class_that_is_given_up_is_explained_with_what_to_do(weir: Terminal, running: Running) -> None:
-    shown = [line.split() for line in weir("get", "tenants")[1].splitlines()]
+def test_class_that_is_given_up_is_explained_with_what_to_do(terminal: Terminal, running: Running) -> None:
+    shown = [line.split() for line in terminal("get", "tenants")[1].splitlines()]
     assert ["gold", "gold", "–", "1", "running"] in [line[:-1] for line in shown]
     running.give_up("gold", "there is no such stream (got 'b')")
     reason = (
         "there is no such stream (got 'b'); it is started again when its tenant, queries or streams are changed, or"
         " with the system"
     )
-    code, out, err = weir("explain", "gold")
+    code, out, err = terminal("explain", "gold")
     assert (code, " ".join(out.split()), err) == (1, f"gold: It is given up: {reason}.", "")
-    code, out, _ = weir("ledger")
+    code, out, _ = terminal("ledger")
     assert code == 1
     assert " ".join(out.split()).endswith(
         "gold is given up: its accounts are those of its last report; see weir explain gold"
     )
-    assert "gold: given up: there is no such stream" in weir("top", "--once")[1]
-    assert weir.json("describe", "tenant", "gold")["status"] == {"state": "given up", "reason": reason}
-    shown = [line.split() for line in weir("get", "tenants")[1].splitlines()]
+    assert "gold: given up: there is no such stream" in terminal("top", "--once")[1]
+    assert terminal.json("describe", "tenant", "gold")["status"] == {"state": "given up", "reason": reason}
+    shown = [line.split() for line in terminal("get", "tenants")[1].splitlines()]
     assert ["gold", "gold", "–", "1", "given", "up"] in [line[:-1] for line in shown]
 
 
-def test_top_shows_the_classes_of_the_service(weir: Terminal, running: Running) -> None:
-    code, out, err = weir("top", "--once")
+def test_top_shows_the_classes_of_the_service(terminal: Terminal, running: Running) -> None:
+    code, out, err = terminal("top", "--once")
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()[3:5]] == ["gold", "silver"]
     assert max(map(len, out.splitlines())) <= 80
-    weir.at(running.served.url, running.served.key("tenant:silver"))
-    told = json.loads(weir("top", "-o", "json")[1])
+    terminal.at(running.served.url, running.served.key("tenant:silver"))
+    told = json.loads(terminal("top", "-o", "json")[1])
     assert (told["endpoint"], [one["name"] for one in told["classes"]]) == (running.served.url, ["silver"])
 
 
@@ -354,17 +318,21 @@ def test_a_class_as_the_service_tells_it_is_shown_as_it_is_here(running: Running
     assert [one.figures.p99_ms for one in told] == [one.figures.p99_ms for one in here]
 
 
-def test_the_service_of_this_home_is_called_where_no_other_is_named(weir: Terminal, running: Running) -> None:
-    weir.monkeypatch.delenv("WEIR_ENDPOINT")
-    weir.monkeypatch.delenv("WEIR_API_KEY")
-    with held(Home(weir.home)):
-        (weir.home / "endpoint").write_text(running.served.url, encoding="utf-8")
-        (weir.home / "admin.key").write_text(running.served.key("admin", "tenant:gold"), encoding="utf-8")
-        assert weir.json("explain", "gold")["tenant"] == "gold"
-        assert [tenant["name"] for tenant in weir.json("get", "tenants")] == ["gold", "silver"]
-        assert json.loads(weir("top", "--json")[1])["endpoint"] == running.served.url
-    assert weir("explain", "gold")[2].startswith("error: WEIR_HOME: the system of this home is not running")
-    assert weir.json("get", "tenants") == []
+def test_the_service_of_this_home_is_called_where_no_other_is_named(
+    terminal: Terminal, running: Running
+) -> None:
+    terminal.monkeypatch.delenv("WEIR_ENDPOINT")
+    terminal.monkeypatch.delenv("WEIR_API_KEY")
+    with held(Home(terminal.home)):
+        (terminal.home / "endpoint").write_text(running.served.url, encoding="utf-8")
+        (terminal.home / "admin.key").write_text(running.served.key("admin", "tenant:gold"), encoding="utf-8")
+        assert terminal.json("explain", "gold")["tenant"] == "gold"
+        assert [tenant["name"] for tenant in terminal.json("get", "tenants")] == ["gold", "silver"]
+        assert json.loads(terminal("top", "--json")[1])["endpoint"] == running.served.url
+    assert terminal("explain", "gold")[2].startswith(
+        "error: WEIR_HOME: the system of this home is not running"
+    )
+    assert terminal.json("get", "tenants") == []
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------
@@ -388,51 +356,51 @@ def brought(dirs: RunDirs) -> list[int]:
     return [x for _, payload in log.frames(log.first) for x in batch_of(payload).columns[0].data.tolist()]
 
 
-def test_rows_of_every_form_are_brought(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
+def test_rows_of_every_form_are_brought(terminal: Terminal, streams: Streams, dirs: RunDirs) -> None:
     table = pa.table({"x": [1, 2]})
     pyarrow.parquet.write_table(table, "a.parquet")
     Path("b.csv").write_text("x\n3\n4\n", encoding="utf-8")
     Path("c.jsonl").write_text('{"x": 5}\n\n{"x": 6}\n', encoding="utf-8")
     Path("d.json").write_text('[{"x": 7}, {"x": 8}]', encoding="utf-8")
     for file in ("a.parquet", "b.csv", "c.jsonl", "d.json"):
-        assert weir.json("rows", "put", "plain", file)["accepted"] == 2
+        assert terminal.json("rows", "put", "plain", file)["accepted"] == 2
     assert brought(dirs) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_rows_of_a_fed_stream_are_put_only_with_force(
-    weir: Terminal, running: Running, streams: Streams, dirs: RunDirs
+    terminal: Terminal, running: Running, streams: Streams, dirs: RunDirs
 ) -> None:
     fed = "{kind: Feed, name: sensors, source: {format: rate, sql: SELECT value AS x FROM source}, streams: {plain: {}}}"
     running.served.catalog.apply(documents_of(fed), "test")
     running.served.service.snapshot.refresh()
     Path("c.jsonl").write_text('{"x": 5}', encoding="utf-8")
-    code, _, err = weir("rows", "put", "plain", "c.jsonl")
+    code, _, err = terminal("rows", "put", "plain", "c.jsonl")
     assert (code, "stream plain is fed by feed sensors" in err, "--force" in err) == (2, True, True)
-    assert weir.json("rows", "put", "plain", "c.jsonl", "--force")["accepted"] == 1
+    assert terminal.json("rows", "put", "plain", "c.jsonl", "--force")["accepted"] == 1
     assert brought(dirs) == [5]
 
 
-def test_rows_of_a_named_batch_are_taken_once(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
+def test_rows_of_a_named_batch_are_taken_once(terminal: Terminal, streams: Streams, dirs: RunDirs) -> None:
     Path("c.jsonl").write_text("".join(f'{{"x": {n}}}\n' for n in range(25_000)), encoding="utf-8")
     for _ in range(2):
-        assert weir.json("rows", "put", "plain", "c.jsonl", "--batch", "monday")["accepted"] == 25_000
+        assert terminal.json("rows", "put", "plain", "c.jsonl", "--batch", "monday")["accepted"] == 25_000
     assert brought(dirs) == list(range(25_000))
 
 
 def test_hints_about_columns_name_nothing_that_the_command_does_not_have(
-    weir: Terminal, streams: Streams
+    terminal: Terminal, streams: Streams
 ) -> None:
     for table in (pa.table({"x": [1], "y": [2]}), pa.table({"y": [2]})):
         pyarrow.parquet.write_table(table, "a.parquet")
-        code, out, err = weir("rows", "put", "plain", "a.parquet")
+        code, out, err = terminal("rows", "put", "plain", "a.parquet")
         assert (code, out, "hint:" in err, "option" in err) == (2, "", True, False)
 
 
 def test_a_bad_cell_of_a_csv_file_rejects_its_row_alone(
-    weir: Terminal, streams: Streams, dirs: RunDirs
+    terminal: Terminal, streams: Streams, dirs: RunDirs
 ) -> None:
     Path("c.csv").write_text('X\n5\nfive\n"7"\n', encoding="utf-8")
-    code, out, err = weir("rows", "put", "plain", "c.csv", "-o", "json")
+    code, out, err = terminal("rows", "put", "plain", "c.csv", "-o", "json")
     told = json.loads(out)
     assert (code, err, told["accepted"], told["reasons"]) == (1, "", 2, {"does not fit: x": 1})
     assert brought(dirs) == [5, 7]
@@ -459,9 +427,9 @@ def test_a_cell_of_a_csv_file_becomes_a_value_of_its_column(
     assert value_of(cell, kind) == value
 
 
-def test_rows_that_were_not_taken_are_told(weir: Terminal, streams: Streams, dirs: RunDirs) -> None:
+def test_rows_that_were_not_taken_are_told(terminal: Terminal, streams: Streams, dirs: RunDirs) -> None:
     Path("c.jsonl").write_text('{"x": 5}\n{"x": "no number"}\n', encoding="utf-8")
-    code, out, _ = weir("rows", "put", "plain", "c.jsonl", "-o", "json")
+    code, out, _ = terminal("rows", "put", "plain", "c.jsonl", "-o", "json")
     told = json.loads(out)
     assert (code, told["accepted"], told["rejected"], sum(told["reasons"].values())) == (1, 1, 1, 1)
     assert brought(dirs) == [5]
@@ -475,16 +443,18 @@ def test_rows_that_were_not_taken_are_told(weir: Terminal, streams: Streams, dir
         ('[{"x": 1}, 2]', "c.jsonl: row 2: a row must be an object (got 2)"),
     ],
 )
-def test_rows_that_cannot_be_read_are_named(weir: Terminal, running: Running, text: str, told: str) -> None:
+def test_rows_that_cannot_be_read_are_named(
+    terminal: Terminal, running: Running, text: str, told: str
+) -> None:
     Path("c.jsonl").write_text(text, encoding="utf-8")
-    code, out, err = weir("rows", "put", "plain", "c.jsonl")
+    code, out, err = terminal("rows", "put", "plain", "c.jsonl")
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {told}")
 
 
-def test_a_file_that_is_not_there_is_wrong_input(weir: Terminal, running: Running) -> None:
+def test_a_file_that_is_not_there_is_wrong_input(terminal: Terminal, running: Running) -> None:
     for file in ("none.jsonl", "none.csv", "none.doc"):
-        code, _, err = weir("rows", "put", "plain", file)
+        code, _, err = terminal("rows", "put", "plain", file)
         assert code == 2
         assert err.startswith("error: FILE: ")
 
@@ -492,11 +462,11 @@ def test_a_file_that_is_not_there_is_wrong_input(weir: Terminal, running: Runnin
 # -- settings and completion ---------------------------------------------------------------------------------------
 
 
-def test_settings_say_where_they_come_from_and_no_secrets(weir: Terminal) -> None:
+def test_settings_say_where_they_come_from_and_no_secrets(terminal: Terminal) -> None:
     def told() -> dict[str, tuple[str | None, str]]:
-        return {one["name"]: (one["value"], one["source"]) for one in weir.json("config")}
+        return {one["name"]: (one["value"], one["source"]) for one in terminal.json("config")}
 
-    home = str(weir.home)
+    home = str(terminal.home)
     assert told() == {
         "WEIR_HOME": (home, "environment"),
         "WEIR_CATALOG": (f"{home}/catalog.db", "default"),
@@ -505,22 +475,22 @@ def test_settings_say_where_they_come_from_and_no_secrets(weir: Terminal) -> Non
         "WEIR_API_KEY": (None, "nowhere"),
         "WEIR_CA_FILE": (None, "nowhere"),
     }
-    assert not weir.home.exists()
-    with held(Home(weir.home)):
+    assert not terminal.home.exists()
+    with held(Home(terminal.home)):
         for name, text in (("endpoint", "http://127.0.0.1:1"), ("admin.key", "HUSH"), ("pepper", "HUSH")):
-            (weir.home / name).write_text(text, encoding="utf-8")
+            (terminal.home / name).write_text(text, encoding="utf-8")
         assert {name: told()[f"WEIR_{name}"] for name in ("PEPPER", "ENDPOINT", "API_KEY")} == {
             "PEPPER": ("(hidden)", f"{home}/pepper"),
             "ENDPOINT": ("http://127.0.0.1:1", f"{home}/endpoint"),
             "API_KEY": ("(hidden)", f"{home}/admin.key"),
         }
-    weir.at("https://w.example", "weir_HUSH")
-    weir.monkeypatch.setenv("WEIR_CATALOG", "postgresql://me:HUSH@db/weir?password=HUSH")
+    terminal.at("https://w.example", "weir_HUSH")
+    terminal.monkeypatch.setenv("WEIR_CATALOG", "postgresql://me:HUSH@db/weir?password=HUSH")
     assert told()["WEIR_CATALOG"] == ("postgresql://me:***@db/weir", "environment")
     assert told()["WEIR_ENDPOINT"] == ("https://w.example", "environment")
     assert told()["WEIR_API_KEY"] == ("(hidden)", "environment")
     for output in ("table", "json", "yaml"):
-        assert "HUSH" not in weir("config", "-o", output)[1]
+        assert "HUSH" not in terminal("config", "-o", output)[1]
 
 
 def completed(*words: str, **environ: str) -> list[str]:
@@ -546,13 +516,13 @@ def completed(*words: str, **environ: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_names_are_completed_here_and_at_a_service(weir: Terminal, running: Running) -> None:
+def test_names_are_completed_here_and_at_a_service(terminal: Terminal, running: Running) -> None:
     # Who presses the key waits for a second at most; who tests, as long as a busy machine takes.
-    weir.monkeypatch.setattr(completion, "ANSWER_S", 60.0)
+    terminal.monkeypatch.setattr(completion, "ANSWER_S", 60.0)
     assert completed("weir", "get", "tenants", "g") == ["gold"]
     assert completed("weir", "results", "si") == ["silver/q"]
-    weir.monkeypatch.delenv("WEIR_ENDPOINT")
+    terminal.monkeypatch.delenv("WEIR_ENDPOINT")
     assert completed("weir", "explain", "") == []
-    assert not weir.home.exists()
-    assert weir("get", "tenants")[0] == 0
+    assert not terminal.home.exists()
+    assert terminal("get", "tenants")[0] == 0
     assert completed("weir", "get", "priorityclass", "s") == ["silver"]

@@ -4,14 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.cli.main import main
-from tests.unit.test_cli import Outcome, refusal
+from tests.support.terminal import Terminal, refusal
 from tests.unit.test_report import Page
 
 ROOT = Path(__file__).parents[2]
@@ -43,27 +41,14 @@ claims:
   - {metric: tardiness.mean_ms, schedule: "none:order=hr", less_than: none}
 """
 
-Command = Callable[..., Outcome]
-
 
 @pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Calls the command in a folder of its own, without a terminal; `example.yaml` lies there, and `few.yaml`."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    (tmp_path / "example.yaml").write_text(EXAMPLE, encoding="utf-8")
-    (tmp_path / "few.yaml").write_text(
-        "name: few\nextends: golab-low\nseconds: 20\ndrawn: {per_group: 2}\n", encoding="utf-8"
-    )
-
-    def call(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["weir", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return Outcome(ended.value.code, printed.out, printed.err)
-
-    return call
+def weir(terminal: Terminal) -> Terminal:
+    """Terminal in whose folder `example.yaml` and `few.yaml` lie."""
+    Path("example.yaml").write_text(EXAMPLE, encoding="utf-8")
+    few = "name: few\nextends: golab-low\nseconds: 20\ndrawn: {per_group: 2}\n"
+    Path("few.yaml").write_text(few, encoding="utf-8")
+    return terminal
 
 
 def lines(text: str) -> list[str]:
@@ -73,7 +58,7 @@ def lines(text: str) -> list[str]:
 # -- one schedule ------------------------------------------------------------------------------------------------
 
 
-def test_a_schedule_is_shown_by_group_and_sub_group(weir: Command) -> None:
+def test_a_schedule_is_shown_by_group_and_sub_group(weir: Terminal) -> None:
     done = weir("sim", "example.yaml")
     assert (done.code, done.err) == (0, "")
     assert [line.split("  ") for line in lines(done.out)][:1] == [
@@ -105,7 +90,7 @@ def test_a_schedule_is_shown_by_group_and_sub_group(weir: Command) -> None:
     ]
 
 
-def test_of_many_sub_groups_the_latest_of_each_group_are_told(weir: Command) -> None:
+def test_of_many_sub_groups_the_latest_of_each_group_are_told(weir: Terminal) -> None:
     shown = lines(weir("sim", "golab-high", "--seconds", "60", "--schedule", "conservative").out)
     answer = weir("sim", "golab-high", "--seconds", "60", "--schedule", "conservative", "-o", "json").json
     subs = [one for group in answer["groups"] for one in group["sub_groups"]]
@@ -115,7 +100,7 @@ def test_of_many_sub_groups_the_latest_of_each_group_are_told(weir: Command) -> 
     assert any(line.startswith(f"  ≤{latest['slide_s']:g} s") for line in shown)
 
 
-def test_the_example_of_the_paper_costs_what_it_says(weir: Command) -> None:
+def test_the_example_of_the_paper_costs_what_it_says(weir: Terminal) -> None:
     busy = {
         schedule: weir("sim", "example.yaml", "-o", "json", "--schedule", schedule).json["busy_s"]
         for schedule in ("conservative", "aggressive", "hybrid:late=off")
@@ -126,7 +111,7 @@ def test_the_example_of_the_paper_costs_what_it_says(weir: Command) -> None:
     assert 12 * 19 + 3 * 29 + 3 * 29 == 402
 
 
-def test_json_is_one_object_with_groups_and_sub_groups(weir: Command) -> None:
+def test_json_is_one_object_with_groups_and_sub_groups(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "-o", "json")
     assert (done.code, done.err) == (0, "")
     punctual = {"latency_updates": 0.0, "tardiness": {"mean_ms": 0.0, "max_ms": 0.0}}
@@ -155,7 +140,7 @@ def test_json_is_one_object_with_groups_and_sub_groups(weir: Command) -> None:
     }
 
 
-def test_a_run_too_short_for_an_answer_says_nothing_of_lateness(weir: Command) -> None:
+def test_a_run_too_short_for_an_answer_says_nothing_of_lateness(weir: Terminal) -> None:
     answer = weir("sim", "example.yaml", "-o", "json", "--seconds", "60").json
     assert (answer["seconds"], answer["answers"], answer["runs"]) == (60, 0, 0)
     assert (answer["latency_updates"], answer["tardiness"], answer["answers_per_run"]) == (None, None, None)
@@ -169,7 +154,7 @@ def test_a_run_too_short_for_an_answer_says_nothing_of_lateness(weir: Command) -
 # -- every schedule ----------------------------------------------------------------------------------------------
 
 
-def test_every_schedule_is_compared_beside_what_the_paper_found(weir: Command) -> None:
+def test_every_schedule_is_compared_beside_what_the_paper_found(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "--schedules")
     assert (done.code, done.err) == (0, "")
     late, often = ["0.00", "0.00", "0.00"], "0.048"
@@ -197,7 +182,7 @@ def test_every_schedule_is_compared_beside_what_the_paper_found(weir: Command) -
     ]
 
 
-def test_a_preset_s_table_fits_a_terminal_with_its_findings(weir: Command) -> None:
+def test_a_preset_s_table_fits_a_terminal_with_its_findings(weir: Terminal) -> None:
     for preset, findings in (("golab-low", 7), ("golab-high", 5)):
         done = weir("sim", preset, "--schedules", "--seconds", "30")
         assert (done.code, done.err) == (0, "")
@@ -205,7 +190,7 @@ def test_a_preset_s_table_fits_a_terminal_with_its_findings(weir: Command) -> No
         assert sum("Golab §" in line for line in lines(done.out)) == findings
 
 
-def test_where_nothing_can_be_shared_orders_alone_are_compared(weir: Command) -> None:
+def test_where_nothing_can_be_shared_orders_alone_are_compared(weir: Terminal) -> None:
     done = weir("sim", "sharaf-tardiness", "--schedules")
     shown = lines(done.out)
     assert [line.split()[0] for line in shown[3:6]] == ["none", "none:order=hr", "none:order=edf-hr"]
@@ -214,7 +199,7 @@ def test_where_nothing_can_be_shared_orders_alone_are_compared(weir: Command) ->
     assert sum(line.startswith("aggregate/") and "≤" in line for line in alone) == 20
 
 
-def test_each_schedule_of_a_comparison_is_as_it_runs_alone(weir: Command) -> None:
+def test_each_schedule_of_a_comparison_is_as_it_runs_alone(weir: Terminal) -> None:
     done = weir("sim", "few.yaml", "--schedules", "-o", "json", "--seed", "3").json
     assert [one["schedule"] for one in done["schedules"]][-3:] == ["hybrid:late=off,meetings=false", "hybrid:order=hr", "hybrid:order=edf-hr"]  # fmt: skip
     for one in done["schedules"]:
@@ -224,7 +209,7 @@ def test_each_schedule_of_a_comparison_is_as_it_runs_alone(weir: Command) -> Non
     assert {one["settings"]["eager"] for one in done["schedules"]} == {True}
 
 
-def test_claims_are_judged_by_the_order_in_json_too(weir: Command) -> None:
+def test_claims_are_judged_by_the_order_in_json_too(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "--schedules", "-o", "json").json
     assert list(done) == ["scenario", "kind", "seed", "seconds", "schedules", "claims"]
     assert done["claims"] == [
@@ -258,7 +243,7 @@ def test_claims_are_judged_by_the_order_in_json_too(weir: Command) -> None:
     ]
 
 
-def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Command, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from services.cli.main import main; main()"]
     arguments = ["sim", str(tmp_path / "few.yaml"), "--schedules", "-o", "json", "--seed", "7"]
     printed = [
@@ -288,7 +273,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Command, tmp_
     ],
 )
 def test_a_page_tells_the_same_and_needs_nothing_else(
-    weir: Command, tmp_path: Path, arguments: tuple[str, ...], file: str
+    weir: Terminal, tmp_path: Path, arguments: tuple[str, ...], file: str
 ) -> None:
     alone = weir("sim", "example.yaml", "-o", "json", *arguments)
     done = weir("sim", "example.yaml", "-o", "json", "--report", "out", *arguments)
@@ -357,7 +342,7 @@ NAME_ONE = "  hint: name a scenario of `kind: periodic`, such as golab-low; docs
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_what_to_do(
-    weir: Command, tmp_path: Path, arguments: tuple[str, ...], told: tuple[str, ...]
+    weir: Terminal, tmp_path: Path, arguments: tuple[str, ...], told: tuple[str, ...]
 ) -> None:
     assert weir("sim", *arguments) == refusal(*told)
     assert not (tmp_path / "log").exists()

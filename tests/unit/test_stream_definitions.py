@@ -32,7 +32,6 @@ from configs.errors import InvalidInput
 from configs.yaml_loading import parse_model, parse_yaml
 from services.cli.commands.ingest import door_of
 from services.cli.commands.up import from_here
-from services.cli.main import main
 from services.ingest.declared_streams import check_gateway, compare, declared
 from services.ingest.java import Java, Unfit, examined, find_java
 from services.ingest.job import Door, Job, job_of
@@ -40,6 +39,7 @@ from services.ingest.keys import new_key
 from services.ingest.progress import BACKOFF_MOST_S, Backoff, Counted, behind, brief
 from services.ingest.session import SparkFolder, settings
 from tests.spark.gateways import RealGateway, opened
+from tests.support.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 VALID = """
@@ -665,17 +665,6 @@ def test_the_java_of_this_machine_is_understood() -> None:
 # -- the command -------------------------------------------------------------------------------------------------
 
 
-def weir(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> tuple[int | str | None, str, str]:
-    monkeypatch.setattr("sys.argv", ["weir", *map(str, arguments)])
-    monkeypatch.delenv("WEIR_API_KEY", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    said = capsys.readouterr()
-    return ended.value.code, said.out, said.err
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     found = tmp_path / "streams.yaml"
@@ -686,13 +675,13 @@ def file(tmp_path: Path) -> Path:
 def test_check_prints_what_would_be_started(
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    terminal: Terminal,
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
-    monkeypatch.setenv("COLUMNS", "200")
+    terminal.set_columns(200)
     monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
-    code, out, err = weir(monkeypatch, capsys, "ingest", "-f", file, "--check")
+    code, out, err = terminal("ingest", "-f", str(file), "--check")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
     assert [
@@ -757,14 +746,14 @@ def test_ingest_says_what_is_missing_before_it_starts_anything(
     said: str,
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    terminal: Terminal,
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     # Another system on this machine would be found.
     monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
-    code, out, err = weir(monkeypatch, capsys, "ingest", "-f", file, *options)
+    code, out, err = terminal("ingest", "-f", str(file), *options)
     assert (code, out) == (2, "")
     assert said in err
     assert not (tmp_path / "home").exists()
