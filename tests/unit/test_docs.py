@@ -40,8 +40,8 @@ from configs.yaml_loading import parse_yaml
 from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
 from services.cli.main import app
 from sim.windows.periodic_results import compare
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md"), *ROOT.glob("bench/*.md")]
 )
