@@ -20,7 +20,7 @@ from loadshed.manager import LoadManager, ReportUsage, RequestReclaim
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 from services.watch.source import Away, Counted
-from tests.unit.actors.coordinator.test_control import World
+from tests.support.control import World
 
 READINGS = "CREATE STREAM Readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 QUERY = "SELECT sensor, temp FROM Readings WHERE temp > 0"

@@ -14,7 +14,7 @@ from sim.papers.collection import EXPERIMENTS, PAPERS, chosen
 from sim.papers.markdown import markdown
 from sim.papers.page import FILE, page, write_page
 from tests.support.checkout import ROOT
-from tests.unit.sim.test_report import NAMESPACES, Page
+from tests.support.report_page import NAMESPACES, Page
 
 HOLDS = Finding("§1", "Lending <helps> & more", "−50%", "−45%", True, rule="at least half of it")
 NOTED = Finding("§4", "It is quick", "1 ms", "2 ms", True, "on another machine")

@@ -18,29 +18,17 @@ from configs.classes.policy_and_plan import Choice
 from configs.classes.utility import UtilityGraph
 from engine.class_.explain import Line
 from engine.network.plan_alignment import Running
-from loadshed.responses import ResponseStatistics
 from scheduler.operators.network import Estimate
 from services.tuning.tuner import Tuner, class_now
 from services.watch.sentences import in_words
 from services.watch.watch import Watch
 from sim.forecast.policy_forecast import Arrived, ClassNow, busiest_stretch, forecasts, scenario_of
 from sim.simulation import alone
+from tests.support.clock import Clock
+from tests.support.tuned_units import unit_now
 from tests.support.watched import NODE, InProcess, declared
-from tests.unit.services.plan.test_plan_running import Clock
 
 AFTER = PlanSettings(select_first=False)
-# A stream and two queries, of which one is dear and keeps little.
-LINES = (
-    Line(0, "source:Readings", (1, 2), ("dear", "cheap"), 10_000, 1.0, 1.0, 1.0, 0, 1000),
-    Line(1, "select", (), ("dear",), 10_000, 400.0, 0.1, 1.0, 0, 1000),
-    Line(2, "select", (), ("cheap",), 10_000, 20.0, 1.0, 1.0, 0, 1000),
-)
-
-
-def unit_now(tuples: int = 150) -> UnitNow:
-    seen = ResponseStatistics(0.1)
-    seen.add([0.02] * 10, 0.001)
-    return UnitNow(LINES, {"readings": ((tuples, 1),) * 20}, 0.15, 1.0, 100, seen, 3.0)
 
 
 class Forecasts:

@@ -23,8 +23,8 @@ from engine.measure.answer_quality import QueryQuality
 from services.tuning.tuner import class_now
 from sim.forecast.policy_forecast import forecasts
 from sim.simulation import alone
+from tests.support.tuned_units import unit_now
 from tests.unit.actors.host.test_hosted_unit import DECLARED, arrive, cycle, made
-from tests.unit.actors.host.test_tuner import unit_now
 from tests.unit.engine.class_.test_query_quality import World, declared
 
 WARM, KNOWN = (f"SELECT sensor, temp FROM readings WHERE {one}" for one in ("temp > 0", "sensor >= 0"))

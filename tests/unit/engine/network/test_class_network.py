@@ -15,36 +15,12 @@ from engine.data.schema import INT64, STRING, Field, Schema, TableSchema
 from engine.data.train import train_from_arrow
 from engine.plan.plan import Query
 from engine.sql import plan_query
+from tests.support.class_networks import SECOND, add, class_of, feed, nodes, row
 from tests.support.query_grammar import Statement
-from tests.support.query_runs import CATALOG, Row, Run, planned, train_rows
+from tests.support.query_runs import CATALOG, Run, planned, train_rows
 
-SECOND = 1_000_000
 SHORT = "SELECT window_end, count(*) AS c FROM t [RANGE 1 SECOND]"
 LONG = "SELECT window_end, count(*) AS c FROM t [RANGE 10 SECONDS SLIDE 5 SECONDS]"
-
-
-def row(second: float, **columns: Any) -> Row:
-    return {"ts": int(second * SECOND), "id": 0, "k": 1, "g": "a", "x": 1.0, "n": 1, **columns}
-
-
-def class_of(*queries: str) -> Run:
-    return Run(planned({f"q{place}": Statement(one, "") for place, one in enumerate(queries)}))
-
-
-def add(run: Run, name: str, sql: str) -> None:
-    run.runner.add(*planned({name: Statement(sql, "")}))
-
-
-def feed(run: Run, *rows: Row) -> Run:
-    """The rows, each in its own train, each run to the end."""
-    for one in rows:
-        run.offer("t", [one])
-        run.step(10**6)
-    return run
-
-
-def nodes(run: Run) -> list[str]:
-    return [node.name for node in run.runner.network.nodes]
 
 
 def failures(run: Run) -> dict[str, int]:

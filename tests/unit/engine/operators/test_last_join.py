@@ -15,9 +15,9 @@ from configs.errors import InvalidInput
 from engine.class_.admission import checked
 from engine.operators.last import HISTORY_FULL
 from engine.sql import PlanningError
+from tests.support.class_networks import class_of, nodes, row
 from tests.support.query_grammar import Statement
 from tests.support.query_runs import Run, planned
-from tests.unit.engine.network.test_class_network import class_of, nodes, row
 
 INNER = "SELECT s.id AS a, t.n AS n FROM s JOIN t [LAST BY k] ON s.k = t.k"
 OUTER = "SELECT s.id AS a, t.g AS g, t.n AS n FROM s LEFT JOIN t [LAST BY k] ON s.k = t.k"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.sql import PlanningError
+from tests.support.class_networks import SECOND, class_of, feed, row
 from tests.support.query_grammar import Statement
 from tests.support.query_runs import Run, planned
-from tests.unit.engine.network.test_class_network import SECOND, class_of, feed, row
 
 INNER = "SELECT window_start, window_end, k, count(*) AS c FROM t [RANGE 1 SECOND] GROUP BY k"
 WHOLE = [(0, 2, 2), (2, 4, 3)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.network.network import Node
+from tests.support.class_networks import add, class_of, feed, nodes, row
 from tests.support.query_grammar import Statement
 from tests.support.query_runs import Run, planned
-from tests.unit.engine.network.test_class_network import add, class_of, feed, nodes, row
 
 COMPUTED = [
     ("n", "k"),

@@ -24,8 +24,8 @@ from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
 from services.watch.history import FIGURES
 from services.watch.watch import Watch
+from tests.support.control import report_of
 from tests.support.watched import CYCLE_S, EPOCH_S, InProcess, declared
-from tests.unit.actors.coordinator.test_control import report_of
 
 DOCUMENTS = """
 {kind: Stream, name: Readings, columns: {ts: timestamp, sensor: int32, temp: float64}, time: ts}

@@ -18,9 +18,9 @@ from services.cli.main import app
 from services.client import Client
 from services.mirror.mirror_definition import read_mirror
 from services.mirror.mirror_threads import Mirrors
+from tests.support.mirrors import Told, mirror, seen
 from tests.support.object_server import Store, object_store
 from tests.support.served import Served, served
-from tests.unit.services.mirror.test_mirror_documents import Told, mirror, seen
 
 SEEN_BY_TENANTS = {"name", "state", "objects", "held", "failing", "perceived_freshness"}
 TENANT = "{kind: Tenant, name: acme, priority_class: gold}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 from configs.classes.live_class import LiveSettings
 from services.api.problems import TooManyRequests
 from services.common.weir_home import Home
-from services.plan.measurement import ClassMeasured, Measured, Rate
 from services.plan.planner import AT_A_TIME, Planner
 from services.plan.worker_process import Aside
-from services.watch.source import Away
 from tests.support.api import Api, api_over
+from tests.support.planned_api import Told
 
 QUERY = {"kind": "Query", "tenant": "acme", "name": "more", "sql": "SELECT value FROM ticks WHERE value > 3"}
 STRICT = {"kind": "Tenant", "name": "strict", "priority_class": "bronze"}
@@ -28,23 +26,6 @@ CLASS = {
     "delay_target_ms": 500,
     "max_drop": 0.0,
 }
-# Rows a second that no machine can do.
-FLOODED = {"hot": Rate(1e9, 0.1), "ticks": Rate(10.0, 0.1)}
-
-
-@dataclass
-class Told:
-    """What is measured, as a running system would tell it."""
-
-    rates: dict[str, Rate] = field(default_factory=lambda: dict(FLOODED))
-    classes: dict[str, ClassMeasured] = field(default_factory=dict)
-    is_away: bool = False
-    lanes: int = 1
-
-    def measured(self, wanted: frozenset[str]) -> Measured:
-        if self.is_away:
-            raise Away("the running system does not answer")
-        return Measured(self.lanes, 1, LiveSettings(), self.rates, self.classes)
 
 
 @pytest.fixture

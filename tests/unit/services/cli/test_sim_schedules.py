@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.report_page import Page
 from tests.support.terminal import Terminal, refusal
-from tests.unit.sim.test_report import Page
 
 # Golab's example: seven MAX queries over intervals of a minute; comparisons cost a millisecond.
 EXAMPLE = """

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,25 +27,18 @@ from services.ingest.keys import new_key
 from services.mirror.doors import SystemDoor
 from services.mirror.mirror_definition import read_mirror
 from services.mirror.mirror_threads import Mirrors
-from services.mirror.poll_loop import MirrorProgress
 from services.results.places import LocalPlaces, endpoint_in
 from tests.support.answer_logs import ClassLog
+from tests.support.mirrors import HTTP, Told, mirror, seen
 from tests.support.object_server import object_store
 
-HTTP = "FROM HTTP 'http://127.0.0.1:1/{key}' KEYS ('a', 'b') BANDWIDTH 5 PER SECOND"
 PRICES, STREAM = Ref("Mirror", "prices"), Ref("Stream", "prices")
-HUNG_S = 30.0
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
     with closing(Catalog(Home(tmp_path / "home"))) as found:
         yield found
-
-
-def mirror(columns: str = "item string, price float64", rest: str = HTTP, name: str = "prices") -> Document:
-    sql = f"CREATE MIRROR {name} ({columns}) {rest}"
-    return Document(MirrorDeclaration(kind="Mirror", name=name, sql=sql))
 
 
 def made(catalog: Catalog, *documents: Document) -> list[tuple[str, str]]:
@@ -197,39 +188,6 @@ def test_a_password_is_never_shown_and_is_kept_where_it_is_hidden(catalog: Catal
 
 
 # -- at work -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Told:
-    """A door that keeps what comes, by stream."""
-
-    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-
-    def publish(self, mirror: Mirror, table: pa.Table, batch: str) -> Mapping[str, int]:
-        with self.changed:
-            self.rows.setdefault(mirror.name, []).extend(table.to_pylist())
-            self.changed.notify_all()
-        return {}
-
-    def answers(self, query: str, stop: threading.Event) -> Iterator[Sequence[Mapping[str, Any]]]:
-        while not stop.wait(0.01):
-            yield ({"ITEM": "a", "price": 1.0}, {"item": "nobody", "price": 2.0})
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(holds, HUNG_S), self.rows
-
-
-def seen(mirrors: Mirrors, name: str, holds: Callable[[MirrorProgress], bool]) -> MirrorProgress:
-    """How it fares, as soon as this holds."""
-    pause, found = threading.Event(), None
-    for _ in range(int(HUNG_S / 0.01)):
-        found = {one.mirror: one for one in mirrors.progress()}[name]
-        if holds(found):
-            return found
-        pause.wait(0.01)
-    raise AssertionError(found)
 
 
 def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path: Path) -> None:

@@ -11,20 +11,12 @@ from services.plan.live_measurement import LEAST_S, OVER_S, RunningMeasured
 from services.plan.measurement import ClassMeasured, Measured, Rate
 from services.watch.source import Away, Counted
 from services.watch.watch import Watch
+from tests.support.clock import Clock
 from tests.support.watched import InProcess, declared
 
 SETTINGS = LiveSettings(lanes=3)
 HUNG_S = 60.0
 NOBODYS = frozenset[str]()
-
-
-class Clock:
-    """By hand."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

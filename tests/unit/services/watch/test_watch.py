@@ -23,8 +23,8 @@ from services.watch.loans import Lent, lending
 from services.watch.sentences import Lately, in_words
 from services.watch.source import Away, RunningSystem, away
 from services.watch.watch import View, Watch
+from tests.support.control import report_of
 from tests.support.watched import NODE, InProcess, declared
-from tests.unit.actors.coordinator.test_control import report_of
 
 HUNG_S = 60.0
 
