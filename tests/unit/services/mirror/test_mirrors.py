@@ -331,7 +331,7 @@ def test_what_has_not_changed_is_brought_again_after_so_long_and_is_no_change() 
     with object_store(a={"price": 1}) as store:
         published = Published()
         with polling(prices(store, "KEYS ('a')", "REPEAT EVERY 0.05 SECONDS"), published) as found:
-            published.until(lambda: len(published.rows) == 3)
+            published.until(lambda: len(published.rows) >= 3)
         told = found.progress().statistics
     assert published.latest() == {"a": 1.0}
     assert told.changes == 1
@@ -475,7 +475,7 @@ def test_changed_rows_are_published(database: Path) -> None:
     with polling(stock(f"sqlite:///{database}"), published):
         published.until(lambda: len(published.rows) == 2)
         change(database, "UPDATE stock SET price = 9 WHERE item = 'a'")
-        published.until(lambda: len(published.rows) == 3)
+        published.until(lambda: len(published.rows) >= 3)
     assert {item: str(price) for item, price in published.latest().items()} == {"a": "9.00", "b": "2.25"}
 
 
