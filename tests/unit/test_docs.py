@@ -72,6 +72,12 @@ def fenced(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert set(re.findall(r"\]\((\w[\w-]*\.md)\)", index)) == pages
+
+
 @pytest.mark.parametrize("model", list(models_of_a_scenario()), ids=lambda model: model.__name__)
 def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
     page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
