@@ -22,7 +22,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from services.common.weir_home import Home
-from tests.api import Api, api_over
+from tests.support.api import Api, api_over
 
 pytestmark = pytest.mark.slow
 

@@ -60,7 +60,7 @@ from services.catalog.reconcile import (
 )
 from services.catalog.state import State, Stored
 from services.ingest.keys import KeyRing
-from tests.changes import BROKEN, Course, Key, Row, document
+from tests.support.changes import BROKEN, Course, Key, Row, document
 
 SEQUENCES = int(os.environ.get("WEIR_CLASS_CHANGES", "60"))
 FIRST = int(os.environ.get("WEIR_CLASS_CHANGES_FROM", "0"))

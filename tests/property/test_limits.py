@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.classes.limits import ClassLimits
-from tests.unit.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
+from tests.unit.engine.class_.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
 
 RANGE_S = 10  # of COUNT
 TRAIN_MAX = 12

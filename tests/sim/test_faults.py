@@ -21,7 +21,7 @@ from sim.run.arrivals import arrival_chunks
 from sim.run.networks import build_plan
 from sim.run.simulated_host import rate_scale
 from sim.simulation import Simulation
-from tests.sim.scenarios import Data, aggregate, at, join, lookup, project, ran, scenario, select, tenant
+from tests.support.scenarios import Data, aggregate, at, join, lookup, project, ran, scenario, select, tenant
 
 SEEDS = range(int(os.environ.get("WEIR_FAULT_SEEDS", "36")))
 

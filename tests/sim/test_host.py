@@ -12,7 +12,18 @@ from loadshed.key_table import Keys
 from loadshed.ledger import TupleLedger
 from loadshed.shedder import Admission, Shedder
 from sim.run.simulated_host import SimulatedHost
-from tests.sim.scenarios import Data, at, join, lookup, poisson, project, queries, scenario, select, tenant
+from tests.support.scenarios import (
+    Data,
+    at,
+    join,
+    lookup,
+    poisson,
+    project,
+    queries,
+    scenario,
+    select,
+    tenant,
+)
 
 ONE = {"n": queries(only=[project(10)])}
 TWO_STEPS = {"n": queries(only=[project(10), project(20)])}

@@ -15,7 +15,7 @@ from services.tuning.tuner import class_now
 from sim.forecast.plan_forecast import SAMPLE_LEAST, Measured, forecasts, other_plans, plan_of
 from sim.forecast.policy_forecast import ClassNow, Seen, objective_value
 from sim.simulation import alone
-from tests.sim.replanning import RunningClass
+from tests.support.replanning import RunningClass
 
 HR = [policy_of("hr")]
 ROUNDS = 10

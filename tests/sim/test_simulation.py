@@ -20,7 +20,7 @@ from sim.outcome.results import results
 from sim.run.networks import build_plan
 from sim.series import POINTS_MAX, ClassSeries, Series
 from sim.simulation import Simulation
-from tests.sim.scenarios import (
+from tests.support.scenarios import (
     Data,
     aggregate,
     at,

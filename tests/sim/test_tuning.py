@@ -17,7 +17,7 @@ from loadshed.responses import ResponseStatistics
 from sim.forecast.policy_forecast import Queues, Seen, objective_value
 from sim.policy_tuning import operators_of
 from sim.simulation import Simulation
-from tests.sim.scenarios import constant, queries, ran, scenario, tenant
+from tests.support.scenarios import constant, queries, ran, scenario, tenant
 
 # What comes before is not held against a class that is still finding out.
 EVERY_S, LEARNS_S = 5.0, 25.0

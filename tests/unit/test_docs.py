@@ -40,8 +40,8 @@ from configs.yaml_loading import parse_yaml
 from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
 from services.cli.main import app
 from sim.windows.periodic_results import compare
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md"), *ROOT.glob("bench/*.md")]
 )
@@ -70,6 +70,12 @@ def models_of_a_scenario() -> Iterator[type[BaseModel]]:
 
 def fenced(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert set(re.findall(r"\]\((\w[\w-]*\.md)\)", index)) == pages
 
 
 @pytest.mark.parametrize("model", list(models_of_a_scenario()), ids=lambda model: model.__name__)
