@@ -22,7 +22,8 @@ from engine.data.keys import Codes, from_python
 from engine.data.schema import Kind
 from engine.data.sketches import distinct_counts, most_frequent, quantiles
 from engine.data.train import Values
-from engine.plan.plan import Aggregate, Aggregation
+from engine.plan.aggregations import Aggregation
+from engine.plan.plan import Aggregate
 from engine.windows.panes import (
     Array,
     Measure,

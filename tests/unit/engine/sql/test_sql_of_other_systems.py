@@ -12,8 +12,8 @@ import pytest
 
 from engine.data.schema import INT32, INT64, STRING, Field, Schema, TableSchema
 from engine.expressions.functions import ALIASES, RULES
+from engine.plan.aggregations import AGGREGATES, SCALINGS
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query, split_statements
-from engine.sql.terms.aggregates import AGGREGATES, SCALINGS
 from engine.sql.terms.expressions import CONSTANTS
 from engine.sql.terms.foreign_constructs import CONSTRUCTS, FUNCTIONS, PREFIXES, STATEMENTS, edits, near
 

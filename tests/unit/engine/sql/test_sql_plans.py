@@ -15,10 +15,10 @@ from engine.data.schema import (
     TableSchema,
     decimal,
 )
+from engine.plan.aggregations import Aggregation
 from engine.plan.plan import (
     TRUE,
     Aggregate,
-    Aggregation,
     Call,
     Case,
     Cast,

@@ -7,7 +7,8 @@ import pytest
 
 from engine.data.schema import FLOAT64, INT64, TIMESTAMP
 from engine.data.train import Train, Values, values_to_arrow
-from engine.plan.plan import Aggregate, Aggregation
+from engine.plan.aggregations import Aggregation
+from engine.plan.plan import Aggregate
 from engine.windows.pane_aggregates import answered, measures_of
 from engine.windows.panes import PaneStore, merged_panes
 
