@@ -16,6 +16,7 @@ from engine.plan.aggregations import AGGREGATES, SCALINGS
 from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query, split_statements
 from engine.sql.terms.expressions import CONSTANTS
 from engine.sql.terms.foreign_constructs import CONSTRUCTS, FUNCTIONS, PREFIXES, STATEMENTS, edits, near
+from tests.support.checkout import ROOT
 
 STREAMS = (
     "CREATE STREAM clicks (ts timestamp, user_id int64, page string, referrer string, amount float64, qty int32, "
@@ -29,6 +30,13 @@ CATALOG = Catalog.of(map(parse_create_stream, STREAMS), [USERS])
 COLUMNS = "(ts timestamp, since timestamp, k int32, x float64, y float64, name string, ok boolean, WATERMARK FOR ts AS ts)"
 NAMES = TableSchema("t", Schema((Field("k", INT32), Field("name", STRING))))
 EXAMPLES = Catalog.of((parse_create_stream(f"CREATE STREAM {one} {COLUMNS}") for one in "sr"), [NAMES])
+
+# What the manual lists: the hints list the same.
+AGGREGATES_OF_MANUAL = re.search(
+    r"- Aggregates: (.*?)\n- ", (ROOT / "docs/sql.md").read_text(encoding="utf-8"), re.DOTALL
+)
+assert AGGREGATES_OF_MANUAL is not None
+DOCUMENTED = ", ".join(sorted(set(re.findall(r"`([A-Z_]+)", AGGREGATES_OF_MANUAL[1]))))
 
 WORK = (
     "SELECT window_start, COUNT(*) AS n FROM TUMBLE(clicks, ts, INTERVAL 1 MINUTE)",
@@ -185,7 +193,8 @@ REFUSED = {
     # MATCH_RECOGNIZE
     "SELECT * FROM clicks MATCH_RECOGNIZE (PARTITION BY user_id ORDER BY ts PATTERN (a b+) DEFINE a AS amount > 1)": "line 1, column 22: pattern matching (MATCH_RECOGNIZE) is not supported yet (got 'MATCH_RECOGNIZE')\n  hint: for a row that follows another within a time, join the stream with itself: `SELECT a.k, b.x FROM s a JOIN s b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10 seconds' WHERE a.x < b.x`",
     # corr
-    "SELECT CORR(amount, qty) AS c FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: there is no aggregate CORR\n  hint: aggregates: APPROX_COUNT_DISTINCT, APPROX_QUANTILE, APPROX_TOP_K, AVG, BOOL_AND, BOOL_OR, COUNT, COUNT_IF, FIRST, LAST, MAX, MEDIAN, MIN, PERCENTILE, SCALED, SCALED_ERROR, STDDEV, SUM, TOP, VARIANCE",
+    "SELECT CORR(amount, qty) AS c FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: there is no aggregate CORR\n  hint: aggregates: "
+    + DOCUMENTED,
     # max_by
     "SELECT MAX_BY(page, amount) AS p FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: there is no aggregate MAX_BY\n  hint: for the largest value write `MAX(x)`, for the value of the latest row `LAST(name)`",
     # temporal FOR SYSTEM_TIME
@@ -212,7 +221,8 @@ REFUSED = {
     "SELECT EXTRACT(milliseconds FROM ts) AS m FROM clicks": "line 1, column 16: a time has no such part (got 'milliseconds')\n  hint: parts: year, quarter, month, day, day_of_week, day_of_year, hour, minute, second, epoch, epoch_ms",
     "SELECT date_part('weeks', ts) AS w FROM clicks": "line 1, column 8: a time has no such part (got 'weeks')\n  hint: parts: year, quarter, month, day, day_of_week, day_of_year, hour, minute, second, epoch, epoch_ms",
     "SELECT uppr(page) AS p FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: there is no such function (got 'uppr')\n  hint: did you mean upper?",
-    "SELECT round(corr(amount, qty), 2) AS c FROM clicks [RANGE 1 MINUTE]": "line 1, column 14: there is no aggregate CORR\n  hint: aggregates: APPROX_COUNT_DISTINCT, APPROX_QUANTILE, APPROX_TOP_K, AVG, BOOL_AND, BOOL_OR, COUNT, COUNT_IF, FIRST, LAST, MAX, MEDIAN, MIN, PERCENTILE, SCALED, SCALED_ERROR, STDDEV, SUM, TOP, VARIANCE",
+    "SELECT round(corr(amount, qty), 2) AS c FROM clicks [RANGE 1 MINUTE]": "line 1, column 14: there is no aggregate CORR\n  hint: aggregates: "
+    + DOCUMENTED,
     "SELECT SUM(page) FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: sum takes numbers, and this is string (got 'page')\n  hint: `TOP(page, 10)`, `MIN(page)` and `COUNT(DISTINCT page)` take texts; where they hold numbers, `TRY_CAST(page AS float64)` converts them",
     "SELECT AVG(ok) FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: avg takes numbers, and this is boolean (got 'ok')\n  hint: count where it holds: `COUNT_IF(ok)`",
     "SELECT * FROM clicks WHERE amount = 'x'": "line 1, column 37: this is not a value of type float64 (got \"'x'\")\n  hint: a number has no quotes, as 5 or 2.5; a column's name has none or double quotes",
@@ -220,8 +230,10 @@ REFUSED = {
     "SELECT user_id AS a, page AS a FROM clicks": "line 1, column 22: two columns have one name (got 'a')\n  hint: give one of them another name: page AS a_1",
     "INSERT INTO clicks VALUES (1)": "line 1, column 1: INSERT is refused: queries read streams and change nothing\n  hint: rows come into a stream from a feed, by weir rows put, or from a file by weir run --input; a query over them is `SELECT x FROM s`",
     "SELECT * FROM clicks LIMIT 10": "line 1, column 22: a stream never ends, so its rows cannot be counted off (LIMIT, OFFSET, FETCH)\n  hint: leave it out; for the most frequent values of each window write `SELECT TOP(name, 10) AS names FROM s [RANGE 10 SECONDS]`",
-    "SELECT foo(page) FROM clicks": "line 1, column 8: there is no such function (got 'foo')\n  hint: functions: abs, ceil, coalesce, concat, contains, date_trunc, day, day_of_week, day_of_year, ends_with, epoch, epoch_ms, exp, floor, greatest, hour, if, least, left, length, ln, log10, log2, lower, ltrim, minute, month, nullif, power, quarter, replace, right, round, rtrim, second, sign, sqrt, starts_with, strpos, substring, trim, upper, year; aggregates: APPROX_COUNT_DISTINCT, APPROX_QUANTILE, APPROX_TOP_K, AVG, BOOL_AND, BOOL_OR, COUNT, COUNT_IF, FIRST, LAST, MAX, MEDIAN, MIN, PERCENTILE, SCALED, SCALED_ERROR, STDDEV, SUM, TOP, VARIANCE",
-    "SELECT foo(page) FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: there is no aggregate FOO\n  hint: aggregates: APPROX_COUNT_DISTINCT, APPROX_QUANTILE, APPROX_TOP_K, AVG, BOOL_AND, BOOL_OR, COUNT, COUNT_IF, FIRST, LAST, MAX, MEDIAN, MIN, PERCENTILE, SCALED, SCALED_ERROR, STDDEV, SUM, TOP, VARIANCE",
+    "SELECT foo(page) FROM clicks": "line 1, column 8: there is no such function (got 'foo')\n  hint: functions: abs, ceil, coalesce, concat, contains, date_trunc, day, day_of_week, day_of_year, ends_with, epoch, epoch_ms, exp, floor, greatest, hour, if, least, left, length, ln, log10, log2, lower, ltrim, minute, month, nullif, power, quarter, replace, right, round, rtrim, second, sign, sqrt, starts_with, strpos, substring, trim, upper, year; aggregates: "
+    + DOCUMENTED,
+    "SELECT foo(page) FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: there is no aggregate FOO\n  hint: aggregates: "
+    + DOCUMENTED,
     "SELECT c.user_id, o.total FROM clicks c ASOF JOIN orders o ON c.user_id = o.user_id AND c.ts >= o.ts": "line 1, column 41: temporal joins (FOR SYSTEM_TIME AS OF, ASOF JOIN) are not supported yet\n  hint: join with the last row of each key: `SELECT a.k, b.x FROM s a LEFT JOIN r [LAST BY k] b ON a.k = b.k`; a static table is joined as it is: `SELECT a.k, b.name FROM s a LEFT JOIN t b ON a.k = b.k`",
     "SELECT c.user_id FROM clicks c SEMI JOIN users u ON c.user_id = u.user_id": "line 1, column 32: joins without columns of the other side (SEMI JOIN, ANTI JOIN) are not supported yet\n  hint: for rows with a match write `SELECT a.x FROM s a JOIN t b ON a.k = b.k`, for rows without one `SELECT a.x FROM s a LEFT JOIN t b ON a.k = b.k WHERE b.k IS NULL`",
     "SELECT * FROM clicks PIVOT (SUM(amount) FOR page IN ('a', 'b'))": "line 1, column 22: PIVOT is not supported yet (got 'PIVOT')\n  hint: write a column for each value: `SELECT SUM(x) FILTER (WHERE k = 1) AS k_1, SUM(x) FILTER (WHERE k = 2) AS k_2 FROM s [RANGE 1 MINUTE]`",
