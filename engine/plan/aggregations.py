@@ -25,6 +25,8 @@ class Aggregation(StrEnum):
     MAX = "max"
     STDDEV = "stddev"  # of a sample
     VARIANCE = "variance"  # of a sample
+    STDDEV_POP = "stddev_pop"  # of all there is
+    VARIANCE_POP = "var_pop"
     MEDIAN = "median"
     PERCENTILE = "percentile"  # continuous, at `parameter`
     FIRST = "first"  # by event time, then arrival
@@ -79,6 +81,8 @@ SIGNATURES = (
     Signature(Aggregation.MAX, "bool_or", Takes.CONDITIONS, Gives.ARGUMENT),
     Signature(Aggregation.STDDEV, "stddev stddev_samp", Takes.NUMBERS, Gives.FLOAT),
     Signature(Aggregation.VARIANCE, "variance var var_samp", Takes.NUMBERS, Gives.FLOAT),
+    Signature(Aggregation.STDDEV_POP, "stddev_pop", Takes.NUMBERS, Gives.FLOAT),
+    Signature(Aggregation.VARIANCE_POP, "var_pop", Takes.NUMBERS, Gives.FLOAT),
     Signature(Aggregation.MEDIAN, "median", Takes.NUMBERS, Gives.FLOAT),
     Signature(
         Aggregation.PERCENTILE, "percentile quantile_cont", Takes.NUMBERS, Gives.FLOAT, "PERCENTILE(x, 0.95)"

@@ -179,6 +179,8 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
         "max",
         "stddev",
         "variance",
+        "stddev_pop",
+        "var_pop",
         "median",
         "percentile",
         "approximately distinct",

@@ -312,11 +312,6 @@ CONSTRUCTS = (
     ),
     Construct(
         "there is no aggregate {name}",
-        "STDDEV and VARIANCE divide by n - 1: `STDDEV(x)`, `VARIANCE(x)`",
-        functions="stddev_pop var_pop",
-    ),
-    Construct(
-        "there is no aggregate {name}",
         AGGREGATES_LISTED,
         functions="corr covar covar_pop covar_samp skewness kurtosis product entropy histogram geometric_mean "
         "bit_and bit_or bit_xor checksum mad sem fsum kahan_sum favg wavg weighted_avg",
