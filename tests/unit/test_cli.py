@@ -599,4 +599,4 @@ def test_only_the_first_columns_of_a_table_are_text() -> None:
 
 def test_a_manager_that_does_not_exist_is_refused_also_beside_compare() -> None:
     with pytest.raises(UnknownName, match="did you mean dilos"):
-        sim("dilos-sc", manager="dilo", compare=True)
+        sim(scenario="dilos-sc", manager="dilo", compare=True)

@@ -48,38 +48,40 @@ FolderOption = Annotated[
     Path | None,
     typer.Option(help="Folder of the feeds' checkpoints and Spark's logs.", show_default="in WEIR_HOME"),
 ]
+FromServiceOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-service",
+        help="Run the feeds that the service at WEIR_ENDPOINT has declared; needs a key of the scope feeds.",
+    ),
+]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(help="Address of the gateway: grpc://HOST:PORT.", show_default="the system of WEIR_HOME"),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar=KEY_VARIABLE,
+        help="Key of the gateway. Use the environment variable: other users can read command lines.",
+        show_default=False,
+    ),
+]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Check the file, the sources and Java, and start nothing.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only problems; needs --from-service.")]
 
 
 def ingest(
+    *,
     file: FileOption = None,
-    from_service: Annotated[
-        bool,
-        typer.Option(
-            "--from-service",
-            help="Run the feeds that the service at WEIR_ENDPOINT has declared; needs a key of the scope feeds.",
-        ),
-    ] = False,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the gateway: grpc://HOST:PORT.", show_default="the system of WEIR_HOME"
-        ),
-    ] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar=KEY_VARIABLE,
-            help="Key of the gateway. Use the environment variable: other users can read command lines.",
-            show_default=False,
-        ),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the file, the sources and Java, and start nothing.")
-    ] = False,
+    from_service: FromServiceOption = False,
+    endpoint: EndpointOption = None,
+    api_key: KeyOption = None,
+    check: CheckOption = False,
     folder: FolderOption = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print only problems; needs --from-service.")
-    ] = False,
+    quiet: QuietOption = False,
     output: FormatOption = "table",
 ) -> None:
     """Read sources through Spark and send their rows to a system, until Ctrl-C."""
