@@ -62,7 +62,14 @@ class Several(InvalidInput):
         first = problems[0]
         if len(problems) == 1:
             return first
-        return cls(first.title, first.field, first.value, first.hint, first.file, tuple(problems))
+        return cls(
+            first.title,
+            field=first.field,
+            value=first.value,
+            hint=first.hint,
+            file=first.file,
+            problems=tuple(problems),
+        )
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))

@@ -341,13 +341,17 @@ PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 
 def responses(*slugs: str) -> dict[int | str, dict[str, Any]]:
     """For the description of a route: the problems that it has beside those that all have."""
-    found: dict[int | str, dict[str, Any]] = {}
+    answers: dict[int | str, dict[str, Any]] = {}
     for slug in slugs:
         kind = KINDS[slug]
-        one = found.setdefault(
+        answer = answers.setdefault(
             kind.status,
             {"description": "", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}},
         )
-        told = f"`{slug}`: {kind.title}."
-        one["description"] = f"{one['description']} {told}".strip()
-    return found
+        meaning = f"`{slug}`: {kind.title}."
+        answer["description"] = f"{answer['description']} {meaning}".strip()
+    return answers
+
+
+BODY_PROBLEMS = responses("malformed", "too-large", "unsupported-media", "invalid")
+"""Problems of a route that reads a body."""

@@ -22,7 +22,8 @@ from configs.classes.policies import POLICY_KINDS
 from configs.errors import UnknownName
 from services.cli.commands.sim import comparison, sim
 from services.cli.main import main
-from services.cli.tables.tables import milliseconds, plain_table
+from services.cli.tables.cells import milliseconds
+from services.cli.tables.sheet import plain_table
 from tests.sim.recordings import lending, lines_of, recorded_run, write_lines
 from tests.sim.scenarios import preset
 

@@ -17,7 +17,7 @@ from configs.errors import InvalidInput
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.catalog_changes import Declaring, check_name, document_at, is_fresh, wanted_version
 from services.api.catalog_snapshot import Entry, page
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, media_type, read_all, read_data
 from services.api.schemas import (
     APPLY_BODY,
@@ -48,10 +48,7 @@ IfNew = Annotated[str | None, Header(alias="If-None-Match", description="`*`: on
 IfNoneMatch = Annotated[str | None, Header(description="ETags of what the caller has already.")]
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as the caller has it."}}
 READ = responses("forbidden", "not-found") | NOT_MODIFIED
-CHANGED = responses(
-    "malformed", "forbidden", "not-found", "version-differs", "too-large", "unsupported-media"
-)
-CHANGED |= responses("would-miss-target", "invalid")
+CHANGED = BODY_PROBLEMS | responses("forbidden", "not-found", "version-differs", "would-miss-target")
 GONE = responses("forbidden", "not-found", "in-use", "version-differs")
 
 

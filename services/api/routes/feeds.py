@@ -15,7 +15,7 @@ from starlette.responses import Response
 from configs.base import Settings
 from configs.documents.spark_streams import StreamsFile
 from services.api.callers import CallerOf
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, read_model
 from services.api.routes.live import answered
 from services.api.schemas import STRING, content
@@ -87,7 +87,7 @@ def router(service: Service) -> APIRouter:
         "/progress",
         operation_id="tellFeedProgress",
         status_code=204,
-        responses=TAKEN | responses("malformed", "forbidden", "too-large", "unsupported-media", "invalid"),
+        responses=TAKEN | BODY_PROBLEMS | responses("forbidden"),
         openapi_extra={
             "requestBody": {
                 "required": True,

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from configs.base import Name, Settings
 from configs.errors import UnknownName
 from services.api.callers import CallerOf, not_there
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, read_model
 from services.api.routes.documents import LIMIT, After, Limit
 from services.api.schemas import TIMES, content, paged, ref, schema_of
@@ -57,7 +57,7 @@ def router(service: Service) -> APIRouter:
         "",
         operation_id="createKey",
         status_code=201,
-        responses=CREATED | responses("malformed", "forbidden", "too-large", "unsupported-media", "invalid"),
+        responses=CREATED | BODY_PROBLEMS | responses("forbidden"),
         openapi_extra={
             "requestBody": {
                 "required": True,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from configs.errors import InvalidInput
 from services.api.callers import CallerOf
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content
 from services.api.routes.documents import documents_of, must_declare
 from services.api.schemas import APPLY_BODY, STRING
@@ -79,9 +79,7 @@ PLAN: dict[str, Any] = {
 PLANNED: dict[int | str, dict[str, Any]] = {
     200: {"description": "What would become of delay targets.", "content": described(PLAN)}
 }
-PROBLEMS = responses(
-    "malformed", "forbidden", "not-found", "too-large", "unsupported-media", "invalid", "not-running"
-)
+PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
 
 def router(service: Service) -> APIRouter:

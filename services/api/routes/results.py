@@ -114,7 +114,8 @@ FLIGHT = {
         }
     },
 }
-PROBLEMS = responses("invalid", "forbidden", "not-found", "not-running", "rows-forgotten", "not-acceptable")
+READ = responses("forbidden", "not-found", "not-running")
+PROBLEMS = READ | responses("invalid", "rows-forgotten", "not-acceptable")
 PAGES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Rows in order of `_seq`, of each shard.",
@@ -125,7 +126,6 @@ PAGES: dict[int | str, dict[str, Any]] = {
         "content": content(PAGE) | content({"type": "string", "format": "binary"}, ARROW),
     }
 }
-READ = responses("forbidden", "not-found", "not-running")
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events `rows`, `gap` and `end`, each with an id to go on from.",
@@ -173,7 +173,9 @@ def router(service: Service) -> APIRouter:
         results = running(service.results, service)
         with service.limits.waiting(caller.key_id) if wait_s else nullcontext():
             try:
-                page = await results.page(asked, cursor, limit, wait_s, media == ARROW, tail)
+                page = await results.page(
+                    asked, cursor, limit, wait_s=wait_s, as_arrow=media == ARROW, tail=tail
+                )
             except Forgotten as problem:
                 raise as_problem(problem) from None
         if wait_s and service.snapshot.holder(caller.key_id) is None:

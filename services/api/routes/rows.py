@@ -15,6 +15,7 @@ from engine.data.schema import StreamSchema
 from engine.sql import parse_create_stream
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.problems import (
+    BODY_PROBLEMS,
     Malformed,
     NotRunning,
     TooLarge,
@@ -66,9 +67,7 @@ TOLD: dict[str, Any] = {
 ANSWERS: Mapping[int | str, dict[str, Any]] = {
     200: {"description": "What has become of the rows.", "content": content_told(TOLD)}
 }
-PROBLEMS = responses(
-    "malformed", "forbidden", "not-found", "too-large", "unsupported-media", "invalid", "not-running"
-)
+PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
 
 def router(service: Service) -> APIRouter:

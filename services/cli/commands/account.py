@@ -16,8 +16,7 @@ from configs.numbers import ago
 from services.cli.completion import tenants
 from services.cli.service_location import service
 from services.cli.tables.catalog_views import OutputOption, show
-from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import plain_table
+from services.cli.tables.sheet import Sheet, plain_table
 
 EXIT_BROKEN = 1
 # As many as the service returns.

@@ -13,8 +13,7 @@ import typer
 
 from configs.errors import UnknownName, nearest
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
-from services.cli.tables.tables import plain_table
+from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen
 from services.race import w11_workload
 from services.race.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
 

@@ -32,8 +32,9 @@ from services.cli.demonstration.demo_plan import (
     rates,
 )
 from services.cli.demonstration.live_run import Calibration, LiveRun, Watched, calibrated
+from services.cli.tables.class_tables import class_view_table
+from services.cli.tables.outcome_tables import answers_table, promise_table, result_table
 from services.cli.tables.sheet import Sheet, screen
-from services.cli.tables.tables import answers_table, class_view_table, promise_table, result_table
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess
@@ -193,7 +194,7 @@ def demonstrate(
             note(f"{len(classes)} feeds come in")
         beside = None
         if options.prometheus:
-            beside = scraped(watched, feeds, classes, folder / "prometheus", phases, running)
+            beside = scraped(watched, feeds, classes, folder / "prometheus", phases=phases, running=running)
         with phases.phase("run") as note:
             run = LiveRun(
                 watched=watched,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,10 +24,10 @@ from configs.errors import InvalidInput
 from configs.numbers import compact
 from engine.data.schema import StreamSchema
 from services.cli.commands.sim import make_folder
+from services.cli.tables.cells import milliseconds
 from services.cli.tables.feed_views import STATES
-from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
+from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen, table_of
 from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_states, log_states
-from services.cli.tables.tables import milliseconds, plain_table
 from services.common.weir_home import home_of
 from services.ingest.declared_streams import check_gateway, declared
 from services.ingest.java import find_java
@@ -237,21 +237,21 @@ def feeds_told(feeds: Sequence[FeedProgress]) -> dict[str, object]:
     return {"feeds": [asdict(feed) for feed in feeds]}
 
 
+FEED_COLUMNS: Mapping[str, Callable[[FeedProgress], str]] = {
+    "feed": lambda feed: escape(feed.feed),
+    "state": lambda feed: STATES[feed.state],
+    "rows/s": lambda feed: compact(feed.rows_per_s),
+    "rows": lambda feed: f"{feed.rows:,}",
+    "batch": lambda feed: "–" if feed.batch is None else f"{feed.batch:,}",
+    "batch ms": lambda feed: "–" if feed.batch_ms is None else milliseconds(feed.batch_ms),
+    "lag": lambda feed: "–" if feed.lag is None else compact(feed.lag),
+    "restarts": lambda feed: str(feed.restarts),
+}
+
+
 def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
     """Feeds as they come in; the last error of each under them."""
-    heads = ("feed", "state", "rows/s", "rows", "batch", "batch ms", "lag", "restarts")
-    table = plain_table(title, heads, left=2)
-    for feed in feeds:
-        table.add_row(
-            escape(feed.feed),
-            STATES[feed.state],
-            compact(feed.rows_per_s),
-            f"{feed.rows:,}",
-            "–" if feed.batch is None else f"{feed.batch:,}",
-            "–" if feed.batch_ms is None else milliseconds(feed.batch_ms),
-            "–" if feed.lag is None else compact(feed.lag),
-            str(feed.restarts),
-        )
+    table = table_of(title, FEED_COLUMNS, feeds, left=2)
     failed = [f"{escape(feed.feed)}: {escape(feed.last_error)}" for feed in feeds if feed.last_error]
     if failed:
         table.caption = "\n".join(failed)
@@ -262,19 +262,21 @@ def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema])
     """What would be started."""
     heads = ("stream", "columns", "event time", "feed", "format", "sent by", "every ms", "mode")
     table = plain_table(title, heads, left=6, wrapped=1)
-    for feed, one in file.all_feeds().items():
-        for name in one.streams:
-            schema = schemas[name]
-            table.add_row(
-                escape(name),
+    for name, feed in file.all_feeds().items():
+        source = feed.source
+        for stream in feed.streams:
+            schema = schemas[stream]
+            cells = (
+                escape(stream),
                 escape(", ".join(f"{field.name} {field.type}" for field in schema.schema.fields)),
                 "–" if schema.time is None else escape(schema.schema.names[schema.time]),
-                escape(feed),
-                escape(one.source.format),
-                one.source.path,
-                str(one.source.trigger_ms),
-                one.source.output_mode,
+                escape(name),
+                escape(source.format),
+                source.path,
+                str(source.trigger_ms),
+                source.output_mode,
             )
+            table.add_row(*cells)
     if file.packages():
         table.caption = f"fetched for Spark: {', '.join(file.packages())}"
     return table

@@ -18,9 +18,9 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from services.cli.commands.sim import make_folder
+from services.cli.tables.outcome_tables import finding_table
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import screen
-from services.cli.tables.tables import finding_table, plain_table
+from services.cli.tables.sheet import plain_table, screen
 from sim.papers.claim import Experiment, Finding, Found
 from sim.papers.collection import PAPERS, Results, chosen, named
 from sim.papers.markdown import markdown

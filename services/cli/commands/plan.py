@@ -18,8 +18,8 @@ from configs.numbers import UNKNOWN, exact
 from services.catalog.catalog import opened
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
 from services.cli.tables.catalog_views import OutputOption, show
-from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import milliseconds, plain_table
+from services.cli.tables.cells import milliseconds
+from services.cli.tables.sheet import Sheet, plain_table
 from services.client import Client
 from services.common.weir_home import home_of
 from services.remote.wire import address_of

@@ -21,8 +21,8 @@ from services.cli.completion import queries, tenants
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations, named_query, service
 from services.cli.tables.catalog_views import OutputOption, declarations_table, show, warn
+from services.cli.tables.class_tables import quality_table
 from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import quality_table
 from services.remote.models import Declared
 from services.watch.losses import FAILED_LEAST
 

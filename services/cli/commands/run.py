@@ -31,9 +31,9 @@ from services.cli.commands.results import until_nobody_reads, whole
 from services.cli.input.run_input import GIVE_SQL, Given, assigned, given, sql_of, static_table, table_schema
 from services.cli.input.schema_inference import create_stream
 from services.cli.tables.catalog_views import warn
+from services.cli.tables.cells import response
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Sheet, screen
-from services.cli.tables.tables import plain_table, response
+from services.cli.tables.sheet import Sheet, plain_table, screen
 
 Output = Literal["table", "wide", "json", "csv"]
 # What --out names as a file; anything else is a folder.
@@ -431,7 +431,7 @@ def explain_table(runner: ClassRunner) -> Sheet:
         # Panes pass on event time alone, and windows take nothing else.
         passes = not node.tells
         cost_s = node.mean_cost_s
-        table.add_row(
+        cells = (
             str(line.number),
             line.name,
             ",".join(map(str, line.feeds)) or "–",
@@ -441,6 +441,7 @@ def explain_table(runner: ClassRunner) -> Sheet:
             f"{node.given / line.tuples:.4g}" if passes and line.tuples else "–",
             f"{1e9 * cost_s:,.1f}" if cost_s is not None and line.tuples else "–",
         )
+        table.add_row(*cells)
     return table
 
 

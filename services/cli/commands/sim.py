@@ -25,9 +25,7 @@ from configs.scenario.scenarios import load_any_scenario
 from scheduler.tuning import last_of
 from services.cli.simulation.periodic_sim import run_periodic_sim, wanted_schedule
 from services.cli.simulation.replay import Recording, replay_logs
-from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Format, FormatOption, screen
-from services.cli.tables.tables import (
+from services.cli.tables.outcome_tables import (
     answers_table,
     claim_table,
     compare_table,
@@ -35,6 +33,8 @@ from services.cli.tables.tables import (
     promise_table,
     result_table,
 )
+from services.cli.tables.progress import progress
+from services.cli.tables.sheet import Format, FormatOption, screen
 from sim.outcome.promises import check_promises
 from sim.outcome.report import write_report
 from sim.outcome.results import outcome_of, results

@@ -16,8 +16,8 @@ from rich.live import Live
 from actors.runtime.run_dirs import Cluster, clusters, shared_memory
 from configs.errors import InvalidInput
 from services.cli.service_location import service
+from services.cli.tables.class_tables import class_quality_table, class_view_table
 from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
-from services.cli.tables.tables import class_quality_table, class_view_table
 from services.common.weir_home import ENDPOINT, HOME, Home, home_of
 from services.watch.class_views import ClassView, as_json, class_views, unit_lines, view_told
 

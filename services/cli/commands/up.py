@@ -38,6 +38,7 @@ from services.cli.input.documents import wanted_documents
 from services.cli.local_catalog import Admit, CatalogHere
 from services.cli.service_location import who
 from services.cli.tables.catalog_views import warn
+from services.cli.tables.class_tables import class_view_table
 from services.cli.tables.sheet import FormatOption
 from services.cli.tables.state_log import (
     LOOK_S,
@@ -48,7 +49,6 @@ from services.cli.tables.state_log import (
     mirror_problems,
     mirror_states,
 )
-from services.cli.tables.tables import class_view_table
 from services.cli.upkeep.machine import SystemMachine
 from services.cli.upkeep.up_service import ENACT_S, Served, absent, check_there, given_keys, served
 from services.cli.upkeep.up_settings import settings_of

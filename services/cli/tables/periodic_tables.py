@@ -8,8 +8,8 @@ from typing import Any
 from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
-from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import milliseconds, plain_table, three_figures
+from services.cli.tables.cells import milliseconds, three_figures
+from services.cli.tables.sheet import Sheet, plain_table
 from sim.windows.periodic_results import metric_of, title_of, words_of
 
 # The latest of each group: so many of all groups together, but of each some. The JSON has all.

@@ -12,9 +12,9 @@ Numbered properties:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -194,6 +194,32 @@ class Sheet:
                     continue
                 for place, line in enumerate(wrapped(console, cell, space)):
                     yield Text.assemble(Text(" " * len(name)) if place else name, line)
+
+
+def plain_table(
+    title: str,
+    columns: Sequence[str],
+    left: int = 1,
+    wrapped: int | Sequence[int] = (),
+    least: Sequence[str] = (),
+    whole: bool = False,
+) -> Sheet:
+    """Return a table without frame: the first `left` columns are text, `wrapped` are prose, `least` are hidden first."""
+    prose = (wrapped,) if isinstance(wrapped, int) else wrapped
+    return Sheet(columns, title, left, prose, least=least, whole=whole)
+
+
+Row = TypeVar("Row")
+
+
+def table_of(
+    title: str, columns: Mapping[str, Callable[[Row], str]], rows: Iterable[Row], left: int = 1
+) -> Sheet:
+    """Return a table with a line per row; a column is a head and a function from a row to its cell."""
+    table = Sheet(tuple(columns), title, left)
+    for row in rows:
+        table.add_row(*(cell(row) for cell in columns.values()))
+    return table
 
 
 def hidden_note(heads: Sequence[str]) -> str:
