@@ -6,10 +6,11 @@ What is read comes from memory. A document is shown as it was written, without s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
 from configs.documents.declarations import DOCUMENTS_MAX, Document, Ref, TenantDeclaration, declared_in
@@ -50,6 +51,39 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as 
 READ = responses("forbidden", "not-found") | NOT_MODIFIED
 CHANGED = BODY_PROBLEMS | responses("forbidden", "not-found", "version-differs", "would-miss-target")
 GONE = responses("forbidden", "not-found", "in-use", "version-differs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutRequest:
+    """A request that declares one document."""
+
+    request: Request
+    caller: Caller
+    content: bytes
+    if_match: str | None
+    if_none_match: str | None
+    dry_run: bool
+
+
+async def put_request(
+    request: Request,
+    caller: CallerOf,
+    content: Content,
+    if_match: IfMatch = None,
+    if_none_match: IfNew = None,
+    dry_run: DryRun = False,
+) -> PutRequest:
+    return PutRequest(
+        request=request,
+        caller=caller,
+        content=content,
+        if_match=if_match,
+        if_none_match=if_none_match,
+        dry_run=dry_run,
+    )
+
+
+Put = Annotated[PutRequest, Depends(put_request)]
 
 
 class Reading:
@@ -147,26 +181,9 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         responses=put_answers(kind) | CHANGED,
         openapi_extra=document_body(kind),
     )
-    def put(
-        request: Request,
-        caller: CallerOf,
-        content: Content,
-        name: PathName,
-        if_match: IfMatch = None,
-        if_none_match: IfNew = None,
-        dry_run: DryRun = False,
-    ) -> Response:
-        caller.must_be_admin()
-        return put_one(
-            service,
-            request,
-            caller=caller,
-            content=content,
-            ref=Ref(kind, name),
-            if_match=if_match,
-            if_none_match=if_none_match,
-            dry_run=dry_run,
-        )
+    def put(put: Put, name: PathName) -> Response:
+        put.caller.must_be_admin()
+        return put_one(service, put, Ref(kind, name))
 
     @routes.delete(one, operation_id=f"delete{kind}", summary=f"Delete a {kind}", responses=DELETED | GONE)
     def delete(
@@ -210,29 +227,10 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         responses=put_answers("Query") | CHANGED,
         openapi_extra=document_body("Query"),
     )
-    def put_query(
-        request: Request,
-        caller: CallerOf,
-        content: Content,
-        tenant: PathName,
-        query: PathName,
-        if_match: IfMatch = None,
-        if_none_match: IfNew = None,
-        dry_run: DryRun = False,
-    ) -> Response:
+    def put_query(put: Put, tenant: PathName, query: PathName) -> Response:
         """Register a query, or change what it asks."""
-        must_know_tenant(service, caller, tenant)
-        ref = Ref("Query", query, tenant)
-        return put_one(
-            service,
-            request,
-            caller=caller,
-            content=content,
-            ref=ref,
-            if_match=if_match,
-            if_none_match=if_none_match,
-            dry_run=dry_run,
-        )
+        must_know_tenant(service, put.caller, tenant)
+        return put_one(service, put, Ref("Query", query, tenant))
 
     @routes.delete(one, operation_id="deleteQuery", responses=DELETED | GONE)
     def delete_query(
@@ -271,26 +269,10 @@ def add_session(routes: APIRouter, service: Service) -> None:
         responses=put_answers("Session") | CHANGED,
         openapi_extra=document_body("Session"),
     )
-    def put_session(
-        request: Request,
-        caller: CallerOf,
-        content: Content,
-        if_match: IfMatch = None,
-        if_none_match: IfNew = None,
-        dry_run: DryRun = False,
-    ) -> Response:
+    def put_session(put: Put) -> Response:
         """Say how Spark is set."""
-        caller.must_be_admin()
-        return put_one(
-            service,
-            request,
-            caller=caller,
-            content=content,
-            ref=SESSION,
-            if_match=if_match,
-            if_none_match=if_none_match,
-            dry_run=dry_run,
-        )
+        put.caller.must_be_admin()
+        return put_one(service, put, SESSION)
 
     @routes.delete(path, operation_id="deleteSession", responses=DELETED | GONE)
     def delete_session(caller: CallerOf, if_match: IfMatch = None, dry_run: DryRun = False) -> Response:
@@ -373,27 +355,19 @@ def shown(reading: Reading, caller: Caller, ref: Ref, if_none_match: str | None)
     return Response(reading.shown(caller, entry), headers=headers, media_type=JSON)
 
 
-def put_one(
-    service: Service,
-    request: Request,
-    caller: Caller,
-    content: bytes,
-    ref: Ref,
-    if_match: str | None,
-    if_none_match: str | None,
-    dry_run: bool,
-) -> Response:
+def put_one(service: Service, put: PutRequest, ref: Ref) -> Response:
     for name, parameter in ((ref.tenant, "tenant"), (ref.name, "name")):
         if name:
             check_name(name, parameter)
-    document = document_at(ref, read_data(request, content))
-    version = wanted_version(service.snapshot.refresh().get(ref), if_match, if_none_match)
-    made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).declare([document])
-    if dry_run:
-        return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
+    document = document_at(ref, read_data(put.request, put.content))
+    version = wanted_version(service.snapshot.refresh().get(ref), put.if_match, put.if_none_match)
+    versions = {} if version is None else {ref: version}
+    changes = Declaring(service, put.caller, put.dry_run, versions).declare([document])
+    if put.dry_run:
+        return Response(orjson.dumps(changes.as_json()), headers=changes.headers, media_type=JSON)
     # A mirror may bring its stream along.
-    (change,) = (one for one in made.changes if one.ref == ref)
-    headers = {"ETag": f'"{change.version}"', **made.headers}
+    (change,) = (change for change in changes.changes if change.ref == ref)
+    headers = {"ETag": f'"{change.version}"', **changes.headers}
     status = 201 if change.action == "created" else 200
     return Response(orjson.dumps(without_secrets(change.after)), status, headers, JSON)
 

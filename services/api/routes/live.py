@@ -77,7 +77,15 @@ Answer = TypeVar("Answer")
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["live"])
+    add_status(routes, service)
+    add_decisions(routes, service)
+    add_quality(routes, service)
+    add_ledgers(routes, service)
+    add_lending(routes, service)
+    return routes
 
+
+def add_status(routes: APIRouter, service: Service) -> None:
     @routes.get("/system", operation_id="getSystem", responses=FOR_ALL)
     def system(caller: CallerOf) -> SystemView:
         """Nodes, units, and why something does not run as it is declared."""
@@ -105,6 +113,8 @@ def router(service: Service) -> APIRouter:
         condition = not_running(service, tenant)
         return IdleTenant(name=tenant, state=condition.state, reason=condition.reason)
 
+
+def add_decisions(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/explain", operation_id="explainTenant", responses=FOR_TENANT)
     def explain(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
         """Why a tenant's class was steered as it was: each branch that was taken, with its figures."""
@@ -132,6 +142,8 @@ def router(service: Service) -> APIRouter:
         lines = answered(lambda: watch.source.plan(tenant))
         return Operators(tenant=tenant, running=True, items=[operator(line) for line in lines])
 
+
+def add_quality(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
     def quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
         """How good the answers of a tenant's queries have been: slowdown, what they were worth, missed deadlines, staleness."""
@@ -148,6 +160,8 @@ def router(service: Service) -> APIRouter:
             tenant=tenant, running=one is not None, items=items, late_now=late, **as_of(watch, view)
         )
 
+
+def add_ledgers(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
     def ledger_of(caller: CallerOf, tenant: Tenant) -> TenantLedger:
         """What has become of every tuple that was offered to a tenant's class, by stream."""
@@ -179,6 +193,8 @@ def router(service: Service) -> APIRouter:
             **as_of(watch, view),
         )
 
+
+def add_lending(routes: APIRouter, service: Service) -> None:
     @routes.get("/lending", operation_id="getLending", responses=FOR_ALL)
     def lending_of_all(caller: CallerOf) -> Lending:
         """Who has lent to whom, and the last moves of shares."""
@@ -200,8 +216,6 @@ def router(service: Service) -> APIRouter:
             moves = [share_decision(move, found.epoch_s, naming) for move in found.moves]
         items = [line for line in lent_lines(view, naming) if tenant in (line.lender, line.borrower)]
         return Lending(items=items, moves=moves, **as_of(watch, view))
-
-    return routes
 
 
 # -- who, and whether it runs ----------------------------------------------------------------------------------
