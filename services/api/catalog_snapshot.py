@@ -23,7 +23,7 @@ from services.catalog.catalog import Catalog
 from services.catalog.keys import Holder
 from services.catalog.redaction import shown_document
 from services.catalog.state import Stored
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
@@ -71,7 +71,7 @@ class Seen:
         return Ref("Tenant", name) in self.entries
 
 
-class Snapshot(Following):
+class Snapshot(BackgroundThread):
     """`now` is what is known; from `start` to `stop` it follows the catalog."""
 
     def __init__(self, catalog: Catalog, look_s: float = LOOK_S) -> None:

@@ -23,7 +23,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from configs.errors import Away, InUse, InvalidInput, VersionDiffers, WeirError, shown
+from configs.errors import Away, Busy, InUse, InvalidInput, VersionDiffers, WeirError, shown
 from engine.sql import PlanningError
 from services.catalog.database import CatalogAway
 
@@ -145,6 +145,8 @@ def slug_of(problem: WeirError) -> str:
             return "in-use"
         case VersionDiffers():
             return "version-differs"
+        case Busy():
+            return "too-many-requests"
         case CatalogAway():
             return "catalog-away"
         case Away():

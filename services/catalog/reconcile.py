@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from actors.runtime.backoff import Backoff
 from configs.classes.live_class import LiveClass
 from configs.documents.declarations import MirrorDeclaration
 from configs.documents.spark_streams import StreamsFile
@@ -22,8 +23,8 @@ from configs.errors import InvalidInput, WeirError, sentence
 from engine.class_.admission import runnable, without_streams
 from engine.sql import parse_create_stream
 from services.catalog.catalog import Catalog, Desired
+from services.common.background_thread import BackgroundThread
 from services.ingest.keys import KeyRing
-from services.ingest.progress import Backoff
 
 LOOK_S = 1.0
 # Revision of a catalog before any of it is enacted.
@@ -170,17 +171,16 @@ def goes_on(before: LiveClass, after: LiveClass) -> bool:
     return before.shards == after.shards and (before.key == after.key or before.shards == 1)
 
 
-class Reconciling:
+class Reconciling(BackgroundThread):
     """Follows the catalog in a thread of its own, from `start` to `stop`."""
 
     def __init__(self, catalog: Catalog, machine: Machine, look_s: float = LOOK_S) -> None:
+        super().__init__("reconcile")
         self._catalog, self._machine, self._look_s = catalog, machine, look_s
-        self._stopping = threading.Event()
         # A change need not wait for the next look.
         self._woken = threading.Event()
         self._followed = threading.Condition()
         self._enacted = NOTHING
-        self._thread = threading.Thread(target=self._run, name="reconcile", daemon=True)
         self._problems: tuple[str, ...] = ()
         self._wanted = catalog.desired()
         # By class, what runs in its place, as some of its queries cannot be planned.
@@ -196,7 +196,7 @@ class Reconciling:
         """What the catalog says runs when this returns; `problems` tells what could not be."""
         self._problems = self._follow()
         self._note_enacted()
-        self._thread.start()
+        super().start()
 
     def wait_enacted(self, most_s: float) -> bool:
         """Let all that is declared now be enacted at once; return False if that takes longer than `most_s`."""
@@ -212,13 +212,6 @@ class Reconciling:
             # What it is about to start may be there only now.
             self._machine.stop()
             self._thread.join(LOOK_S)
-
-    def __enter__(self) -> Reconciling:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _run(self) -> None:
         retry_at = time.monotonic()

@@ -22,8 +22,8 @@ import requests
 from grafana_api.grafana_api import GrafanaException  # type: ignore[import-untyped]
 from grafana_api.grafana_face import GrafanaFace  # type: ignore[import-untyped]
 
+from actors.runtime.backoff import Backoff
 from configs.errors import Away, InvalidInput, NotAllowed, WeirError
-from services.ingest.progress import Backoff
 
 Json = Mapping[str, Any]
 

@@ -36,9 +36,10 @@ from dataclasses import asdict, replace
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
+from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
 from services.ingest.job import Job, job_of
-from services.ingest.progress import Backoff, FeedProgress, State, brief
+from services.ingest.progress import FeedProgress, State, brief
 
 if TYPE_CHECKING:
     from services.ingest.spark import Inbox

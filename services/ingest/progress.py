@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 State = Literal["starting", "running", "failed", "waiting", "stopped"]
 """`failed`: waits for its next try; `waiting`: Spark's process is started again; `stopped`: no process brings the feed."""
-BACKOFF_LEAST_S = 0.5
-BACKOFF_MOST_S = 30.0
 # A rate is over so long: a few micro-batches, and a few looks of whoever watches.
 RATE_S = 5.0
 HIDDEN = "…"
@@ -84,25 +82,6 @@ class ToldFeeds:
         if self.is_heard(now):
             return self._feeds
         return [replace(one, state="stopped", rows_per_s=0.0, next_try_s=None) for one in self._feeds]
-
-
-@dataclass
-class Backoff:
-    """Pauses before the next try: twice as long each time, up to a bound, until something succeeds."""
-
-    least_s: float = BACKOFF_LEAST_S
-    most_s: float = BACKOFF_MOST_S
-    failures: int = 0
-
-    def failed(self) -> float:
-        """How long to wait now."""
-        # No power of what may have failed for a year.
-        pause_s = self.most_s if self.failures > 30 else min(self.most_s, self.least_s * 2.0**self.failures)
-        self.failures += 1
-        return pause_s
-
-    def succeeded(self) -> None:
-        self.failures = 0
 
 
 @dataclass

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from actors.runtime.backoff import Backoff
 from configs.documents.spark_streams import StreamsFile
 from configs.errors import Away, WeirError
 from services.ingest.java import find_java
 from services.ingest.job import CHECKPOINTS, Door, Job
 from services.ingest.process import IngestProcess
-from services.ingest.progress import Backoff, FeedProgress
+from services.ingest.progress import FeedProgress
 
 LOOK_S = 5.0
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from actors.dispatcher.dispatcher_actor import DispatcherStatus
 from engine.class_.explain import Line
 from scheduler.capacity.core import ShareMove
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 from services.metrics.families import MOVES
 from services.metrics.operators import Operators
 from services.watch.losses import Intakes
@@ -50,7 +50,7 @@ class NodesSeen:
     """By kind, since the first look."""
 
 
-class Nodes(Following):
+class Nodes(BackgroundThread):
     """From `start` to `stop` a thread looks; `seen` is what it has seen."""
 
     def __init__(

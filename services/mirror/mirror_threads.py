@@ -22,11 +22,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from actors.runtime.backoff import Backoff
 from configs.documents.declarations import StreamDeclaration
 from configs.errors import InvalidInput, UnknownName
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
 from services.client import Client
-from services.ingest.progress import Backoff
 from services.mirror.doors import Door
 from services.mirror.mirror_definition import credentials, stream_of
 from services.mirror.objects import objects_of

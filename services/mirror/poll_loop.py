@@ -24,11 +24,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from actors.runtime.backoff import Backoff
 from configs.errors import Away, WeirError, shown
 from engine.sql.create_mirror import CHANGED_AT, SEEN_AT, Mirror
 from scheduler.mirrors.change_rates import Interests
 from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, Outcome
-from services.ingest.progress import Backoff, hidden
+from services.ingest.progress import hidden
 from services.mirror.mirror_definition import checked_keys, profile_of
 from services.mirror.objects import Fetched, ObjectProblem, Objects
 from services.results.row_parsing import DOES_NOT_FIT, Brought, of_objects

@@ -19,7 +19,7 @@ from actors.coordinator.coordinator_status import Number
 from configs.classes.live_class import LiveSettings
 from configs.errors import WeirError
 from engine.class_.explain import Line
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 from services.plan.measurement import ClassMeasured, Measured, Rate, Sample, rates_over
 from services.watch.source import Away, Counted
 from services.watch.watch import Clock, Watch
@@ -30,7 +30,7 @@ EVERY_S, OVER_S, LEAST_S = 1.0, 6.0, 1.0
 CLASSES_ASKED = 50
 
 
-class RunningMeasured(Following):
+class RunningMeasured(BackgroundThread):
     """A `Measuring`, which counts from `start` to `stop`; its methods may be called by several threads."""
 
     def __init__(self, watch: Watch, settings: LiveSettings, clock: Clock = time.monotonic) -> None:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import Document, QueryDeclaration, TenantDeclaration
-from configs.errors import InvalidInput, UnknownName, nearest
-from services.api.problems import TooManyRequests, retry_after
+from configs.errors import Busy, InvalidInput, UnknownName, nearest
 from services.catalog.catalog import Catalog
 from services.catalog.checks import applied
 from services.catalog.state import State
@@ -50,7 +49,7 @@ class Planner:
         is in the answer by its name."""
         if not self.room.acquire(blocking=False):
             hint = "ask again when those that are under way are made"
-            raise TooManyRequests("many plans are being made", hint=hint, headers=retry_after(1.0))
+            raise Busy("many plans are being made", hint=hint)
         try:
             found = self._planned(documents, rates)
         finally:

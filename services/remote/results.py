@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
+from actors.runtime.backoff import Backoff
 from configs.errors import Away, UnknownName
-from services.ingest.progress import Backoff
 from services.remote.wire import RowsForgotten, Wire
 
 ROWS_PAGE = 10_000

@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from configs.errors import Away, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
+from actors.runtime.backoff import Backoff
+from configs.errors import Away, Busy, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
 from services.common.weir_home import ENDPOINT, HOME, home_of
-from services.ingest.progress import Backoff
 
 KEY, CA_FILE = "WEIR_API_KEY", "WEIR_CA_FILE"
 URN = "urn:weir:problem:"
@@ -177,10 +177,6 @@ class Wire:
             if is_final or backoff.failures >= self._tries or paused_s > PAUSES_MOST_S:
                 raise problem
             time.sleep(pause_s)
-
-
-class Busy(Away):
-    """It is there, and has no room now."""
 
 
 IS_IT_THERE = f"is the service there, and is {ENDPOINT} its address?"

@@ -28,7 +28,7 @@ from configs.classes.policies import Automatic, PolicySettings
 from configs.classes.policy_and_plan import Choice
 from configs.errors import WeirError
 from scheduler.tuning import Compared
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 from services.watch.watch import Clock, Watch
 from sim.forecast.policy_forecast import (
     Arrived,
@@ -58,7 +58,7 @@ class Comparing(Protocol):
 Forecast = Callable[[ClassNow, Sequence[PolicySettings]], Mapping[str, float]]
 
 
-class Tuner(Following):
+class Tuner(BackgroundThread):
     """Looks at classes from `start` to `stop`."""
 
     def __init__(

@@ -17,13 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TypeVar
 
 from actors.coordinator.control_plane import SystemStatus
 from actors.coordinator.coordinator_status import Look
 from actors.runtime.run_dirs import shared_memory
 from configs.errors import sentence
+from services.common.background_thread import BackgroundThread
 from services.results.places import Place, SystemPlaces, shard_of
 from services.watch.class_views import ClassView, class_views
 from services.watch.doors import Doors
@@ -61,7 +61,7 @@ class View:
         return self.look.status.system
 
 
-class Watch:
+class Watch(BackgroundThread):
     """From `start` to `stop`; its methods may be called by several threads."""
 
     def __init__(
@@ -74,6 +74,7 @@ class Watch:
         wall: Clock = time.time,
     ) -> None:
         """`problems` tells why something does not run as it is declared."""
+        super().__init__("watch")
         self.source, self.history, self.problems = source, History(), problems
         self.intakes: Callable[[], Mapping[str, Intake]] = dict
         """Rows at the gateways, by stream in small letters; `services.metrics.nodes` counts them."""
@@ -90,28 +91,13 @@ class Watch:
             str, tuple[float, float]
         ] = {}  # by unit: time of its last report, and when it was seen
         self._looks = 0
-        self._wanted = self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._wanted = False
 
     def stop(self) -> None:
-        """Idempotent."""
         with self._changed:
-            self._stopping = True
+            self._stopping.set()
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def __enter__(self) -> Watch:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        super().stop()
 
     # -- for those who ask ----------------------------------------------------------------------------------
 
@@ -125,7 +111,7 @@ class Watch:
             if not self._problem or self._view is None:
                 self._wanted, before = True, self._looks
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._looks > before or self._stopping, WAIT_S)
+                self._changed.wait_for(lambda: self._looks > before or self._stopping.is_set(), WAIT_S)
             if self._view is None:
                 raise Away("the running system has not answered yet", hint=self._problem or "ask again")
             return self._view
@@ -206,8 +192,9 @@ class Watch:
     def _wait(self, due: float) -> bool:
         """Until a look is due or wanted; whether to go on."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._wanted, max(0.0, due - self._clock()))
-            return not self._stopping
+            wait_s = max(0.0, due - self._clock())
+            self._changed.wait_for(lambda: self._stopping.is_set() or self._wanted, wait_s)
+            return not self._stopping.is_set()
 
     def look(self) -> None:
         """One look; by the watch's thread."""
