@@ -38,6 +38,7 @@ class Results(Iterator[dict[str, Any]]):
         self,
         wire: Wire,
         path: str,
+        *,
         after: str | None,
         follow: bool,
         forgotten: Tell | None,
