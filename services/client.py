@@ -24,6 +24,7 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from configs.documents.declarations import (
+    RESOURCES,
     Declaration,
     Document,
     Ref,
@@ -54,15 +55,6 @@ PAGE = 1000
 DRY_RUN = "?dry_run=true"
 ROWS_MOST = 1_000_000
 JSON = {"Content-Type": "application/json"}
-PLACES: Mapping[str, str] = {
-    "PriorityClass": "priority-classes",
-    "Tenant": "tenants",
-    "Stream": "streams",
-    "Feed": "feeds",
-    "Mirror": "mirrors",
-    "Query": "queries",
-    "Session": "session",
-}
 
 
 Documents = DocumentLike | Sequence[DocumentLike]
@@ -144,7 +136,7 @@ class Client:
                 return [self.get(kind, "spark")]
             except UnknownName:
                 return []
-        path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{PLACES[kind]}"
+        path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{RESOURCES[kind].path}"
         return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
@@ -389,7 +381,7 @@ def place_of(ref: Ref) -> str:
             return "/v1/session"
         case "Query":
             return f"/v1/tenants/{quoted(ref.tenant)}/queries/{quoted(ref.name)}"
-    return f"/v1/{PLACES[ref.kind]}/{quoted(ref.name)}"
+    return f"/v1/{RESOURCES[ref.kind].path}/{quoted(ref.name)}"
 
 
 def condition(version: int | None) -> dict[str, str]:

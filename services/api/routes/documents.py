@@ -13,7 +13,15 @@ import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
-from configs.documents.declarations import DOCUMENTS_MAX, Document, Ref, TenantDeclaration, declared_in
+from configs.documents.declarations import (
+    DOCUMENTS_MAX,
+    KINDS,
+    RESOURCES,
+    Document,
+    Ref,
+    TenantDeclaration,
+    declared_in,
+)
 from configs.errors import InvalidInput
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.catalog_changes import Declaring, check_name, document_at, is_fresh, wanted_version
@@ -111,7 +119,7 @@ class Reading:
 
     def _check(self, caller: Caller, name: str | None = None) -> None:
         match self._kind:
-            case "Feed" | "Mirror" | "Session":
+            case kind if RESOURCES[kind].for_admins:
                 caller.must_be_admin()
             case "Stream" if name is not None:
                 caller.must_see_stream(name)
@@ -143,11 +151,9 @@ def classes_of(service: Service, caller: Caller) -> set[str]:
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["declarations"])
-    add_kind(routes, service, "PriorityClass", "/priority-classes")
-    add_kind(routes, service, "Tenant", "/tenants")
-    add_kind(routes, service, "Stream", "/streams")
-    add_kind(routes, service, "Feed", "/feeds")
-    add_kind(routes, service, "Mirror", "/mirrors")
+    for kind in KINDS:
+        if kind not in ("Query", "Session"):
+            add_kind(routes, service, kind, f"/{RESOURCES[kind].path}")
     add_queries(routes, service)
     add_session(routes, service)
     add_apply(routes, service)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from configs.documents.declarations import KINDS, Ref, kind_named, name_of, ref_named
+from configs.documents.declarations import KINDS, RESOURCES, Ref, kind_named, name_of, ref_named
 from configs.errors import InvalidInput, NotAllowed, WeirError
 from configs.numbers import figure
 from services.catalog.redaction import shown_document
@@ -38,9 +38,6 @@ EXIT_DIFFERS = 1
 MARKS = {"created": "+", "changed": "~", "unchanged": "="}
 DONE: Mapping[str, str] = {action: action for action in MARKS}
 TO_DO: Mapping[str, str] = {"created": "to add", "changed": "to change", "unchanged": "unchanged"}
-
-# What uses others is deleted before them.
-DELETED_FIRST = ("Query", "Tenant", "PriorityClass", "Feed", "Mirror", "Stream", "Session")
 
 KIND_HELP = f"Kind of declaration: {', '.join(KINDS)}. Case does not matter, and the plural is accepted."
 KindArgument = Annotated[str, typer.Argument(help=KIND_HELP, autocompletion=kinds)]
@@ -259,8 +256,9 @@ def delete_all(weir: Declarations, refs: Sequence[Ref]) -> None:
     order: dict[Ref, int] = {}
     if sum(ref.kind == "Query" for ref in refs) > 1:
         # A query may read the output of those before it.
-        order = {one.ref.folded: place for place, one in enumerate(weir.all("Query"))}
-    for ref in sorted(refs, key=lambda one: (DELETED_FIRST.index(one.kind), -order.get(one.folded, 0))):
+        order = {query.ref.folded: place for place, query in enumerate(weir.all("Query"))}
+    kinds_in_order = list(RESOURCES)
+    for ref in sorted(refs, key=lambda ref: (kinds_in_order.index(ref.kind), -order.get(ref.folded, 0))):
         weir.delete(ref.kind, name_of(ref))
         typer.echo(f"deleted {ref}")
 
