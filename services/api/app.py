@@ -16,6 +16,7 @@ from services.api.callers import Door
 from services.api.request_bodies import JSON
 from services.api.routes import (
     audit,
+    caller,
     console,
     documents,
     feed_status,
@@ -32,7 +33,7 @@ from services.api.routes import (
 from services.api.routes.health import health
 from services.api.service import Service
 
-ROUTERS = (documents, keys, audit, results, rows, live, mirrors, history, plan, feeds, feed_status)
+ROUTERS = (documents, keys, caller, audit, results, rows, live, mirrors, history, plan, feeds, feed_status)
 
 
 class App(FastAPI):
