@@ -24,6 +24,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from services.api.callers import CONSOLE, Caller
 from services.api.problems import Forbidden, Malformed, NotFound, TooManyRequests, Unauthenticated
+from services.api.routes.caller import caller_view
 from services.api.service import Service
 from services.api.sessions import COOKIE, LASTS_S
 from services.catalog.keys import Holder
@@ -130,13 +131,7 @@ def add_pages(routes: APIRouter, assets: Assets) -> None:
     @routes.get(f"{CONSOLE}/session")
     async def session(request: Request) -> Response:
         caller = must_have_session(request)
-        content = {
-            "principal": caller.principal,
-            "scopes": sorted(caller.scopes),
-            "is_admin": caller.is_admin,
-            "tenants": sorted(caller.tenants),
-        }
-        return JSONResponse(content, headers=NOT_KEPT)
+        return JSONResponse(caller_view(caller).model_dump(), headers=NOT_KEPT)
 
 
 def add_signing_in(routes: APIRouter, assets: Assets, service: Service) -> None:
