@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
 from actors.coordinator.coordinator_status import CoordinatorStatus
-from actors.messages.unit_messages import GIVEN_UP, Failure, Figures, UnitReport, class_of
+from actors.messages.unit_messages import GIVEN_UP, OF_UNITS, Failure, Figures, UnitReport, class_of
 from configs.classes.live_class import LiveClass
 from configs.classes.policies import Automatic, policy_text
 from scheduler.ratios import mean
@@ -16,9 +16,6 @@ from services.watch.losses import failures_together
 from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, condition_of
 
 Lending = Mapping[str, Mapping[str, float]]
-# The other figures of a class are the sums of its units'.
-WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "queue_age_s")
-MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now", "shed_now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +124,27 @@ def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, floa
 
 
 def together(parts: Sequence[Figures]) -> Figures:
-    """Figures of a class from those of its units; of response times the worst unit's."""
+    """Return the figures of a class from those of its units, as the fields of Figures say."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return Figures()
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for field in fields(Figures):
         values = [getattr(part, field.name) for part in parts]
-        if field.name in WORST:
-            found[field.name] = max(values)
-        elif field.name in MEAN:
-            found[field.name] = mean(values)
-        elif field.name == "late_now":
-            streams = {stream for part in values for stream in part}
-            found[field.name] = {stream: max(part.get(stream, 0.0) for part in values) for stream in streams}
-        elif field.name == "utility":
-            found[field.name] = utilities_together(parts)
-        elif field.name == "slowdown":
-            found[field.name] = slowdowns_together(parts)
-        elif field.name == "tardiness":
-            found[field.name] = tardiness_together(parts)
+        if field.name in TOGETHER:
+            figures[field.name] = TOGETHER[field.name](parts)
         elif isinstance(values[0], dict):
-            found[field.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
-        elif field.name == "within_target_pct":
-            found[field.name] = mean(values, [part.results for part in parts], 100.0)
+            figures[field.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
         else:
-            found[field.name] = sum(values)
-    return Figures(**found)
+            figures[field.name] = OF_UNITS_AS[field.metadata.get(OF_UNITS, "sum")](values)
+    return Figures(**figures)
+
+
+def late_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """Return the largest late part of each stream."""
+    streams = {stream for part in parts for stream in part.late_now}
+    return {stream: max(part.late_now.get(stream, 0.0) for part in parts) for stream in streams}
 
 
 def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
@@ -186,6 +176,19 @@ def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
         "mean_ms": sum(one["mean_ms"] * one["due"] for one in told) / due,
         "max_ms": max(one["max_ms"] for one in told),
     }
+
+
+OF_UNITS_AS: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "mean": mean, "worst": max}
+# Figures that are made of several of the units' figures.
+TOGETHER: Mapping[str, Callable[[Sequence[Figures]], Any]] = {
+    "late_now": late_together,
+    "utility": utilities_together,
+    "slowdown": slowdowns_together,
+    "tardiness": tardiness_together,
+    "within_target_pct": lambda parts: mean(
+        [part.within_target_pct for part in parts], [part.results for part in parts], 100.0
+    ),
+}
 
 
 def troubles(views: Sequence[ClassView]) -> list[str]:
