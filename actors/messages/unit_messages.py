@@ -143,6 +143,7 @@ class Figures:
     shed_now: float = field(default=0.0, metadata=MEAN)
     taken_per_s: float = 0.0  # tuples that operators have taken in the last seconds
     held_back: int = 0  # units whose input waits outside for room
+    unsaved_bytes: int = 0  # of commits after the last snapshot
 
 
 # Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.
