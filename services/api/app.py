@@ -51,14 +51,16 @@ async def check_parameters(request: Request) -> None:
         return
     path, method = request.scope["route"].path_format, request.method.lower()
     parameters = request.app.openapi()["paths"][path][method].get("parameters", ())
-    known = {parameter["name"]: parameter["schema"] for parameter in parameters if parameter["in"] == "query"}
-    seen = set()
+    schemas = {
+        parameter["name"]: parameter["schema"] for parameter in parameters if parameter["in"] == "query"
+    }
+    names = set()
     for name, value in request.query_params.multi_items():
-        if name not in known:
-            raise UnknownName("no such parameter", f"?{name}", hint=nearest(name, known))
-        if name in seen and '"array"' not in json.dumps(known[name]):
+        if name not in schemas:
+            raise UnknownName("no such parameter", f"?{name}", hint=nearest(name, schemas))
+        if name in names and '"array"' not in json.dumps(schemas[name]):
             raise InvalidInput("given twice", f"?{name}", value, "keep one of the two")
-        seen.add(name)
+        names.add(name)
 
 
 def make_app(service: Service) -> FastAPI:

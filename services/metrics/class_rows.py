@@ -117,8 +117,8 @@ def add_counts(rows: Rows, seen: ClassSeen) -> None:
 
 
 def add_accounts(rows: Rows, labels: Labels, found: Iterable[Account]) -> None:
-    for one in found:
-        of_stream = (*labels, one.stream)
-        missing = one.ledger.offered - one.ledger.accounted() - one.queued
-        rows["weir_class_queued_tuples"].append((of_stream, one.queued))
+    for account in found:
+        of_stream = (*labels, account.stream)
+        missing = account.ledger.offered - account.ledger.accounted() - account.queued
+        rows["weir_class_queued_tuples"].append((of_stream, account.queued))
         rows["weir_class_unaccounted_tuples"].append((of_stream, missing))

@@ -81,8 +81,8 @@ class Nodes(BackgroundThread):
         except Away:
             return
         nodes = view.system.nodes
-        turns = {node: one for node, one in self.seen.turns.items() if node in nodes}
-        inflow = {node: one for node, one in self.seen.inflow.items() if node in nodes}
+        turns = {node: turn for node, turn in self.seen.turns.items() if node in nodes}
+        inflow = {node: inflow for node, inflow in self.seen.inflow.items() if node in nodes}
         for node in nodes:
             # Who begins anew is seen the next time.
             try:

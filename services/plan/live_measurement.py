@@ -60,9 +60,9 @@ class RunningMeasured(BackgroundThread):
             if unit.report is not None and not unit.report.asleep and unit.class_name in loads:
                 loads[unit.class_name] += unit.report.load
         most = sorted(loads, key=lambda name: (name not in wanted, -loads[name], name))
-        asked = most[: CLASSES_ASKED + len(wanted & loads.keys())]
+        classes_asked = most[: CLASSES_ASKED + len(wanted & loads.keys())]
         return {
-            name: ClassMeasured(load, self._lines(name) if name in asked else ())
+            name: ClassMeasured(load, self._lines(name) if name in classes_asked else ())
             for name, load in loads.items()
         }
 
@@ -94,10 +94,10 @@ class RunningMeasured(BackgroundThread):
             self._counted = look.number
 
     def _sample(self, system: SystemStatus) -> Sample:
-        found: dict[str, Counted] = {}
+        counted: dict[str, Counted] = {}
         for node in system.nodes:
-            found.update(self._watch.source.streams(node))
-        return Sample(self._clock(), found)
+            counted.update(self._watch.source.streams(node))
+        return Sample(self._clock(), counted)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

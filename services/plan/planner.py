@@ -51,10 +51,10 @@ class Planner:
             hint = "ask again when those that are under way are made"
             raise Busy("many plans are being made", hint=hint)
         try:
-            found = self._planned(documents, rates)
+            plan_made = self._planned(documents, rates)
         finally:
             self.room.release()
-        return found if tenants is None else seen_by(found, tenants)
+        return plan_made if tenants is None else seen_by(plan_made, tenants)
 
     def _planned(self, documents: Sequence[Document], rates: Mapping[str, float]) -> Plan:
         before = self.catalog.state()
@@ -93,12 +93,12 @@ def failing_as_away() -> Iterator[None]:
 
 def touched(documents: Sequence[Document]) -> list[str]:
     """The tenants that documents are about."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for document in documents:
         match document.declaration:
             case TenantDeclaration(name=name) | QueryDeclaration(tenant=name):
-                found[name] = None
-    return list(found)
+                names[name] = None
+    return list(names)
 
 
 def check_rates(rates: Mapping[str, float], state: State) -> None:

@@ -71,25 +71,25 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
     views = []
     for settings in system.classes:
         units = by_class.get(settings.name, [])
-        reports = [one.report for one in units if one.report is not None]
-        share = sum(one.share * system.nodes.get(one.node, 0) for one in units) / lanes
+        reports = [unit.report for unit in units if unit.report is not None]
+        share = sum(unit.share * system.nodes.get(unit.node, 0) for unit in units) / lanes
         figures, asleep = (
-            together([one.figures for one in reports]),
-            bool(reports) and all(one.asleep for one in reports),
+            together([report.figures for report in reports]),
+            bool(reports) and all(report.asleep for report in reports),
         )
         failures = failures_together(report.failures for report in reports)
-        troubles = [(one.trouble, trouble_of(one, settings)) for one in reports if one.trouble]
+        troubles = [(report.trouble, trouble_of(report, settings)) for report in reports if report.trouble]
         views.append(
             ClassView(
                 settings=settings,
                 share=share,
-                original=sum(one.original * system.nodes.get(one.node, 0) for one in units) / lanes,
+                original=sum(unit.original * system.nodes.get(unit.node, 0) for unit in units) / lanes,
                 lent_s=lent.get(settings.name, 0.0),
                 borrowed_s=borrowed.get(settings.name, 0.0),
                 figures=figures,
                 units=len(reports),
                 asleep=asleep,
-                problems=tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
+                problems=tuple(f"{report.unit}: {report.problem}" for report in reports if report.problem),
                 policy=system.policies.get(settings.name, policy_text(settings.first_policy)),
                 condition=condition_of(
                     settings,
@@ -149,32 +149,36 @@ def late_together(parts: Sequence[Figures]) -> dict[str, float]:
 
 def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
     """Of units that have answered; means are weighted by how much."""
-    told = [(part.utility, part.results) for part in parts if part.utility]
-    missed, counts = sum(one["missed"] for one, _ in told), [count for _, count in told]
+    answered = [(part.utility, part.results) for part in parts if part.utility]
+    missed, counts = sum(utility["missed"] for utility, _ in answered), [count for _, count in answered]
     results = sum(counts)
-    found = {name: mean([one[name] for one, _ in told], counts, 1.0) for name in ("mean", "of_queries")}
+    means = {
+        name: mean([utility[name] for utility, _ in answered], counts, 1.0) for name in ("mean", "of_queries")
+    }
     pct = 100.0 * missed / results if results else 0.0
-    return {**found, "lost": 1.0 - found["mean"], "missed": missed, "missed_pct": pct}
+    return {**means, "lost": 1.0 - means["mean"], "missed": missed, "missed_pct": pct}
 
 
 def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
     """The same of slowdowns."""
-    told = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
-    counts = [count for _, count in told]
-    return {name: mean([one[name] for one, _ in told], counts) for name in ("mean", "of_queries")}
+    answered = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
+    counts = [count for _, count in answered]
+    return {
+        name: mean([slowdown[name] for slowdown, _ in answered], counts) for name in ("mean", "of_queries")
+    }
 
 
 def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
     """Of units of which a window has answered; empty without any."""
-    told = [part.tardiness for part in parts if part.tardiness]
-    if not told:
+    tardy = [part.tardiness for part in parts if part.tardiness]
+    if not tardy:
         return {}
-    due = sum(one["due"] for one in told)
+    due = sum(tardiness["due"] for tardiness in tardy)
     return {
         "due": due,
-        "tardy": sum(one["tardy"] for one in told),
-        "mean_ms": sum(one["mean_ms"] * one["due"] for one in told) / due,
-        "max_ms": max(one["max_ms"] for one in told),
+        "tardy": sum(tardiness["tardy"] for tardiness in tardy),
+        "mean_ms": sum(tardiness["mean_ms"] * tardiness["due"] for tardiness in tardy) / due,
+        "max_ms": max(tardiness["max_ms"] for tardiness in tardy),
     }
 
 
@@ -268,11 +272,11 @@ def unit_lines(units: Mapping[str, UnitStatus]) -> list[dict[str, Any]]:
     return [
         {
             "unit": name,
-            "class": one.class_name,
-            "node": one.node,
-            "host": one.host,
-            "share": one.share,
-            "moving_to": one.moving_to,
+            "class": unit.class_name,
+            "node": unit.node,
+            "host": unit.host,
+            "share": unit.share,
+            "moving_to": unit.moving_to,
         }
-        for name, one in units.items()
+        for name, unit in units.items()
     ]

@@ -124,10 +124,10 @@ class Watch(BackgroundThread):
     def losses(self) -> list[str]:
         """Return a line for each stream and each query that loses rows, without waiting."""
         view = self._view
-        found = list(stream_problems(self.intakes().values()))
+        lines = list(stream_problems(self.intakes().values()))
         for shown in () if view is None else view.classes.values():
-            found += query_problems(shown.name, shown.failures)
-        return found
+            lines += query_problems(shown.name, shown.failures)
+        return lines
 
     def age_s(self, view: View) -> float:
         return max(0.0, self._clock() - view.seen)
@@ -170,7 +170,7 @@ class Watch(BackgroundThread):
 
     def _homes(self, class_name: str) -> list[tuple[str, str]]:
         units = {} if self._view is None else self._view.system.units
-        homes = [(name, one.home) for name, one in units.items() if one.class_name == class_name]
+        homes = [(name, unit.home) for name, unit in units.items() if unit.class_name == class_name]
         return sorted(homes, key=lambda home: shard_of(home[0]))
 
     # -- the thread -----------------------------------------------------------------------------------------
@@ -201,18 +201,18 @@ class Watch(BackgroundThread):
         before = self._view
         view: View | None
         try:
-            found = self.source.look(None if before is None else before.look.number)
-            view, told = self._seen(before, found), ""
+            answer = self.source.look(None if before is None else before.look.number)
+            view, problem_text = self._seen(before, answer), ""
         except Away as problem:
-            view, told = before, str(problem)
+            view, problem_text = before, str(problem)
             self._has_ended = self.source.has_ended()
         except Exception as problem:
             # Ours; the next look may still succeed, and nobody else would look.
             LOG.exception("a look at the running system has failed")
-            view, told = before, f"the system cannot be looked at: {sentence(problem)}"
+            view, problem_text = before, f"the system cannot be looked at: {sentence(problem)}"
         with self._changed:
-            self._view, self._problem = view, told
-            if not told:
+            self._view, self._problem = view, problem_text
+            if not problem_text:
                 self._answered = self._clock()
             self._looks += 1
             self._wanted = False
@@ -239,8 +239,8 @@ class Watch(BackgroundThread):
         for name, unit in found.status.system.units.items():
             if unit.report is None or unit.report.asleep:
                 continue
-            at, seen = self._reports.get(name, (None, now))
-            reports[name] = unit.report.at, seen if at == unit.report.at else now
+            at, seen_at = self._reports.get(name, (None, now))
+            reports[name] = unit.report.at, seen_at if at == unit.report.at else now
             reported[unit.class_name] = min(reports[name][1], reported.get(unit.class_name, now))
         self._reports = reports
         return reported

@@ -101,17 +101,17 @@ class Reading:
         self._service, self._kind = service, kind
 
     def one(self, caller: Caller, ref: Ref) -> Entry:
-        found = self._service.snapshot.now.get(ref)
+        entry = self._service.snapshot.now.get(ref)
         self._check(caller, ref.name)
-        if found is None or not self._sees(caller)(found):
+        if entry is None or not self._sees(caller)(entry):
             raise unknown(self._service, caller, ref)
-        return found
+        return entry
 
     def all(self, caller: Caller) -> Sequence[Entry]:
         """In the order in which they were declared."""
         self._check(caller)
-        found = self._service.snapshot.now.of_kind.get(self._kind, ())
-        return found if caller.is_admin else list(filter(self._sees(caller), found))
+        entries = self._service.snapshot.now.of_kind.get(self._kind, ())
+        return entries if caller.is_admin else list(filter(self._sees(caller), entries))
 
     def shown(self, caller: Caller, entry: Entry) -> bytes:
         """Of a stream, where it comes from is for administrators."""
@@ -144,9 +144,9 @@ class Reading:
 
 def classes_of(service: Service, caller: Caller) -> set[str]:
     """Of the tenants that the key is for."""
-    found = (service.snapshot.now.get(Ref("Tenant", name)) for name in caller.tenants)
-    declared = (one.stored.declaration for one in found if one is not None)
-    return {one.priority_class for one in declared if isinstance(one, TenantDeclaration)}
+    entries = (service.snapshot.now.get(Ref("Tenant", name)) for name in caller.tenants)
+    declared = (entry.stored.declaration for entry in entries if entry is not None)
+    return {tenant.priority_class for tenant in declared if isinstance(tenant, TenantDeclaration)}
 
 
 def router(service: Service) -> APIRouter:
@@ -164,7 +164,7 @@ def router(service: Service) -> APIRouter:
 
 
 def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
-    reading, one = Reading(service, kind), f"{path}/{{name}}"
+    reading, item_path = Reading(service, kind), f"{path}/{{name}}"
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
     @routes.get(path, operation_id=f"list{plural}", summary=f"List {plural}", responses=list_answer(kind))
@@ -172,7 +172,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         return listed(reading, caller, reading.all(caller), limit, after)
 
     @routes.get(
-        one,
+        item_path,
         operation_id=f"get{kind}",
         summary=f"Show a {kind}",
         responses=document_answers(kind) | READ,
@@ -181,7 +181,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         return shown(reading, caller, Ref(kind, name), if_none_match)
 
     @routes.put(
-        one,
+        item_path,
         operation_id=f"put{kind}",
         summary=f"Declare a {kind}",
         responses=put_answers(kind) | CHANGED,
@@ -191,7 +191,9 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         put.caller.must_be_admin()
         return put_one(service, put, Ref(kind, name))
 
-    @routes.delete(one, operation_id=f"delete{kind}", summary=f"Delete a {kind}", responses=DELETED | GONE)
+    @routes.delete(
+        item_path, operation_id=f"delete{kind}", summary=f"Delete a {kind}", responses=DELETED | GONE
+    )
     def delete(
         caller: CallerOf, name: PathName, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Response:
@@ -204,7 +206,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
 
 def add_queries(routes: APIRouter, service: Service) -> None:
     reading = Reading(service, "Query")
-    many, one = "/tenants/{tenant}/queries", "/tenants/{tenant}/queries/{query}"
+    many, item_path = "/tenants/{tenant}/queries", "/tenants/{tenant}/queries/{query}"
 
     @routes.get("/queries", operation_id="listQueries", responses=list_answer("Query"))
     async def list_queries(caller: CallerOf, limit: Limit = LIMIT, after: After = None) -> Response:
@@ -219,7 +221,7 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         must_know_tenant(service, caller, tenant)
         return listed(reading, caller, service.snapshot.now.queries.get(tenant, ()), limit, after)
 
-    @routes.get(one, operation_id="getQuery", responses=document_answers("Query") | READ)
+    @routes.get(item_path, operation_id="getQuery", responses=document_answers("Query") | READ)
     async def get_query(
         caller: CallerOf, tenant: PathName, query: PathName, if_none_match: IfNoneMatch = None
     ) -> Response:
@@ -228,7 +230,7 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         return shown(reading, caller, Ref("Query", query, tenant), if_none_match)
 
     @routes.put(
-        one,
+        item_path,
         operation_id="putQuery",
         responses=put_answers("Query") | CHANGED,
         openapi_extra=document_body("Query"),
@@ -238,7 +240,7 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         must_know_tenant(service, put.caller, tenant)
         return put_one(service, put, Ref("Query", query, tenant))
 
-    @routes.delete(one, operation_id="deleteQuery", responses=DELETED | GONE)
+    @routes.delete(item_path, operation_id="deleteQuery", responses=DELETED | GONE)
     def delete_query(
         caller: CallerOf,
         tenant: PathName,
@@ -303,31 +305,31 @@ def add_apply(routes: APIRouter, service: Service) -> None:
         documents = documents_of(request, content)
         for document in documents:
             must_declare(caller, document)
-        made = Declaring(service, caller, dry_run).declare(documents)
-        return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
+        changes = Declaring(service, caller, dry_run).declare(documents)
+        return Response(orjson.dumps(changes.as_json()), headers=changes.headers, media_type=JSON)
 
 
 def documents_of(request: Request, content: bytes) -> list[Document]:
     """The documents of `{"documents": [...]}`, or of YAML as files have them."""
-    found = read_all(request, content)
+    documents = read_all(request, content)
     if media_type(request) == JSON:
-        (body,) = found
+        (body,) = documents
         if (
             not isinstance(body, dict)
             or set(body) != {"documents"}
             or not isinstance(body["documents"], list)
         ):
             raise InvalidInput("not a list of documents", value=body, hint='send {"documents": [...]}')
-        found = body["documents"]
-    elif len(found) == 1 and isinstance(found[0], dict) and set(found[0]) == {"documents"}:
-        found = found[0]["documents"]
-        if not isinstance(found, list):
-            raise InvalidInput("not a list of documents", "documents", found, "write each after a `-`")
-    request.state.body = {"documents": found}
-    if not 1 <= len(found) <= DOCUMENTS_MAX:
+        documents = body["documents"]
+    elif len(documents) == 1 and isinstance(documents[0], dict) and set(documents[0]) == {"documents"}:
+        documents = documents[0]["documents"]
+        if not isinstance(documents, list):
+            raise InvalidInput("not a list of documents", "documents", documents, "write each after a `-`")
+    request.state.body = {"documents": documents}
+    if not 1 <= len(documents) <= DOCUMENTS_MAX:
         hint = f"send 1 to {DOCUMENTS_MAX:,}"
-        raise InvalidInput("too few or too many documents", "documents", len(found), hint)
-    return [declared_in(one, f"documents[{place}]") for place, one in enumerate(found)]
+        raise InvalidInput("too few or too many documents", "documents", len(documents), hint)
+    return [declared_in(document, f"documents[{place}]") for place, document in enumerate(documents)]
 
 
 def must_declare(caller: Caller, one: Document) -> None:
@@ -344,12 +346,13 @@ def must_declare(caller: Caller, one: Document) -> None:
 def listed(
     reading: Reading, caller: Caller, entries: Sequence[Entry], limit: int, after: str | None
 ) -> Response:
-    found = page(entries, -1 if after is None else int(after), limit)
-    is_last = not found or found[-1] is entries[-1]
+    shown_entries = page(entries, -1 if after is None else int(after), limit)
+    is_last = not shown_entries or shown_entries[-1] is entries[-1]
     items = b",".join(
-        b'{"version":%d,"document":%b}' % (one.stored.version, reading.shown(caller, one)) for one in found
+        b'{"version":%d,"document":%b}' % (entry.stored.version, reading.shown(caller, entry))
+        for entry in shown_entries
     )
-    following = b"null" if is_last else b'"%d"' % found[-1].stored.place
+    following = b"null" if is_last else b'"%d"' % shown_entries[-1].stored.place
     return Response(b'{"items":[%b],"next":%b}' % (items, following), media_type=JSON)
 
 
@@ -383,7 +386,7 @@ def delete_one(service: Service, caller: Caller, ref: Ref, if_match: str | None,
     if here is None:
         raise unknown(service, caller, ref)
     version = wanted_version(here, if_match, None)
-    made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).delete(ref)
+    changes = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).delete(ref)
     if dry_run:
-        return Response(orjson.dumps(made.as_json()), media_type=JSON)
+        return Response(orjson.dumps(changes.as_json()), media_type=JSON)
     return Response(status_code=204)

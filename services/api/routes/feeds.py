@@ -77,11 +77,11 @@ def router(service: Service) -> APIRouter:
         watch, file = running(service.watch, service), service.catalog.desired().file
         there = {} if file is None else answered(lambda: endpoints(watch, file))
         placed = None if file is None else placed_feeds(file, there)
-        told = {
+        content = {
             "file": None if placed is None else placed.model_dump(mode="json", by_alias=True),
             "endpoints": {} if placed is None else {name: there[name] for name in placed.streams},
         }
-        return Response(orjson.dumps(told), headers={"Cache-Control": "no-store"}, media_type=JSON)
+        return Response(orjson.dumps(content), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
     @routes.put(
         "/progress",
@@ -98,8 +98,8 @@ def router(service: Service) -> APIRouter:
     def tell_progress(request: Request, caller: CallerOf, body: Content) -> Response:
         """How the feeds fare, by who brings them; metrics tell of it for half a minute."""
         caller.must_bring_feeds()
-        told = read_model(Progress, request, body)
-        service.told_feeds.tell(told.feeds, time.monotonic())
+        progress = read_model(Progress, request, body)
+        service.told_feeds.tell(progress.feeds, time.monotonic())
         return Response(status_code=204)
 
     return routes
@@ -107,11 +107,11 @@ def router(service: Service) -> APIRouter:
 
 def endpoints(watch: Watch, file: StreamsFile) -> dict[str, str]:
     """Gateways by stream, of the streams that a node takes already."""
-    found = {name: watch.endpoint_of(name) for name in file.streams}
-    return {name: one for name, one in found.items() if one is not None}
+    endpoints = {name: watch.endpoint_of(name) for name in file.streams}
+    return {name: endpoint for name, endpoint in endpoints.items() if endpoint is not None}
 
 
 def placed_feeds(file: StreamsFile, there: Mapping[str, str]) -> StreamsFile | None:
     """The feeds of which all streams have a gateway: a feed that has to wait for one keeps no other waiting."""
-    placed = [name for name, one in file.all_feeds().items() if there.keys() >= one.streams.keys()]
+    placed = [name for name, feed in file.all_feeds().items() if there.keys() >= feed.streams.keys()]
     return file.part(placed) if placed else None

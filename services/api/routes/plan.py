@@ -93,21 +93,21 @@ def router(service: Service) -> APIRouter:
         for document in documents:
             must_declare(caller, document)
         tenants = None if caller.is_admin else caller.tenants
-        found = running(service.planner, service).plan(documents, rates_of(rate or ()), tenants)
-        return Response(orjson.dumps(found.as_json()), media_type=JSON)
+        answer = running(service.planner, service).plan(documents, rates_of(rate or ()), tenants)
+        return Response(orjson.dumps(answer.as_json()), media_type=JSON)
 
     return routes
 
 
 def rates_of(told: list[str] | tuple[str, ...]) -> dict[str, float]:
     """Rows a second by stream."""
-    found = {}
-    for one in told:
-        stream, _, rows = one.rpartition(":")
+    rates = {}
+    for rate in told:
+        stream, _, rows = rate.rpartition(":")
         try:
-            found[stream] = float(rows)
+            rates[stream] = float(rows)
         except ValueError:
             stream = ""
         if not stream:
-            raise InvalidInput("not STREAM:ROWS", "?rate", one, f"write it as {RATE}")
-    return found
+            raise InvalidInput("not STREAM:ROWS", "?rate", rate, f"write it as {RATE}")
+    return rates

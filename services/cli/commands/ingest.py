@@ -163,9 +163,9 @@ def door_of(endpoint: str | None, api_key: str | None) -> Door | None:
         if not near:
             return None
         if len(near) > 1:
-            told = ", ".join(near)
+            choices = ", ".join(near)
             raise InvalidInput(
-                "several systems run on this machine", "--endpoint", hint=f"give one of {told}"
+                "several systems run on this machine", "--endpoint", hint=f"give one of {choices}"
             )
         (endpoint,) = near
     if not endpoint.startswith("grpc://"):
@@ -189,14 +189,14 @@ class DoorHere:
 def doors_here() -> dict[str, DoorHere]:
     """Return gateways of this user's systems on this machine, by endpoint."""
     base = shared_memory()
-    found = {}
+    doors = {}
     for system, cluster in clusters(base).items():
         for node in listed(RunDirs(base, system, "any").root):
             dirs = RunDirs(base, system, node.name)
             if dirs.endpoint.is_file() and dirs.ingest_key.is_file():
                 key = dirs.ingest_key.read_text(encoding="utf-8")
-                found[dirs.endpoint.read_text(encoding="utf-8")] = DoorHere(key, cluster.home)
-    return found
+                doors[dirs.endpoint.read_text(encoding="utf-8")] = DoorHere(key, cluster.home)
+    return doors
 
 
 @contextmanager

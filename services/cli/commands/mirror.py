@@ -41,10 +41,10 @@ def mirror(
         screen().print(checked)
         return
     with ended_by_signal(), service() as weir, Mirrors(RemoteDoor(weir)) as running:
-        for one in mirrors:
-            declare(one, weir)
-        for one in mirrors:
-            running.begin(one)
+        for mirror_ in mirrors:
+            declare(mirror_, weir)
+        for mirror_ in mirrors:
+            running.begin(mirror_)
         title = f"{file} to {weir.endpoint}"
         watch(
             lambda: mirror_table(title, running.progress()),
@@ -55,7 +55,7 @@ def mirror(
 
 
 def mirrors_told(mirrors: Sequence[MirrorProgress]) -> dict[str, object]:
-    return {"mirrors": [one.as_json() for one in mirrors]}
+    return {"mirrors": [mirror.as_json() for mirror in mirrors]}
 
 
 MIRROR_COLUMNS: Mapping[str, Callable[[MirrorProgress], str]] = {

@@ -240,17 +240,22 @@ def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
     """Return the rows with the stream's columns and types, and how many were left out as they have no event time."""
     columns = {name.lower(): name for name in table.column_names}
     arrays = []
-    for one in stream.schema.fields:
-        name = columns.get(one.name.lower())
+    for schema_field in stream.schema.fields:
+        name = columns.get(schema_field.name.lower())
         if name is None:
             raise UnknownName(
-                "the input has no such column", stream.name, one.name, nearest(one.name, table.column_names)
+                "the input has no such column",
+                stream.name,
+                schema_field.name,
+                nearest(schema_field.name, table.column_names),
             )
         try:
-            arrays.append(table.column(name).cast(one.type.arrow))
+            arrays.append(table.column(name).cast(schema_field.type.arrow))
         except pa.ArrowException as error:
             hint = f"declare the column as the file has it ({table.column(name).type})"
-            raise InvalidInput(f"column {name} is not {one.type}: {error}", stream.name, None, hint) from None
+            raise InvalidInput(
+                f"column {name} is not {schema_field.type}: {error}", stream.name, None, hint
+            ) from None
     rows = pa.Table.from_arrays(arrays, schema=stream.schema.arrow)
     timed = rows if stream.time is None else rows.filter(rows.column(stream.time).is_valid())
     return timed.combine_chunks(), len(rows) - len(timed)
@@ -294,11 +299,11 @@ def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[S
         for stream, table in data.items():
             if stream is leader:
                 continue
-            known = times[stream]
+            event_us = times[stream]
             upto = (
                 len(table)
-                if last or reached is None or known is None
-                else int(np.searchsorted(known, reached, "right"))
+                if last or reached is None or event_us is None
+                else int(np.searchsorted(event_us, reached, "right"))
             )
             for begin in range(sent[stream], upto, train):
                 yield stream, table.slice(begin, min(train, upto - begin))

@@ -427,7 +427,11 @@ def result_of(job: Job) -> dict[str, Any]:
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     """The class's last decisions in words, and all by which it came to go by another policy."""
     manager, tuned = run.ring.manager_of(name), run.tunings.get(name)
-    policies = [] if tuned is None else [one.sentence() for one in last_of(tuned.core.explanations, last)]
+    policies = (
+        []
+        if tuned is None
+        else [explanation.sentence() for explanation in last_of(tuned.core.explanations, last)]
+    )
     if manager is None:
         return policies or ["this manager makes no decisions"]
     return [*(explanation.sentence() for explanation in list(manager.explanations)[-last:]), *policies]

@@ -102,19 +102,19 @@ def reachable(address: str | None, home: Home) -> str:
         raise InvalidInput("not the address of a Ray cluster", "--address", address, "write HOST:PORT")
     here = clusters(shared_memory())
     if address is None and (own := home.system()) is not None:
-        found = {own.name: Cluster(own.address, own.auth_mode)}
+        systems = {own.name: Cluster(own.address, own.auth_mode)}
     elif address is None:
         home.must_not_be_killed()
         # A demonstration has no catalog; systems of other homes are left alone.
-        found = {name: cluster for name, cluster in here.items() if cluster.home is None}
+        systems = {name: cluster for name, cluster in here.items() if cluster.home is None}
     else:
-        found = {name: cluster for name, cluster in here.items() if cluster.address == address}
-    if address is None and not found:
+        systems = {name: cluster for name, cluster in here.items() if cluster.address == address}
+    if address is None and not systems:
         raise InvalidInput("no system runs from it", HOME, str(home.folder), START_ONE)
-    if len(found) > 1:
-        told = ", ".join(f"{cluster.address} (system {name})" for name, cluster in found.items())
-        raise InvalidInput("several systems run on this machine", "--address", hint=f"give one of {told}")
-    for cluster in found.values():
+    if len(systems) > 1:
+        choices = ", ".join(f"{cluster.address} (system {name})" for name, cluster in systems.items())
+        raise InvalidInput("several systems run on this machine", "--address", hint=f"give one of {choices}")
+    for cluster in systems.values():
         address = cluster.address
         if cluster.auth_mode is not None:
             os.environ.setdefault(AUTH_MODE, cluster.auth_mode)

@@ -208,5 +208,5 @@ def timestamps(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def as_texts(names: Sequence[str], texts: Collection[str]) -> Mapping[str, pa.DataType]:
     """Return the type of text for columns among those named, without regard to case."""
-    wanted = {name.lower() for name in texts}
-    return {name: pa.string() for name in names if name.lower() in wanted}
+    names_as_text = {name.lower() for name in texts}
+    return {name: pa.string() for name in names if name.lower() in names_as_text}

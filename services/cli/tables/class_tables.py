@@ -55,14 +55,14 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
                 for head, cell in CLASS_COLUMNS.items()
             )
         )
-    told = [policy_of(view) for view in views if view.tunes_itself or view.settings.objective != "response"]
+    notes = [policy_of(view) for view in views if view.tunes_itself or view.settings.objective != "response"]
     late = late_rows(
         [(view.name, view.figures.late_now) for view in views if view.condition.state is not State.LATE]
     )
     failed = failed_rows(
         [(shown.name, shown.failures) for shown in views if shown.condition.state is not State.LOSING]
     )
-    lines = state_lines(views) + [escape(shortened(parts)) for parts in (late, failed, told) if parts]
+    lines = state_lines(views) + [escape(shortened(parts)) for parts in (late, failed, notes) if parts]
     table.caption = "\n".join(lines)
     return table
 
@@ -128,12 +128,12 @@ def state_lines(views: Sequence[ClassView]) -> list[str]:
     ]
     unwell.sort(key=lambda one: order.index(one.condition.state))
     lines = [
-        f"{name_of(one)}: {coloured(one.condition.state, one.condition.state)}: {escape(one.condition.reason)}"
-        for one in unwell[:STATES_SHOWN]
+        f"{name_of(view)}: {coloured(view.condition.state, view.condition.state)}: {escape(view.condition.reason)}"
+        for view in unwell[:STATES_SHOWN]
     ]
     lines[:0] = [
-        f"[yellow]{escape(one.name)}: busy: no report for {one.age_s:.0f} s[/]; its figures are as old"
-        for one in silent[:STATES_SHOWN]
+        f"[yellow]{escape(view.name)}: busy: no report for {view.age_s:.0f} s[/]; its figures are as old"
+        for view in silent[:STATES_SHOWN]
     ]
     if len(unwell) > STATES_SHOWN:
         lines.append(f"{len(unwell) - STATES_SHOWN} more classes: weir explain TENANT")
@@ -186,22 +186,22 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
 def quality_table(told: Mapping[str, Any]) -> Sheet:
     """The queries of a tenant as the service tells of them."""
     heads = ["query", "answers", "ms/deadline", "slow", "worth", "missed", "stale"]
-    windows = any(one["tardiness"] for one in told["items"])
+    windows = any(item["tardiness"] for item in told["items"])
     failed = [line for line in told["items"] if line.get("failed")]
     heads += [*(["tardy"] if windows else []), *(["failed"] if failed else [])]
     table = plain_table("", heads)
-    for one in told["items"]:
-        answers, missed = one["answers"], one["utility"]["missed"]
+    for item in told["items"]:
+        answers, missed = item["answers"], item["utility"]["missed"]
         table.add_row(
-            escape(one["query"]),
+            escape(item["query"]),
             compact(answers),
-            f"{against(one['mean_ms'], one['deadline_ms']) if answers else UNKNOWN}/{figure(one['deadline_ms'])}",
-            times(one["slowdown"]),
-            worth(one["utility"]["mean"]) if answers else UNKNOWN,
+            f"{against(item['mean_ms'], item['deadline_ms']) if answers else UNKNOWN}/{figure(item['deadline_ms'])}",
+            times(item["slowdown"]),
+            worth(item["utility"]["mean"]) if answers else UNKNOWN,
             missed_of(missed, answers),
-            percent(one["staleness"]) if answers else UNKNOWN,
-            *([tardy(one["tardiness"])] if windows else []),
-            *([compact(one["failed"])] if failed else []),
+            percent(item["staleness"]) if answers else UNKNOWN,
+            *([tardy(item["tardiness"])] if windows else []),
+            *([compact(item["failed"])] if failed else []),
         )
     late = late_rows([(told["tenant"], told.get("late_now", {}))])
     lines = ["; ".join(late)] if late else []

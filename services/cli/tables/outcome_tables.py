@@ -58,35 +58,35 @@ QUERIES_TOLD = 5
 def answers_table(result: Mapping[str, Any]) -> Sheet:
     """How good the answers of one run were: a line a class, and below it the queries that lost most by being late."""
     heads = ["class", "answers", "mean ms", "slow", "worth", "missed", "stale"]
-    windows = any(one["tardiness"] for one in result["classes"])
+    windows = any(class_["tardiness"] for class_ in result["classes"])
     table = plain_table("answers", [*heads, "tardy"] if windows else heads)
     more = 0
-    for one in result["classes"]:
-        utility, slowdown, staleness = one["utility"], one["slowdown"], one["staleness"]
+    for class_ in result["classes"]:
+        utility, slowdown, staleness = class_["utility"], class_["slowdown"], class_["staleness"]
         table.add_row(
-            escape(one["name"]),
-            compact(one["results"]),
-            response(one["response_ms"]["mean"]),
+            escape(class_["name"]),
+            compact(class_["results"]),
+            response(class_["response_ms"]["mean"]),
             times(slowdown["mean"]) if slowdown else UNKNOWN,
             worth(utility["mean"]) if utility else UNKNOWN,
-            missed_of(utility["missed"], one["results"]) if utility else UNKNOWN,
+            missed_of(utility["missed"], class_["results"]) if utility else UNKNOWN,
             percent(staleness["mean"]) if staleness else UNKNOWN,
-            *([tardy(one["tardiness"])] if windows else []),
+            *([tardy(class_["tardiness"])] if windows else []),
         )
-        late = {name: told for name, told in (one["queries"] or {}).items() if is_late(told)}
+        late = {name: query for name, query in (class_["queries"] or {}).items() if is_late(query)}
         worst = sorted(late, key=lambda name: (late[name]["utility"], -late[name]["missed"]))
         more += len(worst[QUERIES_TOLD:])
         for name in worst[:QUERIES_TOLD]:
-            told = late[name]
+            query = late[name]
             table.add_row(
                 f"[dim]  {escape(name)}[/]",
-                compact(told["results"]),
-                against(told["mean_ms"], told["deadline_ms"]),
-                times(told["slowdown"]),
-                worth(told["utility"]),
-                missed_of(told["missed"], told["results"]),
-                percent(told["staleness"]),
-                *([tardy(told["tardiness"])] if windows else []),
+                compact(query["results"]),
+                against(query["mean_ms"], query["deadline_ms"]),
+                times(query["slowdown"]),
+                worth(query["utility"]),
+                missed_of(query["missed"], query["results"]),
+                percent(query["staleness"]),
+                *([tardy(query["tardiness"])] if windows else []),
             )
     if more:
         table.caption = f"{more} more queries answered late: -o json"
@@ -136,7 +136,7 @@ OTHERS = {
 
 def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Group:
     """Several level-2 policies side by side, of each class, the best of each column marked."""
-    names = [one["name"] for one in next(iter(rows.values()))["classes"]]
+    names = [class_["name"] for class_ in next(iter(rows.values()))["classes"]]
     return Group(
         *(
             metric_table(f"{title}; class {escape(name)}" if len(names) > 1 else title, rows, heads, place)
@@ -153,7 +153,7 @@ def metric_table(
     columns = {
         head: [metric_of(result, metric, place) for result in rows.values()] for metric, head in heads.items()
     }
-    had = {head: [one for one in column if one is not None] for head, column in columns.items()}
+    had = {head: [value for value in column if value is not None] for head, column in columns.items()}
     shown = {head: marked(column) for head, column in had.items() if len(column) == len(rows)}
     table = plain_table(title, ("policy", *shown))
     for row, name in enumerate(rows):
@@ -166,7 +166,8 @@ def marked(values: Sequence[float]) -> list[str]:
     least = min(values)
     texts = [four_figures(value) for value in values]
     return [
-        f"[bold green]{text}[/]" if one == least else text for one, text in zip(values, texts, strict=True)
+        f"[bold green]{text}[/]" if value == least else text
+        for value, text in zip(values, texts, strict=True)
     ]
 
 
@@ -177,7 +178,7 @@ def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) 
         if claim.policy not in rows or claim.below not in rows:
             continue
         # Without windows nothing is tardy, under any policy.
-        got, other = (metric_of(rows[one], claim.metric) or 0.0 for one in (claim.policy, claim.below))
+        got, other = (metric_of(rows[policy], claim.metric) or 0.0 for policy in (claim.policy, claim.below))
         table.add_row(
             f"{claim.metric}: {claim.policy} below {claim.below}",
             f"−{exact(claim.by_pct)}%",
@@ -205,8 +206,8 @@ def finding_table(title: str, findings: Sequence[Finding]) -> Sheet:
 def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float | None:
     """A metric of a class, by its path; None if the class has nothing of the kind, such as tardiness without windows."""
     group, name = metric.split(".")
-    told = result["classes"][place][group]
-    value: float | None = None if told is None else told[name]
+    group_of_class = result["classes"][place][group]
+    value: float | None = None if group_of_class is None else group_of_class[name]
     return value
 
 
