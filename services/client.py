@@ -24,6 +24,7 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from configs.documents.declarations import (
+    RESOURCES,
     Declaration,
     Document,
     Ref,
@@ -54,15 +55,6 @@ PAGE = 1000
 DRY_RUN = "?dry_run=true"
 ROWS_MOST = 1_000_000
 JSON = {"Content-Type": "application/json"}
-PLACES: Mapping[str, str] = {
-    "PriorityClass": "priority-classes",
-    "Tenant": "tenants",
-    "Stream": "streams",
-    "Feed": "feeds",
-    "Mirror": "mirrors",
-    "Query": "queries",
-    "Session": "session",
-}
 
 
 Documents = DocumentLike | Sequence[DocumentLike]
@@ -144,13 +136,13 @@ class Client:
                 return [self.get(kind, "spark")]
             except UnknownName:
                 return []
-        path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{PLACES[kind]}"
+        path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{RESOURCES[kind].path}"
         return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
         """Declare or change a document, also a plain dict; with a version, only if that version is there (0: none)."""
-        given = document_in(declaration)
-        declaration = given.declaration if isinstance(given, Document) else given
+        document = document_in(declaration)
+        declaration = document.declaration if isinstance(document, Document) else document
         ref = ref_of(declaration)
         content = orjson.dumps(as_document(declaration))
         headers = JSON | condition(version)
@@ -174,8 +166,8 @@ class Client:
 
     def audit(self, kind: str | None = None, name: str | None = None, most: int = 100) -> list[AuditEntry]:
         """Changes, the last one first."""
-        found = self._get("/v1/audit", kind=kind, name=name, limit=most)
-        return [AuditEntry.model_validate(one) for one in found["items"]]
+        answer = self._get("/v1/audit", kind=kind, name=name, limit=most)
+        return [AuditEntry.model_validate(item) for item in answer["items"]]
 
     # -- keys ------------------------------------------------------------------------------------------
 
@@ -212,8 +204,8 @@ class Client:
 
     def classes(self) -> list[dict[str, Any]]:
         """Return the classes as `weir top -o json` does; with a tenant's key only its own."""
-        found: list[dict[str, Any]] = self._get("/v1/classes")["items"]
-        return found
+        items: list[dict[str, Any]] = self._get("/v1/classes")["items"]
+        return items
 
     def status(self, tenant: str | None = None) -> dict[str, Any]:
         return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/status")
@@ -241,16 +233,16 @@ class Client:
 
     def mirrors(self) -> list[dict[str, Any]]:
         """How all mirrors fare; of a tenant's key, how fresh they are."""
-        found: list[dict[str, Any]] = self._get("/v1/mirroring")["items"]
-        return found
+        items: list[dict[str, Any]] = self._get("/v1/mirroring")["items"]
+        return items
 
     def mirror_status(self, name: str) -> dict[str, Any]:
         return self._get(f"/v1/mirrors/{quoted(name)}/status")
 
     def feed_statuses(self) -> list[dict[str, Any]]:
         """Return the status of each feed; to a tenant's key without sources and errors."""
-        found: list[dict[str, Any]] = self._get("/v1/feeding")["items"]
-        return found
+        items: list[dict[str, Any]] = self._get("/v1/feeding")["items"]
+        return items
 
     def feed_status(self, name: str) -> dict[str, Any]:
         """Return the status of a feed, or of a stream with a source of its own."""
@@ -258,17 +250,19 @@ class Client:
 
     def stream_input(self, name: str) -> dict[str, Any]:
         """Return the counts of the rows of a stream; empty if the service does not know it."""
-        found = self._get("/v1/feeding")
-        streams = [*found["pushed"], *(stream for feed in found["items"] for stream in feed["streams"])]
+        answer = self._get("/v1/feeding")
+        streams = [*answer["pushed"], *(stream for feed in answer["items"] for stream in feed["streams"])]
         return next((stream for stream in streams if stream["name"].lower() == name.lower()), {})
 
     def tenant(self) -> str:
         """The one tenant that this key sees."""
-        found = self._get("/v1/tenants", limit=2)["items"]
-        if len(found) != 1:
-            told = "sees no tenant" if not found else "sees several tenants"
-            raise InvalidInput(f"the key {told}", "tenant", hint="name it: TENANT, of a query TENANT/QUERY")
-        name: str = found[0]["document"]["name"]
+        tenants = self._get("/v1/tenants", limit=2)["items"]
+        if len(tenants) != 1:
+            problem = "sees no tenant" if not tenants else "sees several tenants"
+            raise InvalidInput(
+                f"the key {problem}", "tenant", hint="name it: TENANT, of a query TENANT/QUERY"
+            )
+        name: str = tenants[0]["document"]["name"]
         return name
 
     # -- rows ------------------------------------------------------------------------------------------
@@ -353,13 +347,13 @@ class Client:
         return f"{place_of(Ref('Query', name, owner))}/results"
 
     def _get(self, path: str, **params: object) -> dict[str, Any]:
-        found: dict[str, Any] = orjson.loads(self._wire.call("GET", path, params=params).content)
-        return found
+        answer: dict[str, Any] = orjson.loads(self._wire.call("GET", path, params=params).content)
+        return answer
 
     def _post(self, path: str, said: Mapping[str, Any], again: bool = True) -> dict[str, Any]:
         answer = self._wire.call("POST", path, content=orjson.dumps(said), headers=JSON, again=again)
-        found: dict[str, Any] = orjson.loads(answer.content)
-        return found
+        content: dict[str, Any] = orjson.loads(answer.content)
+        return content
 
     def _items(self, path: str) -> Iterator[dict[str, Any]]:
         """Of all pages."""
@@ -389,7 +383,7 @@ def place_of(ref: Ref) -> str:
             return "/v1/session"
         case "Query":
             return f"/v1/tenants/{quoted(ref.tenant)}/queries/{quoted(ref.name)}"
-    return f"/v1/{PLACES[ref.kind]}/{quoted(ref.name)}"
+    return f"/v1/{RESOURCES[ref.kind].path}/{quoted(ref.name)}"
 
 
 def condition(version: int | None) -> dict[str, str]:
@@ -422,11 +416,11 @@ def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
     try:
         yield
     except WeirError as problem:
-        found = IN_BODY.match(problem.title)
-        if found is not None and int(found[1]) < len(documents):
-            one = documents[int(found[1])]
-            place = (one.place if isinstance(one, Document) else "") or str(ref_of_any(one))
-            problem.title = place + problem.title[found.end() :]
+        match = IN_BODY.match(problem.title)
+        if match is not None and int(match[1]) < len(documents):
+            document = documents[int(match[1])]
+            place = (document.place if isinstance(document, Document) else "") or str(ref_of_any(document))
+            problem.title = place + problem.title[match.end() :]
         raise
 
 

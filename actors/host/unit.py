@@ -803,4 +803,5 @@ class HostedUnit:
             taken_per_s=0.0 if self.asleep else self._flow.taken_per_s,
             # A class without turns does not look whether there is room: its input still waits.
             held_back=int(self.inbox.held_back or now - self._held_back_at < RECENT_S),
+            unsaved_bytes=self._log.bytes_since,
         )

@@ -92,20 +92,29 @@ class Copy:
     """Where the class says how much of its answers is kept."""
 
 
+OF_UNITS = "of units"
+# How a figure of a class is made of those of its units; without either they are summed.
+MEAN: Mapping[str, str] = {OF_UNITS: "mean"}
+WORST: Mapping[str, str] = {OF_UNITS: "worst"}
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A unit as people see it; whatever is counted counts from its beginning."""
+    """A unit as people see it; whatever is counted counts from its beginning.
+
+    A gauge `weir_class_NAME` of `services.metrics.families` is exported as it is here.
+    """
 
     headroom: float = 0.0
     load: float = 0.0
-    keep: float = 1.0
+    keep: float = field(default=1.0, metadata=MEAN)
     queued: int = 0
     results: int = 0
     results_per_s: float = 0.0
-    mean_ms: float = 0.0  # of the last seconds
-    p50_ms: float = 0.0
-    p95_ms: float = 0.0
-    p99_ms: float = 0.0
+    mean_ms: float = field(default=0.0, metadata=WORST)  # of the last seconds
+    p50_ms: float = field(default=0.0, metadata=WORST)
+    p95_ms: float = field(default=0.0, metadata=WORST)
+    p99_ms: float = field(default=0.0, metadata=WORST)
     offered: int = 0
     delivered: int = 0
     shed: int = 0
@@ -121,18 +130,20 @@ class Figures:
     slowdown: dict[str, float] = field(default_factory=dict)  # from the beginning
     staleness: dict[str, float] = field(default_factory=dict)  # from the beginning
     tardiness: dict[str, float] = field(default_factory=dict)  # from the beginning; of windows
-    slowdown_now: float = 0.0  # mean of the last seconds; 0 without answers
-    utility_now: float = 1.0  # mean of the last seconds
-    missed_now: float = 0.0  # part of the answers of the last seconds
-    staleness_now: float = 0.0  # of the last seconds
-    tardy_now: float = 0.0  # part of the answers of windows of the last seconds
+    slowdown_now: float = field(default=0.0, metadata=MEAN)  # mean of the last seconds; 0 without answers
+    utility_now: float = field(default=1.0, metadata=MEAN)  # mean of the last seconds
+    missed_now: float = field(default=0.0, metadata=MEAN)  # part of the answers of the last seconds
+    staleness_now: float = field(default=0.0, metadata=MEAN)  # of the last seconds
+    tardy_now: float = field(default=0.0, metadata=MEAN)  # part of the answers of windows of the last seconds
     queue_bytes: int = 0  # between operators
     late_now: dict[str, float] = field(default_factory=dict)
     """By stream, the part of the rows of the last minute of input that came behind its watermark; without those that have none."""
-    queue_age_s: float = 0.0  # of the oldest tuple that no operator has taken
-    shed_now: float = 0.0  # part of the rows of the last seconds that was shed, at the door or from the queue
+    queue_age_s: float = field(default=0.0, metadata=WORST)  # of the oldest tuple that no operator has taken
+    # Part of the rows of the last seconds that was shed, at the door or from the queue.
+    shed_now: float = field(default=0.0, metadata=MEAN)
     taken_per_s: float = 0.0  # tuples that operators have taken in the last seconds
     held_back: int = 0  # units whose input waits outside for room
+    unsaved_bytes: int = 0  # of commits after the last snapshot
 
 
 # Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.

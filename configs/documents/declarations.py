@@ -180,6 +180,27 @@ Declaration = (
 KINDS: Mapping[str, type[Declaration]] = {
     get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(Declaration)
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Where the API has the declarations of a kind, and for whom."""
+
+    path: str
+    for_admins: bool = False
+    """Only administrators may read them."""
+
+
+RESOURCES: Mapping[str, Resource] = {
+    "Query": Resource("queries"),
+    "Tenant": Resource("tenants"),
+    "PriorityClass": Resource("priority-classes"),
+    "Feed": Resource("feeds", for_admins=True),
+    "Mirror": Resource("mirrors", for_admins=True),
+    "Stream": Resource("streams"),
+    "Session": Resource("session", for_admins=True),
+}
+"""By kind, in the order in which declarations are deleted: what uses others comes before them."""
 PRESETS: Sequence[PriorityClassDeclaration] = (
     PriorityClassDeclaration(kind="PriorityClass", name="gold", priority=6, delay_target_ms=300),
     PriorityClassDeclaration(kind="PriorityClass", name="silver", priority=3, delay_target_ms=400),

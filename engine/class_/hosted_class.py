@@ -620,7 +620,9 @@ class HostedClass:
         """What the load manager is shown, and a new cycle begun; `used_s` is what its slices have taken in this one."""
         # What repeating costs is not observed by operator.
         observed = not self._repeating
-        cycle = self._cycle.end(now, used_s, self.target_s, self.runner, self._entrances, observed)
+        cycle = self._cycle.end(
+            now, used_s, self.target_s, runner=self.runner, entrances=self._entrances, observed=observed
+        )
         return replace(cycle, ran_dry=ran_dry)
 
     def notice(self) -> None:

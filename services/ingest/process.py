@@ -37,9 +37,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
+from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
 from services.ingest.job import Job, job_of
-from services.ingest.progress import Backoff, FeedProgress, State, brief
+from services.ingest.progress import FeedProgress, State, brief
 
 if TYPE_CHECKING:
     from services.ingest.spark import Inbox
@@ -112,8 +113,8 @@ class IngestProcess:
         with self._lock:
             self._job = job
             self._progress, self._before = (
-                {name: known.get(name) or FeedProgress(name) for name in job.file.all_feeds()}
-                for known in (self._progress, self._before)
+                {name: progress_of.get(name) or FeedProgress(name) for name in job.file.all_feeds()}
+                for progress_of in (self._progress, self._before)
             )
             if self._child is not None:
                 self._child.send(job)
@@ -127,7 +128,7 @@ class IngestProcess:
             left_s = self._retry_at - time.monotonic()
             if left_s <= 0.0:
                 return list(self._progress.values())
-            return [replace(one, next_try_s=left_s) for one in self._progress.values()]
+            return [replace(feed, next_try_s=left_s) for feed in self._progress.values()]
 
     @property
     def pid(self) -> int:
@@ -192,13 +193,13 @@ class IngestProcess:
 
     def _hear(self, child: Child) -> None:
         """Take in what the child reports, until it ends."""
-        while (told := child.told()) is not None:
-            if "progress" in told:
-                here = [FeedProgress(**one) for one in told["progress"]]
+        while (message := child.told()) is not None:
+            if "progress" in message:
+                here = [FeedProgress(**feed) for feed in message["progress"]]
                 with self._lock:
-                    known = [one for one in here if one.feed in self._progress]
-                    self._progress |= {one.feed: self._since_start(one) for one in known}
-                if any(one.batch is not None for one in here):
+                    known_feeds = [feed for feed in here if feed.feed in self._progress]
+                    self._progress |= {feed.feed: self._since_start(feed) for feed in known_feeds}
+                if any(feed.batch is not None for feed in here):
                     self._backoff.succeeded()
 
     def _since_start(self, here: FeedProgress) -> FeedProgress:
@@ -218,16 +219,16 @@ class IngestProcess:
             self._retry_at = time.monotonic() + pause_s
             self._progress = {
                 name: replace(
-                    one,
+                    feed,
                     state=state,
                     rows_per_s=0.0,
-                    restarts=one.restarts + 1,
+                    restarts=feed.restarts + 1,
                     last_error=why,
                     last_error_at=time.time(),
                     next_try_s=None,
                     run=None,
                 )
-                for name, one in self._progress.items()
+                for name, feed in self._progress.items()
             }
             self._before = dict(self._progress)
 
@@ -276,11 +277,11 @@ class Child:
         readable, _, _ = select.select([self._output], [], [], START_S)
         if not readable:
             raise SparkFailed(f"Spark was not ready after {START_S:g} s", hint=self._where_to_look())
-        told = self.told()
-        if told == {"ready": True}:
+        message = self.told()
+        if message == {"ready": True}:
             return
-        if told is not None and "wrong" in told:
-            wrong: Told = told["wrong"]
+        if message is not None and "wrong" in message:
+            wrong: Told = message["wrong"]
             raise InvalidInput(**wrong)
         why = self._said() or self._failed or "its process has ended"
         raise SparkFailed(f"Spark did not start: {why}", hint=self._where_to_look())
@@ -300,9 +301,9 @@ class Child:
         line = self._output.readline()
         if not line.endswith(b"\n"):
             return None
-        told: Told = json.loads(line)
-        self._failed = told.get("failed") or told.get("wrong", {}).get("title") or self._failed
-        return told
+        message: Told = json.loads(line)
+        self._failed = message.get("failed") or message.get("wrong", {}).get("title") or self._failed
+        return message
 
     def why_ended(self) -> str:
         return self._failed or f"exit code {self._process.returncode}"

@@ -37,7 +37,7 @@ FEED = MIRROR = ("stream",)
 NODE = ("node",)
 FATES = ("delivered", "shed", "late", "rejected", "failed")
 RESULTS = ("changed", "unchanged", "failed")
-BRANCHES = tuple(one.name.lower() for one in Branch)
+BRANCHES = tuple(branch.name.lower() for branch in Branch)
 STATES = tuple(state.name.lower() for state in State)
 ACTORS = ("coordinator", "dispatcher", "gateway", "host")
 MOVES = ("redistribution", "reclaim", "classes")
@@ -169,6 +169,7 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_class_queue_age_seconds", "gauge", "seconds", "How long the oldest tuple that no operator has taken has been in the system; 0 if none waits."),
             ("weir_class_queue_work_seconds", "gauge", "seconds", "Processor time that what is queued is believed to cost."),
             ("weir_class_state_bytes", "gauge", "bytes", "Bytes of the class's windows, groups and queues."),
+            ("weir_class_unsaved_bytes", "gauge", "bytes", "Bytes that the class wrote to its log after its last snapshots: what a restart repeats first."),
         ),
     ),
     *families(

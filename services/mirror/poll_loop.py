@@ -24,11 +24,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from actors.runtime.backoff import Backoff
 from configs.errors import Away, WeirError, shown
 from engine.sql.create_mirror import CHANGED_AT, SEEN_AT, Mirror
 from scheduler.mirrors.change_rates import Interests
 from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, Outcome
-from services.ingest.progress import Backoff, hidden
+from services.ingest.progress import hidden
 from services.mirror.mirror_definition import checked_keys, profile_of
 from services.mirror.objects import Fetched, ObjectProblem, Objects
 from services.results.row_parsing import DOES_NOT_FIT, Brought, of_objects
@@ -149,20 +150,20 @@ class Polling:
         over = threading.Event()
         publisher = threading.Thread(target=self._publish_all, args=(over,), daemon=True)
         publisher.start()
-        began, flying, told = time.monotonic(), 0, 0.0
+        began, flying, reported_at = time.monotonic(), 0, 0.0
         workers = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"mirror-{self.mirror.name}")
         try:
             while not stop.is_set():
                 now = time.monotonic() - began
                 self._take_uses(now)
-                while flying < WORKERS and self._has_room() and (one := self._core.due(now)) is not None:
-                    workers.submit(self._look, one, began)
+                while flying < WORKERS and self._has_room() and (key := self._core.due(now)) is not None:
+                    workers.submit(self._look, key, began)
                     flying += 1
                 wait_s = LOOK_S if flying >= WORKERS else min(LOOK_S, self._core.wait_s(now))
                 flying -= self._take_looked(began, max(wait_s, 1e-3))
-                if now >= told + TELL_S:
+                if now >= reported_at + TELL_S:
                     self._tell(now)
-                    told = now
+                    reported_at = now
         finally:
             over.set()
             self._statistics = self._core.statistics(time.monotonic() - began)
@@ -189,11 +190,11 @@ class Polling:
         """What has come within that time; how many."""
         taken = 0
         try:
-            found = self._looked.get(timeout=wait_s)
+            looked = self._looked.get(timeout=wait_s)
             while True:
                 taken += 1
-                self._take(found, time.monotonic() - began)
-                found = self._looked.get_nowait()
+                self._take(looked, time.monotonic() - began)
+                looked = self._looked.get_nowait()
         except queue.Empty:
             return taken
 
@@ -213,8 +214,8 @@ class Polling:
         """By what it is; the last one also with whose it is."""
         told, last = hidden(told, self._secrets), hidden(last or told, self._secrets)
         with self._lock:
-            known = told in self._problems or len(self._problems) < PROBLEMS_MAX
-            self._problems[told if known else OTHERS] += times
+            is_listed = told in self._problems or len(self._problems) < PROBLEMS_MAX
+            self._problems[told if is_listed else OTHERS] += times
             self._last_problem = Problem(last, time.time())
 
     def _has_room(self) -> bool:
@@ -235,7 +236,7 @@ class Polling:
             outcome = Outcome.CHANGED if fetched.is_new else Outcome.UNCHANGED
             self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
         except ObjectProblem as problem:
-            told, detail = str(problem), problem.detail
+            text, detail = str(problem), problem.detail
             self._looked.put(
                 Looked(
                     one=one,
@@ -243,16 +244,16 @@ class Polling:
                     outcome=Outcome.FAILED,
                     size=problem.size,
                     batch=None,
-                    problem=told,
+                    problem=text,
                     detail=detail,
                 )
             )
         except (
             Exception
         ) as problem:  # a thread that ends without a word would leave the object in flight for ever
-            told = f"{type(problem).__name__}: {problem}"[:200]
+            text = f"{type(problem).__name__}: {problem}"[:200]
             self._looked.put(
-                Looked(one=one, asked_at=asked_at, outcome=Outcome.FAILED, size=0, batch=None, problem=told)
+                Looked(one=one, asked_at=asked_at, outcome=Outcome.FAILED, size=0, batch=None, problem=text)
             )
 
     def _is_to_repeat(self, one: int, now: float) -> bool:
@@ -272,9 +273,9 @@ class Polling:
 
     def _misfits(self, row: Mapping[str, Any], brought: Brought) -> str:
         return ", ".join(
-            f"{one.name} is to be {one.type}, got {shown(row.get(one.name))}"
-            for one in self.mirror.columns.fields
-            if f"{DOES_NOT_FIT}: {one.name}" in brought.rejected
+            f"{field.name} is to be {field.type}, got {shown(row.get(field.name))}"
+            for field in self.mirror.columns.fields
+            if f"{DOES_NOT_FIT}: {field.name}" in brought.rejected
         )
 
     def _next_rows(self) -> list[pa.RecordBatch]:
@@ -333,8 +334,8 @@ def rate_of(spent: Sequence[tuple[float, float]]) -> float:
 
 def in_a_line(problem: Exception, secrets: Sequence[str]) -> str:
     """With what it is about, and what to do."""
-    told = str(problem) if isinstance(problem, WeirError) else f"{type(problem).__name__}: {problem}"
-    return hidden(told.replace("\n  hint: ", "; "), secrets)[:TOLD_MAX]
+    text = str(problem) if isinstance(problem, WeirError) else f"{type(problem).__name__}: {problem}"
+    return hidden(text.replace("\n  hint: ", "; "), secrets)[:TOLD_MAX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,8 +371,8 @@ class MirrorProgress:
     last_problem: Problem | None = None
 
     def as_json(self) -> dict[str, Any]:
-        told = asdict(self)
-        return {**told.pop("statistics"), **told}
+        fields = asdict(self)
+        return {**fields.pop("statistics"), **fields}
 
 
 def begun(mirror: Mirror) -> MirrorProgress:

@@ -13,6 +13,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sim.outcome.html_page import document
 from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, draw_bars, logarithmic, svg
 from sim.papers.claim import Chart, Experiment, Finding, Found
 from sim.papers.collection import PAPERS, Results
@@ -95,12 +96,7 @@ def page(results: Results, quick: bool) -> str:
         for experiment, found in of_paper:
             parts += section(experiment, found)
         parts.append("</section>")
-    body = "\n".join(parts)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f"<body>{body}</body></html>\n"
-    )
+    return document(title, STYLE, parts)
 
 
 def tally(findings: Sequence[Finding]) -> str:

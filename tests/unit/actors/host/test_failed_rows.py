@@ -18,7 +18,7 @@ from engine.class_.runner import ClassRunner
 from engine.data.train import train_from_arrow
 from engine.sql import Catalog, parse_create_stream, plan_query
 from loadshed.aloma import Branch
-from services.cli.tables.tables import class_view_table, quality_table
+from services.cli.tables.class_tables import class_view_table, quality_table
 from services.watch.class_views import ClassView, as_json, view_told
 from services.watch.losses import QUERIES_NAMED, failures_together, query_losses, query_problems
 from services.watch.sentences import in_words

@@ -82,12 +82,22 @@ def test_tenant_changes_nothing_but_its_queries(api: Api) -> None:
 
 def test_key_that_writes_to_a_stream_sees_that_stream_alone(api: Api) -> None:
     told = {(method, path): status(api, method, path, "feeder") for method, path in routes(api)}
-    open_to_it = {("GET", path) for path in (*OPEN, "/v1/streams")}
+    open_to_it = {("GET", path) for path in (*OPEN, "/v1/streams", "/v1/caller")}
     assert {route for route, one in told.items() if one != 403} == open_to_it
     streams = api("GET", "/v1/streams", who="feeder").json()["items"]
     assert [one["document"]["name"] for one in streams] == ["ticks"]
     assert api("GET", "/v1/streams/ticks", who="feeder").status_code == 200
     assert "source" not in api("GET", "/v1/streams/ticks", who="feeder").text
+
+
+def test_caller_shows_what_its_key_allows(api: Api) -> None:
+    assert api("GET", "/v1/caller", who="acme").json() == {
+        "principal": "acme",
+        "scopes": ["tenant:acme"],
+        "is_admin": False,
+        "tenants": ["acme"],
+    }
+    assert api("GET", "/v1/caller").json()["is_admin"]
 
 
 def test_key_that_is_revoked_is_nobodys_at_once(api: Api) -> None:

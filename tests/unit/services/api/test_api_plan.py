@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from configs.classes.live_class import LiveSettings
-from services.api.problems import TooManyRequests
+from configs.errors import Busy
 from services.common.weir_home import Home
 from services.plan.planner import AT_A_TIME, Planner
 from services.plan.worker_process import Aside
@@ -117,7 +117,7 @@ def test_more_plans_than_there_is_room_for_are_refused(api: Api) -> None:
     api.service.planner = planner
     for _ in range(AT_A_TIME):
         planner.room.acquire()
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(Busy):
         planner.plan([])
     answer = planned(api, QUERY)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")

@@ -140,7 +140,7 @@ RULES: Sequence[tuple[str, Mapping[str, Told]]] = (
     (r"GET /v1/(tenants|priority-classes)/{name}", THE_TENANT),
     (r"POST /v1/streams/{stream}/rows", FEEDERS),
     (r"GET /v1/streams/{name}", READERS),
-    (r"GET /v1/streams", WHO_HAS_A_KEY),
+    (r"GET /v1/(streams|caller)", WHO_HAS_A_KEY),
     (r"GET /v1/(tenants|priority-classes|queries|classes|ledger|history)", TENANTS),
 )
 # Whose query it is, the body says.

@@ -13,8 +13,8 @@ from configs.classes.live_class import LiveClass
 from configs.classes.utility import UtilityGraph
 from configs.numbers import compact
 from services.cli.demonstration.live_run import mean_between, query_results, tardiness_of
+from services.cli.tables.class_tables import class_quality_table, class_view_table, quality_table
 from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import class_quality_table, class_view_table, quality_table
 from services.watch.class_views import ClassView, Lending, as_json, class_views, restarts, together
 from services.watch.quality import QueryWorth
 

@@ -18,7 +18,8 @@ from configs.classes.managers import MANAGERS
 from configs.classes.policies import POLICY_KINDS
 from configs.errors import UnknownName
 from services.cli.commands.sim import comparison, sim
-from services.cli.tables.tables import milliseconds, plain_table
+from services.cli.tables.cells import milliseconds
+from services.cli.tables.sheet import plain_table
 from tests.support.checkout import ROOT
 from tests.support.recordings import lending, lines_of, recorded_run, write_lines
 from tests.support.scenarios import preset
@@ -561,4 +562,4 @@ def test_only_the_first_columns_of_a_table_are_text() -> None:
 
 def test_a_manager_that_does_not_exist_is_refused_also_beside_compare() -> None:
     with pytest.raises(UnknownName, match="did you mean dilos"):
-        sim("dilos-sc", manager="dilo", compare=True)
+        sim(scenario="dilos-sc", manager="dilo", compare=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from services.cli.tables.tables import QUERIES_TOLD, answers_table, result_table
+from services.cli.tables.outcome_tables import QUERIES_TOLD, answers_table, result_table
 
 LONG = {
     "name": "class1",

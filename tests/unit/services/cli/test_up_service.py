@@ -126,7 +126,7 @@ def test_home_is_of_one_at_a_time(
         assert home.endpoint.read_text(encoding="utf-8") == "http://127.0.0.1:1"
         assert stat.S_IMODE(home.lock.stat().st_mode) == 0o600
     with pytest.raises(InvalidInput, match="--folder"):  # no further than it is made to come
-        up([], api_port=0, folder=a_file(tmp_path))
+        up(files=[], api_port=0, folder=a_file(tmp_path))
     assert not home.endpoint.exists()
 
 
@@ -163,7 +163,7 @@ def test_nothing_is_declared_when_the_port_is_taken(
     with served(catalog, Home(tmp_path / "other"), FREE, "ops") as other:
         port = int(str(other.told()["api"]).rpartition(":")[2])
         with pytest.raises(InvalidInput, match="cannot be listened at"):
-            up([file], api_port=port, folder=tmp_path / "run")
+            up(files=[file], api_port=port, folder=tmp_path / "run")
     assert catalog.all() == before
 
 
@@ -176,7 +176,7 @@ def test_secret_that_is_hidden_in_a_file_stays_as_it_is(
     file.write_text(session % '"(hidden)"', encoding="utf-8")
     monkeypatch.setenv("WEIR_HOME", str(home.folder))
     with pytest.raises(InvalidInput, match="--folder"):
-        up([file], api_port=0, folder=a_file(tmp_path))
+        up(files=[file], api_port=0, folder=a_file(tmp_path))
     assert (
         catalog.get(Ref("Session", "spark")).declaration == documents_of(session % "hunter2")[0].declaration
     )

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import services.cli.commands.ingest
+from actors.runtime.backoff import BACKOFF_MOST_S, Backoff
 from actors.runtime.run_dirs import Cluster, RunDirs
 from configs.base import Settings
 from configs.documents.spark_sources import KAFKA_ARTIFACT, KAFKA_CONNECTOR, KAFKA_SQL
@@ -36,7 +37,7 @@ from services.ingest.declared_streams import check_gateway, compare, declared
 from services.ingest.java import Java, Unfit, examined, find_java
 from services.ingest.job import Door, Job, job_of
 from services.ingest.keys import new_key
-from services.ingest.progress import BACKOFF_MOST_S, Backoff, Counted, behind, brief
+from services.ingest.progress import Counted, behind, brief
 from services.ingest.session import SparkFolder, settings
 from tests.spark.gateways import RealGateway, opened
 from tests.support.checkout import ROOT

@@ -78,7 +78,7 @@ def cycle(metered: Metering, counted: Counted = COUNTED, name: str = "gold", **m
 
 
 def test_a_class_is_told_of_with_its_shares_its_account_and_what_it_has_counted(metered: Metering) -> None:
-    cycle(metered, used_s=1.5, state_bytes=5000)
+    cycle(metered, used_s=1.5, state_bytes=5000, unsaved_bytes=600)
     told = metered.told()
     shares = {
         "weir_class_nominal_share_ratio": 0.75,
@@ -102,6 +102,7 @@ def test_a_class_is_told_of_with_its_shares_its_account_and_what_it_has_counted(
         "weir_class_queue_age_seconds": 0.25,
         "weir_class_queue_work_seconds": 0.125,
         "weir_class_state_bytes": 5000,
+        "weir_class_unsaved_bytes": 600,
         "weir_class_response_target_seconds": 0.1,
         "weir_class_results_in_time_total": 11,
         "weir_class_response_seconds_count": 20,

@@ -8,7 +8,7 @@ from actors.host.recent_latency import LATE_S, LateShares
 from actors.messages.unit_messages import Figures
 from configs.classes.live_class import LiveClass
 from loadshed.ledger import TupleLedger
-from services.cli.tables.tables import class_view_table, quality_table
+from services.cli.tables.class_tables import class_view_table, quality_table
 from services.watch.class_views import ClassView, together
 from services.watch.sentences import late
 from services.watch.states import Condition, State
