@@ -61,7 +61,8 @@ def test_source_that_is_not_there_fails_alone_and_is_tried_until_it_is(
         good = seen(ingest, "good")
         assert (good.state, good.restarts, good.last_error) == ("running", 0, None)
         failed = eventually(
-            lambda: (feed := seen(ingest, "other")).next_try_s is not None and feed, "the wait for the next try"
+            lambda: (feed := seen(ingest, "other")).next_try_s is not None and feed,
+            "the wait for the next try",
         )
         assert isinstance(failed, FeedProgress)
         assert failed.last_error == f"Path does not exist: {missing}"
