@@ -229,7 +229,7 @@ class GatewayActor:
         log = Reader(self._dirs.class_log(name))
         until = time.monotonic() + wait_s
         while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
-            most_s = left_s if name in self._streams.class_next else UNTOLD_S
+            most_s = left_s if self._streams.growth.is_announced(name) else UNTOLD_S
             self._streams.wait_grown(lambda: self._stopping or log.next > from_number, min(left_s, most_s))
         return self._read(Log(self._dirs.class_log(name), reader), from_number, most_bytes)
 
@@ -274,7 +274,7 @@ class GatewayActor:
             return ClassCopy(
                 folder,
                 results_bytes or self._results_bytes,
-                partial(self._streams.hear_grown, name),
+                partial(self._streams.growth.hear, name),
                 partial(self._streams.release_for, name),
             )
 

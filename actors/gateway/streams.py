@@ -32,6 +32,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors.gateway.batch_validation import check_columns, checked_batch
+from actors.gateway.class_growth import ClassGrowth
 from actors.gateway.dropped_streams import DroppedStreams
 from actors.gateway.reader_connection import Peer
 from actors.gateway.stream import RECORD, RECORD_VERSION, Stream, StreamReader
@@ -78,7 +79,7 @@ class Streams:
         self._clock = clock
         self._bytes_max, self._segment_bytes = bytes_max, segment_bytes
         self._streams: dict[str, Stream] = {}
-        self.class_next: dict[str, int] = {}
+        self.growth = ClassGrowth(self.grown)
         self._dropped = DroppedStreams(dirs.streams / DROPPED)
         for folder in sorted(dirs.streams.glob(f"*/{RECORD}")):
             self._open(folder.parent)
@@ -254,12 +255,8 @@ class Streams:
                 if name not in read and said.reader not in stream.expected:
                     stream.unsubscribe(said.reader)
 
-    def hear_grown(self, name: str, number: int) -> None:
-        with self.lock:
-            self.class_next[name] = max(number, self.class_next.get(name, 0))
-            self.grown.notify_all()
-
     def left(self, peer: Peer) -> None:
+        self.growth.left(peer)
         with self.lock:
             for stream in self._streams.values():
                 stream.left(peer)
