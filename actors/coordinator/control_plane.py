@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.coordinator.common_manager import Common
-from actors.coordinator.declarations import Declarations
+from actors.coordinator.declarations import SystemDeclarations
 from actors.coordinator.effects import Effects
 from actors.coordinator.node_shares import NodeCores, OpenRecord
 from actors.coordinator.placement_state import Seating
@@ -62,7 +62,7 @@ class ControlPlane:
     settings: LiveSettings
     effects: Effects
     open_record: OpenRecord | None = None
-    declarations: Declarations = field(init=False, default_factory=Declarations)
+    declarations: SystemDeclarations = field(init=False, default_factory=SystemDeclarations)
     cores: NodeCores = field(init=False)
     tunings: Tunings = field(init=False)
     sync: StateSync = field(init=False)

@@ -31,7 +31,7 @@ class DeclaredStream:
 
 
 @dataclass
-class Declarations:
+class SystemDeclarations:
     classes: dict[str, CheckedClass] = field(init=False, default_factory=dict)
     streams: dict[str, DeclaredStream] = field(init=False, default_factory=dict)
     """Those that are there whether or not a class reads them, by name in small letters."""

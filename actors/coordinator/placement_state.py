@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from actors.coordinator.declarations import Declarations
+from actors.coordinator.declarations import SystemDeclarations
 from actors.coordinator.effects import Stream
 from actors.messages.unit_messages import Copy, Unit, class_of, copies_reader
 from engine.class_.admission import CheckedClass
@@ -26,7 +26,7 @@ from scheduler.capacity.placement import Node, Seat, Shard, place, relief, seats
 @dataclass
 class Seating:
     classes_per_host: int
-    declarations: Declarations
+    declarations: SystemDeclarations
     nodes: dict[str, int] = field(init=False, default_factory=dict)
     """Those that are alive, with their lanes."""
     seats: dict[str, Seat] = field(init=False, default_factory=dict)

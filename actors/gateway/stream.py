@@ -43,7 +43,7 @@ READERS_MAX = 4096
 
 
 @dataclass(slots=True)
-class StreamReader:
+class ReaderPosition:
     """Position up to which a reader has released a stream, and its connection."""
 
     released: int
@@ -72,7 +72,7 @@ class Stream:
         self.schema = parse_create_stream(sql)
         self.arrow = self.schema.schema.arrow
         self.folder = folder
-        self.readers: dict[str, StreamReader] = {}
+        self.readers: dict[str, ReaderPosition] = {}
         # Readers that the coordinator has declared; None for those that have released what came after.
         self.expected: dict[str, Expected | None] = {}
         self.armed: set[str] = set()  # who waits for News
@@ -164,7 +164,7 @@ class Stream:
         rows = before.rows if before is not None else self._rows_before(begin)
         if expected is not None:
             rows = expected.rows
-        self.readers[asked.reader] = StreamReader(released, asked.lossless, peer, rows)
+        self.readers[asked.reader] = ReaderPosition(released, asked.lossless, peer, rows)
         self.has_come(asked.reader)
         self.armed.discard(asked.reader)
         self.retain()
@@ -286,7 +286,7 @@ class Stream:
         self.origin, self.rows = record["origin"], record["rows"]
         self.producers = LastBatches(record["producers"])
         for name, reader in record["readers"].items():
-            self.readers[name] = StreamReader(reader["released"], reader["lossless"], rows=reader["rows"])
+            self.readers[name] = ReaderPosition(reader["released"], reader["lossless"], rows=reader["rows"])
         # A gateway of an earlier version has written none.
         for name, position in record.get("expected", {}).items():
             self.expected[name] = position and Expected(*position)
@@ -308,7 +308,7 @@ class Stream:
         is_known = number == self.log.next and (self.origin is None or number > 0)
         return self.rows if is_known else None
 
-    def _reading(self, reader: str, peer: Peer) -> StreamReader | None:
+    def _reading(self, reader: str, peer: Peer) -> ReaderPosition | None:
         """The reader, if this is its connection; it is told if it is not subscribed."""
         reading = self.readers.get(reader)
         if reading is None or reading.peer is not peer:

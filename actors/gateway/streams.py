@@ -35,7 +35,7 @@ from actors.gateway.batch_validation import check_columns, checked_batch
 from actors.gateway.class_growth import ClassGrowth
 from actors.gateway.dropped_streams import DroppedStreams
 from actors.gateway.reader_connection import Peer
-from actors.gateway.stream import RECORD, RECORD_VERSION, Stream, StreamReader
+from actors.gateway.stream import RECORD, RECORD_VERSION, ReaderPosition, Stream
 from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES, SEGMENTS_LEAST, Frame, LogFull, Part
 from actors.log.train_format import BatchId, batch_head
 from actors.messages.gateway_messages import (
@@ -295,7 +295,7 @@ class Streams:
         with self.lock:
             stream = self.find(name)
             if reader not in stream.readers:
-                stream.readers[reader] = StreamReader(stream.log.first, lossless=True)
+                stream.readers[reader] = ReaderPosition(stream.log.first, lossless=True)
                 stream.has_come(reader)
                 stream.retain()
                 stream.save()
@@ -319,7 +319,7 @@ class Streams:
                 if name not in kept:
                     stream.unsubscribe(reader)
                 elif reader not in stream.readers:
-                    stream.readers[reader] = StreamReader(stream.log.first, lossless)
+                    stream.readers[reader] = ReaderPosition(stream.log.first, lossless)
                     stream.retain()
                     stream.save()
                 elif stream.readers[reader].lossless != lossless:
