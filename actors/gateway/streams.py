@@ -155,22 +155,14 @@ class Streams:
         self, name: str, message: Part, rows: int, part_of: BatchId | None = None
     ) -> Accepted | Refused:
         """The message of a record batch into the stream's log, stamped with the time."""
-        return self.append_all(name, [(message, rows)], part_of)
-
-    def append_all(
-        self, name: str, messages: Sequence[tuple[Part, int]], part_of: BatchId | None = None
-    ) -> Accepted | Refused:
-        """Of several record batches all or none; a message, and how many rows it has."""
         try:
             with self.lock:
                 stream = self.find(name)
             # Without the lock: it takes as long as there are texts to check.
-            batches = [
-                checked_batch(message, stream.schema, stream.arrow, rows) for message, rows in messages
-            ]
+            batch = checked_batch(message, stream.schema, stream.arrow, rows)
         except InvalidInput as problem:
             return Refused(str(problem))
-        return self.publish(stream, [stream.train(batch) for batch in batches], part_of)
+        return self.publish(stream, [stream.train(batch)], part_of)
 
     def publish(
         self,
