@@ -45,6 +45,8 @@ PHASES, PHASE_S = 2, 7.0
 LOOK_S, SETTLED_S = 0.5, 5.0
 POLL_S = 0.05
 CHUNK = 1 << 18
+# Single rows whose way to a reader is timed, and the pauses between them.
+SINGLE_ROWS, GAP_S = 400, (0.02, 0.12)
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 SQL = "SELECT ts, sensor, temp FROM readings"
 CLASS = LiveClass(name="gold", priority=1, delay_target_ms=300, streams=(STREAM,), queries={"all": SQL})
@@ -55,7 +57,7 @@ DOCUMENTS = f"""
 ---
 {{kind: Query, tenant: gold, name: all, sql: "{SQL}"}}
 """
-ROW, GAP = b'"_seq"', b"event: gap"
+ROW, GAP, HEARTBEAT = b'"_seq"', b"event: gap", b":\n\n"
 
 
 def figures() -> list[Figure]:
@@ -64,14 +66,15 @@ def figures() -> list[Figure]:
         (node,) = system.status().system.nodes
         dirs = RunDirs(shared_memory(), system.name, node)
         service = stack.enter_context(served(dirs))
-        stack.enter_context(produced(dirs))
-        with read(service.url, service.key):
-            wait_flowing(system)
         alone, read_by_ten = Phases(), Phases()
-        for _ in range(PHASES):
-            alone.look(system, ())
-            with read(service.url, service.key) as readers:
-                read_by_ten.look(system, readers)
+        with produced(dirs):
+            with read(service.url, service.key):
+                wait_flowing(system)
+            for _ in range(PHASES):
+                alone.look(system, ())
+                with read(service.url, service.key) as readers:
+                    read_by_ten.look(system, readers)
+        delays_ms = delays_of_single_rows(service, dirs)
     rows = [one / read_by_ten.seconds for one in read_by_ten.rows]
     ratio = read_by_ten.p99_ms / alone.p99_ms
     each = f"{READERS} readers of {RATE:,} answers/s"
@@ -82,6 +85,8 @@ def figures() -> list[Figure]:
         Figure("rows they were told are missing", float(read_by_ten.gaps), "", limit=0.0),
         Figure("the service's processor time", read_by_ten.used_pct, "% of a core"),
         Figure("the same without readers", alone.used_pct, "% of a core"),
+        Figure("a single row, from the door to a reader, p50", float(np.quantile(delays_ms, 0.5)), "ms"),
+        Figure("a single row, from the door to a reader, p99", float(np.quantile(delays_ms, 0.99)), "ms"),
     ]
 
 
@@ -195,11 +200,9 @@ def counted(readers: Sequence[Connection]) -> Counted:
 def read_events(parent: Connection, url: str, key: str) -> None:
     """Reads, and counts, until the parent ends; it takes the little that reading takes."""
     where, found = urlsplit(url), Counted([0] * READERS)
-    path = "/v1/tenants/gold/queries/all/results/stream?after=latest"
-    request = f"GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
     sockets = [socket.create_connection((where.hostname, where.port)) for _ in range(READERS)]
     for one in sockets:
-        one.sendall(request)
+        one.sendall(request_of(key))
     rests = [b""] * READERS
     while True:
         ready = multiprocessing.connection.wait([parent, *sockets])
@@ -216,6 +219,38 @@ def read_events(parent: Connection, url: str, key: str) -> None:
                 keep = max(len(ROW), len(GAP)) - 1
                 rests[place] = data[-keep:]
                 found.rows[place] -= rests[place].count(ROW)
+
+
+def request_of(key: str) -> bytes:
+    path = "/v1/tenants/gold/queries/all/results/stream?after=latest"
+    return f"GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+
+
+def delays_of_single_rows(service: There, dirs: RunDirs) -> list[float]:
+    """Milliseconds from the call that publishes a row to its event, with nothing else to do."""
+    with process(measure_delays, service.url, service.key, dirs.door_socket) as measuring:
+        delays_ms: list[float] = measuring.recv()
+        return delays_ms
+
+
+def measure_delays(parent: Connection, url: str, key: str, door: Path) -> None:
+    """Publish rows at random moments, each with its time, and subtract that when its event is read."""
+    address, gaps_s = urlsplit(url), np.random.default_rng(1).uniform(*GAP_S, SINGLE_ROWS)
+    delays_ms: list[float] = []
+    with socket.create_connection((address.hostname, address.port)) as events, Producer(door) as producer:
+        events.sendall(request_of(key))
+        while HEARTBEAT not in events.recv(CHUNK):
+            pass
+        for gap_s in gaps_s:
+            time.sleep(gap_s)
+            columns = {"ts": [time.monotonic_ns()], "sensor": pa.array([0], pa.int32()), "temp": [0.0]}
+            answer = producer.publish("readings", pa.RecordBatch.from_pydict(columns))
+            assert isinstance(answer, Accepted), answer
+            while ROW not in (data := events.recv(CHUNK)):
+                pass
+            began_ns = int(data.partition(b'"ts":')[2].partition(b",")[0])
+            delays_ms.append((time.monotonic_ns() - began_ns) / 1e6)
+    parent.send(delays_ms)
 
 
 def asked(parent: Connection, found: Counted) -> bool:

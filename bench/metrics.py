@@ -11,7 +11,8 @@ import numpy as np
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
 from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
 from actors.dispatcher.dispatcher_actor import DispatcherStatus
-from actors.dispatcher.turn_loop import LaneStatus, TurnStatus
+from actors.dispatcher.turn_lane import LaneStatus
+from actors.dispatcher.turn_loop import TurnStatus
 from actors.host.slice_counts import Counting
 from actors.host.unit_quality import qualities
 from actors.messages.unit_messages import Figures, Qualities, UnitReport

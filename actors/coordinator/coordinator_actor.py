@@ -32,7 +32,7 @@ import ray
 from actors.coordinator.control_plane import ControlPlane
 from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
 from actors.coordinator.node_shares import OpenRecord
-from actors.coordinator.ray_effects import Calls
+from actors.coordinator.ray_effects import RayEffects
 from actors.coordinator.settings import CoordinatorSettings
 from actors.host.tuning_sample import UnitNow
 from actors.messages.unit_messages import UnitReport
@@ -109,15 +109,15 @@ class Coordinator:
 
     def lending(self) -> dict[str, dict[str, float]]:
         """lender → borrower → processor-seconds."""
-        return self._control.ask(lambda plane, now: plane.lending(now))
+        return self._control.ask(lambda plane, now: plane.cores.lending(now))
 
     def share_moves(self) -> list[ShareMove]:
         """The last moves of shares on all nodes, oldest first."""
-        return self._control.ask(lambda plane, _: plane.share_moves(plane.nodes))
+        return self._control.ask(lambda plane, _: plane.cores.moves(plane.nodes))
 
     def last_moves(self, last: int) -> tuple[list[ShareMove], float]:
         """The last that moved anything, and what is to be added to their times for seconds since 1970."""
-        moves = self._control.ask(lambda plane, _: plane.last_moves(last))
+        moves = self._control.ask(lambda plane, _: plane.cores.last_moves(last))
         return moves, time.time() - time.monotonic()
 
     def decisions(self, class_name: str, last: int = 10) -> Decisions:
@@ -126,7 +126,7 @@ class Coordinator:
         asked = {unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()}
         units = dict(zip(asked, ray.get(list(asked.values()), timeout=ANSWER_S), strict=True))
         moves = self._control.ask(lambda plane, _: plane.moves(class_name, last))
-        tuned = self._control.ask(lambda plane, _: plane.tuned(class_name, last))
+        tuned = self._control.ask(lambda plane, _: plane.tunings.explanations(class_name, last))
         return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
 
     def plan(self, class_name: str) -> Any:
@@ -163,8 +163,8 @@ class ControlThread:
         self._work: queue.Queue[Callable[[], None]] = queue.Queue(WORK_MAX)
         self._writer = settings.log_writer()
         self._open_record: OpenRecord | None = self._opened if self._writer is not None else None
-        self._calls = Calls(self._settings, self._post)
-        self._calls.plane = self._plane = ControlPlane(settings.live, self._calls, self._open_record)
+        self._effects = RayEffects(self._settings, self._post)
+        self._effects.plane = self._plane = ControlPlane(settings.live, self._effects, self._open_record)
         self._reports_lost = 0
         self._stopping = False
         self._last: CoordinatorStatus | None = None
@@ -228,7 +228,7 @@ class ControlThread:
         self._stopping = True
         self._post(lambda: None)
         self._thread.join(STOP_S)
-        self._calls.stop_all(self._plane.hosts, self._plane.nodes)
+        self._effects.stop_all(self._plane.hosts, self._plane.nodes)
         if self._writer is not None:
             self._writer.close()
 
@@ -247,12 +247,12 @@ class ControlThread:
             os._exit(1)
 
     def _begin(self) -> None:
-        lanes = self._calls.look_at_nodes()
+        lanes = self._effects.look_at_nodes()
         declared = kv_store.get(declared_key())
         if declared is not None:
             self._plane.restore(declared, kv_store.get(shares_key()), lanes, time.monotonic())
-        self._calls.watch()
-        self._calls.stop_strangers()
+        self._effects.watch()
+        self._effects.stop_strangers()
 
     def _loop(self) -> None:
         """The main loop: observe, decide, enact, record."""
@@ -268,14 +268,14 @@ class ControlThread:
                     self._plane.redistribute(now)
                 redistribute_at = now + self._plane.redistribution_s
             if now >= watch_at:
-                self._calls.watch()
+                self._effects.watch()
                 self._plane.relieve()
                 watch_at = time.monotonic() + self._watch_again_s()
             elif self._plane.is_awake:
                 watch_at = min(watch_at, now + WATCH_S)
 
     def _watch_again_s(self) -> float:
-        if self._calls.quarantined:
+        if self._effects.actors.quarantined:
             return WATCH_AGAIN_S
         return WATCH_S if self._plane.is_awake else WATCH_ASLEEP_S
 
@@ -287,21 +287,21 @@ class ControlThread:
         work()
 
     def _look_again(self, plane: ControlPlane, now: float, seen: Number | None) -> Look | None:
-        calls = self._calls
-        last_failure = tuple(calls.failures)[-1:]
-        number = (os.getpid(), plane.changes, calls.waited_for, calls.quarantined, last_failure)
-        return None if number == seen else Look(number, self._look(), plane.lending(now))
+        actors = self._effects.actors
+        last_failure = tuple(actors.failures)[-1:]
+        number = (os.getpid(), plane.changes, actors.waited_for, actors.quarantined, last_failure)
+        return None if number == seen else Look(number, self._look(), plane.cores.lending(now))
 
     def _look(self) -> CoordinatorStatus:
         return CoordinatorStatus(
             pid=os.getpid(),
             at=time.monotonic(),
             system=self._plane.status(),
-            waited_for=self._calls.waited_for,
-            quarantined=self._calls.quarantined,
-            failures=tuple(self._calls.failures),
+            waited_for=self._effects.actors.waited_for,
+            quarantined=self._effects.actors.quarantined,
+            failures=tuple(self._effects.actors.failures),
             reports_lost=self._reports_lost,
-            being_set=self._calls.being_set,
+            being_set=self._effects.actors.being_set,
         )
 
     def _opened(self, kind: CoreName, name: str, core: Core) -> Callable[[Any, float, Sequence[Any]], None]:

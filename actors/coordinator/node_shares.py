@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from actors.coordinator.placement_state import Seating, weight
@@ -110,8 +111,13 @@ class NodeCores:
 
     def moves(self, nodes: Iterable[str]) -> list[ShareMove]:
         """The last ones on these nodes, oldest first."""
-        found = [move for node in nodes for move in self._cores[node].moves]
-        return sorted(found, key=lambda move: move.at)
+        moves = [move for node in nodes for move in self._cores[node].moves]
+        return sorted(moves, key=lambda move: move.at)
+
+    def last_moves(self, last: int) -> list[ShareMove]:
+        """Of all nodes, those that have moved anything, oldest first."""
+        moved = (move for move in reversed(self.moves(self.nodes)) if move.is_any)
+        return list(islice(moved, last))[::-1]
 
 
 def accounts_on(node: str, seating: Seating, manager: Manager) -> dict[str, ClassAccount]:

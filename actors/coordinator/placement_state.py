@@ -14,30 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from actors.coordinator.declarations import SystemDeclarations
 from actors.coordinator.effects import Stream
 from actors.messages.unit_messages import Copy, Unit, class_of, copies_reader
 from engine.class_.admission import CheckedClass
-from engine.data.schema import StreamSchema
 from engine.plan.plan import Scan
 from engine.plan.plan_references import sources
-from engine.sql import parse_create_stream
 from scheduler.capacity.placement import Node, Seat, Shard, place, relief, seats
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A stream, as it was declared by itself."""
-
-    sql: str
-    schema: StreamSchema
 
 
 @dataclass
 class Seating:
     classes_per_host: int
-    classes: dict[str, CheckedClass] = field(init=False, default_factory=dict)
-    streams: dict[str, Declared] = field(init=False, default_factory=dict)
-    """Those that are there whether or not a class reads them, by name in small letters."""
+    declarations: SystemDeclarations
     nodes: dict[str, int] = field(init=False, default_factory=dict)
     """Those that are alive, with their lanes."""
     seats: dict[str, Seat] = field(init=False, default_factory=dict)
@@ -52,7 +41,7 @@ class Seating:
         """All there are to be, by name, without shares."""
         units = (
             Unit(class_.declared, shard)
-            for class_ in self.classes.values()
+            for class_ in self.declarations.classes.values()
             for shard in range(class_.declared.shards)
         )
         return {unit.name: unit for unit in units}
@@ -120,12 +109,12 @@ class Seating:
 
     def home_of(self, unit: str) -> str | None:
         """The node of a unit's input; there its answers are read, wherever it runs."""
-        return self.homes.get(next(iter(self.classes[class_of(unit)].streams), ""))
+        return self.homes.get(next(iter(self.declarations.classes[class_of(unit)].streams), ""))
 
     def find_homes(self) -> None:
         known = {
-            stream for class_ in self.classes.values() for stream in class_.streams
-        } | self.streams.keys()
+            stream for class_ in self.declarations.classes.values() for stream in class_.streams
+        } | self.declarations.streams.keys()
         self.homes = {
             stream: node for stream, node in self.homes.items() if stream in known and node in self.nodes
         }
@@ -137,7 +126,7 @@ class Seating:
 
     def _nodes_reading(self, stream: str) -> set[str]:
         """Where units that may read it run or have their home."""
-        units = [unit for unit in self.seats if stream in self.classes[class_of(unit)].streams]
+        units = [unit for unit in self.seats if stream in self.declarations.classes[class_of(unit)].streams]
         homes = {home for unit in units if (home := self.home_of(unit)) is not None}
         return homes | {self.seats[unit].node for unit in units}
 
@@ -147,13 +136,13 @@ class Seating:
         """Return, by node, streams that come in there or are read there, with their readers."""
         wanted: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
         readers = self._readers()
-        for name, declared in self.streams.items():
+        for name, declared in self.declarations.streams.items():
             home = self.homes.get(name)
             if home is not None:
                 for node in {home, *self._nodes_reading(name)}:
                     found = Stream(declared.sql, home, readers.get((node, name), {}))
                     wanted[node][declared.schema.name] = found
-        for class_ in self.classes.values():
+        for class_ in self.declarations.classes.values():
             for sql, (name, schema) in zip(class_.declared.streams, class_.streams.items(), strict=True):
                 home = self.homes.get(name)
                 if home is not None:
@@ -166,7 +155,7 @@ class Seating:
         """Return, by node and stream, the readers there, with True for those that may lose nothing."""
         found: dict[tuple[str, str], dict[str, bool]] = {}
         for unit, seat in self.seats.items():
-            one = self.classes[class_of(unit)]
+            one = self.declarations.classes[class_of(unit)]
             for stream in self._streams_read(one):
                 home = self.homes.get(stream)
                 found.setdefault((seat.node, stream), {})[unit] = one.declared.holds_back
@@ -179,7 +168,9 @@ class Seating:
         """Return what the queries of a class read; walking all plans takes long, and most classes have not changed."""
         known = self._read.get(one.name)
         if known is None or known[0] is not one:
-            self._read = {name: known for name, known in self._read.items() if name in self.classes}
+            self._read = {
+                name: known for name, known in self._read.items() if name in self.declarations.classes
+            }
             known = self._read[one.name] = (one, streams_read(one))
         return known[1]
 
@@ -187,7 +178,7 @@ class Seating:
         """By node: units that have their home there and run elsewhere."""
         wanted: dict[str, dict[str, Copy]] = {node: {} for node in self.nodes}
         for unit, seat in self.seats.items():
-            one, home = self.classes[class_of(unit)], self.home_of(unit)
+            one, home = self.declarations.classes[class_of(unit)], self.home_of(unit)
             if home is not None and home != seat.node:
                 wanted[home][unit] = Copy(
                     seat.node,
@@ -203,18 +194,12 @@ class Seating:
         return {
             "seats": {unit: [seat.node, seat.host] for unit, seat in self.seats.items()},
             "homes": self.homes,
-            "streams": [stream.sql for stream in self.streams.values()],
             "hosts_made": self._hosts_made,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.seats = {unit: Seat(*seat) for unit, seat in state["seats"].items()}
         self.homes = dict(state["homes"])
-        self.streams = {}
-        # A state that was saved before streams were declared by themselves has none.
-        for sql in state.get("streams", ()):
-            schema = parse_create_stream(sql)
-            self.streams[schema.name.lower()] = Declared(sql, schema)
         self._hosts_made = state["hosts_made"]
 
 

@@ -1,65 +1,97 @@
-"""What hosts, dispatchers and gateways were told last, so that each hears of what has changed, and of nothing else.
+"""What hosts, dispatchers and gateways are to have, sent to each of them when it differs from what it was sent last.
 
-Who began anew is forgotten (`forget_…`): it is told everything the next time.
+An actor that began anew is forgotten: everything is sent to it the next time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from actors.coordinator.common_manager import Common
 from actors.coordinator.effects import Effects, Stream
-from actors.messages.unit_messages import Copy, Unit
-from scheduler.capacity.placement import Seat
+from actors.coordinator.node_shares import NodeCores
+from actors.coordinator.placement_state import Seating
+from actors.coordinator.policy_tuners import Tunings
+from actors.messages.unit_messages import Copy, Unit, class_of
 
 Value = TypeVar("Value")
 
 
-@dataclass
-class Telling:
+@dataclass(kw_only=True)
+class StateSync:
+    """The other attributes are read only; what was sent is by host or node."""
+
     effects: Effects
+    seating: Seating
+    cores: NodeCores
+    common: Common
+    tunings: Tunings
     _units: dict[str, list[Unit]] = field(init=False, default_factory=dict)
     _keeps: dict[str, dict[str, float]] = field(init=False, default_factory=dict)
     _shares: dict[str, tuple[dict[str, float], dict[str, str]]] = field(init=False, default_factory=dict)
     _streams: dict[str, dict[str, Stream]] = field(init=False, default_factory=dict)
     _copies: dict[str, dict[str, Copy]] = field(init=False, default_factory=dict)
+    # Units that are no more, and where they were.
+    _gone: list[tuple[str, str]] = field(init=False, default_factory=list)
 
-    def forget_host(self, host: str) -> None:
-        self._units.pop(host, None)
-        self._keeps.pop(host, None)
+    # -- what actors no longer have -------------------------------------------------------------------
 
-    def forget_dispatcher(self, node: str) -> None:
+    def host_restarted(self, host: str) -> None:
+        self._forget_host(host)
+        self.send()
+
+    def dispatcher_restarted(self, node: str) -> None:
         self._shares.pop(node, None)
+        self.send()
 
-    def forget_gateway(self, node: str) -> None:
-        self._streams.pop(node, None)
-        self._copies.pop(node, None)
+    def gateway_restarted(self, node: str) -> None:
+        self._forget_gateway(node)
+        self.send()
 
     def forget_node(self, node: str) -> None:
-        self.forget_dispatcher(node)
-        self.forget_gateway(node)
+        self._shares.pop(node, None)
+        self._forget_gateway(node)
 
     def forget_copies(self) -> None:
         self._copies.clear()
 
-    def nodes_with_copies(self, unit: str) -> set[str]:
-        return {node for node, copies in self._copies.items() if unit in copies}
+    def forget_units(self, nodes: Mapping[str, str]) -> None:
+        """Have what is kept of units that are no more removed: on the node of each, and where it has copies."""
+        for unit, node in nodes.items():
+            copied_to = {other for other, copies in self._copies.items() if unit in copies}
+            self._gone += [(other, unit) for other in {node, *copied_to} & self.seating.nodes.keys()]
 
-    def streams(self, wanted: Mapping[str, dict[str, Stream]]) -> None:
-        for node, streams in changed(self._streams, wanted):
+    def _forget_host(self, host: str) -> None:
+        self._units.pop(host, None)
+        self._keeps.pop(host, None)
+
+    def _forget_gateway(self, node: str) -> None:
+        self._streams.pop(node, None)
+        self._copies.pop(node, None)
+
+    # -- sending what differs -------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Send everything that differs, to all actors."""
+        for node, streams in changed(self._streams, self.seating.streams_at()):
             self.effects.set_streams(node, streams)
-
-    def copies(self, wanted: Mapping[str, dict[str, Copy]]) -> None:
-        for node, copies in changed(self._copies, wanted):
+        for node, copies in changed(self._copies, self.seating.copies_at()):
             self.effects.set_copies(node, copies)
+        self.send_units()
+        self.send_shares(self.cores.nodes)
+        self.send_keep()
+        while self._gone:
+            self.effects.forget(*self._gone.pop())
 
-    def units(self, wanted: Mapping[str, list[Unit]], nodes: Mapping[str, str]) -> None:
-        """All hosts there are to be, with their nodes."""
+    def send_units(self) -> None:
+        """Start and stop hosts, and send each the units that it is to run."""
+        nodes = self.seating.hosts
         for host in [host for host in self._units if host not in nodes]:
-            self.forget_host(host)
+            self._forget_host(host)
             self.effects.stop_host(host)
-        for host, units in wanted.items():
+        for host, units in self._units_by_host().items():
             if host not in self._units:
                 self.effects.start_host(host, nodes[host])
             # Of a share that has moved, the host knows by `scale_headroom`.
@@ -68,23 +100,42 @@ class Telling:
                 self._units[host] = unshared
                 self.effects.set_units(host, units)
 
-    def shares(self, node: str, shares: dict[str, float], hosts: dict[str, str]) -> None:
-        if self._shares.get(node) != (shares, hosts):
-            self._shares[node] = shares, hosts
-            self.effects.set_shares(node, shares, hosts)
+    def send_shares(self, nodes: Iterable[str]) -> None:
+        """Send the dispatchers of these nodes the shares of their units."""
+        for node in nodes:
+            shares = self.cores.shares_on(node)
+            hosts = {unit: self.seating.seats[unit].host for unit in shares}
+            if self._shares.get(node) != (shares, hosts):
+                self._shares[node] = shares, hosts
+                self.effects.set_shares(node, shares, hosts)
 
-    def keep(self, seats: Mapping[str, Seat], keep: float) -> None:
-        """The same for all units, as the one load manager for everybody has decided."""
-        for unit, seat in seats.items():
-            told = self._keeps.setdefault(seat.host, {})
-            if told.get(unit, 1.0) != keep:
-                told[unit] = keep
+    def send_keep(self) -> None:
+        """Send all units the part of their input to keep, if one load manager decides on it for all."""
+        keep = self.common.keep
+        if keep is None:
+            return
+        for unit, seat in self.seating.seats.items():
+            sent = self._keeps.setdefault(seat.host, {})
+            if sent.get(unit, 1.0) != keep:
+                sent[unit] = keep
                 self.effects.set_keep(seat.host, unit, keep)
 
+    def _units_by_host(self) -> dict[str, list[Unit]]:
+        units: dict[str, list[Unit]] = {}
+        shares = self.cores.shares()
+        for name, unit in self.seating.units().items():
+            seat = self.seating.seats.get(name)
+            if seat is not None:
+                original, share = self.cores.original(seat.node, name), shares[seat.node][name]
+                choice = self.tunings.choice_of(class_of(name))
+                shared = replace(unit, original=original, share=share, choice=choice)
+                units.setdefault(seat.host, []).append(shared)
+        return units
 
-def changed(told: dict[str, Value], wanted: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    """What differs from what was told; from here on it counts as told."""
-    for name, value in wanted.items():
-        if told.get(name) != value:
-            told[name] = value
+
+def changed(sent: dict[str, Value], state: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    """Yield what differs from what was sent; from here on it counts as sent."""
+    for name, value in state.items():
+        if sent.get(name) != value:
+            sent[name] = value
             yield name, value

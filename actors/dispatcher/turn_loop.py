@@ -24,14 +24,16 @@ Guarantees:
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from actors.dispatcher.turn_lane import ConnectedHost, GrantedSlice, LaneStatus, TurnLane
 from actors.messages.turn_messages import (
     Ended,
     Granted,
@@ -46,7 +48,7 @@ from actors.messages.turn_messages import (
 )
 from actors.runtime.cpu_pinning import Cores, pin_this_thread
 from actors.runtime.eventfd import WakeUp
-from actors.runtime.unix_channel import Channel, Listener
+from actors.runtime.unix_channel import Listener
 from loadshed.responses import ResponseStatistics
 from scheduler.turns.round_robin import (
     ClassLeft,
@@ -66,19 +68,6 @@ OVERDUE_QUOTAS, OVERDUE_S = 50.0, 1.0
 HOSTS_MAX = 1000
 
 Record = Callable[[str, TurnEvent, float, tuple[Grant, ...]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class LaneStatus:
-    running: str | None
-    slices: int
-    busy_s: float
-    """From the news that led to a grant to the arrival of its Ended."""
-    in_slices_s: float
-    """Of it, what hosts have spent inside slices; the rest went into handing over."""
-    used_s: float
-    """Processor time of the slices."""
-    idle_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,40 +94,6 @@ class TurnStatus:
     """Why the loop's thread is on no lane's core; empty if it is."""
 
 
-@dataclass(eq=False, slots=True)
-class _Host:
-    """A connection, and what its peer has said of itself."""
-
-    channel: Channel
-    name: str = ""
-    classes: set[str] = field(default_factory=set)
-    overdue: set[str] = field(default_factory=set)
-    gone: bool = False
-
-
-@dataclass(slots=True)
-class _Slice:
-    name: str
-    host: _Host
-    since: float
-    due: float
-
-
-@dataclass(slots=True)
-class _Lane:
-    free_since: float
-    slice: _Slice | None = None
-    slices: int = 0
-    busy_s: float = 0.0
-    in_slices_s: float = 0.0
-    used_s: float = 0.0
-    idle_s: float = 0.0
-    rests_until: float = 0.0
-    # While it rests: the class whose slice was the last, and what that has used.
-    ended: str = ""
-    ended_used_s: float = 0.0
-
-
 class TurnLoop:
     """Listens from its making on; `run` serves until `stop`."""
 
@@ -160,12 +115,12 @@ class TurnLoop:
         self._poll = select.epoll()
         self._poll.register(self._listener, select.EPOLLIN)
         self._poll.register(self._wake_up, select.EPOLLIN)
-        self._hosts: dict[int, _Host] = {}
-        self._holder: dict[str, _Host] = {}
+        self._hosts: dict[int, ConnectedHost] = {}
+        self._holder: dict[str, ConnectedHost] = {}
         self._waiting: set[str] = set()  # have input and no turn, as their hosts say
         self._shared: set[str] = set()  # known to the core
         began = time.monotonic()
-        self._lanes = [_Lane(began) for _ in range(lanes)]
+        self._lanes = [TurnLane(began) for _ in range(lanes)]
         self._decided, self._handed_over = ResponseStatistics(), ResponseStatistics()
         self._overdue_count = self._refused_count = self._stray_count = 0
         self._stopping = False
@@ -215,11 +170,10 @@ class TurnLoop:
 
     def _wait_s(self) -> float | None:
         """Until the next slice is overdue or a lane has rested; for ever if there is neither."""
-        due = [lane.slice.due for lane in self._lanes if lane.slice is not None]
-        due += [lane.rests_until for lane in self._lanes if lane.ended]
-        return max(min(due) - time.monotonic(), 0.0) if due else None
+        due = min(lane.due for lane in self._lanes)
+        return None if due == math.inf else max(due - time.monotonic(), 0.0)
 
-    def _hear(self, host: _Host) -> None:
+    def _hear(self, host: ConnectedHost) -> None:
         try:
             packet = host.channel.receive()
         except BlockingIOError:
@@ -230,7 +184,7 @@ class TurnLoop:
         elif not host.gone:
             self._hear_packet(host, packet, now)
 
-    def _hear_packet(self, host: _Host, packet: bytes, now: float) -> None:
+    def _hear_packet(self, host: ConnectedHost, packet: bytes, now: float) -> None:
         try:
             message = decode(packet)
         except NotUnderstood as problem:
@@ -238,7 +192,7 @@ class TurnLoop:
         else:
             self._handle(host, message, now)
 
-    def _handle(self, host: _Host, message: Message, now: float) -> None:
+    def _handle(self, host: ConnectedHost, message: Message, now: float) -> None:
         match message:
             case Ended():
                 self._ended(host, message, now)
@@ -253,7 +207,7 @@ class TurnLoop:
             case Granted() | Refused():
                 self._refuse(host, "only a dispatcher says that", now)
 
-    def _is_held(self, name: str, host: _Host) -> bool:
+    def _is_held(self, name: str, host: ConnectedHost) -> bool:
         held = self._holder.get(name) is host
         self._stray_count += not held
         return held
@@ -266,7 +220,7 @@ class TurnLoop:
             self._refused_count += 1
             channel.close()
             return
-        self._hosts[channel.fileno()] = _Host(channel)
+        self._hosts[channel.fileno()] = ConnectedHost(channel)
         self._poll.register(channel, select.EPOLLIN)
 
     def _work(self) -> None:
@@ -276,7 +230,7 @@ class TurnLoop:
 
     # -- what hosts say -----------------------------------------------------------------------------
 
-    def _hello(self, host: _Host, name: str, classes: tuple[str, ...], now: float) -> None:
+    def _hello(self, host: ConnectedHost, name: str, classes: tuple[str, ...], now: float) -> None:
         host.name = name
         for class_ in classes:
             if self._holder.get(class_) is not host:
@@ -289,7 +243,7 @@ class TurnLoop:
         if name in self._shared:
             self._tell(ClassReady(name), now)
 
-    def _ended(self, host: _Host, message: Ended, now: float) -> None:
+    def _ended(self, host: ConnectedHost, message: Ended, now: float) -> None:
         name = message.name
         lane = self._lanes[message.lane] if message.lane < len(self._lanes) else None
         if lane is None or lane.slice is None or lane.slice.name != name or lane.slice.host is not host:
@@ -301,7 +255,7 @@ class TurnLoop:
         self._handed_over.add([now - since - message.ran_s], 0.0)
         # A timer that comes late is made up for, and so is a round of idleness.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
-        self._free(lane, now)
+        lane.free(now)
         lane.in_slices_s += message.ran_s
         lane.used_s += message.used_s
         if self._rests and lane.rests_until > now:
@@ -312,7 +266,7 @@ class TurnLoop:
         if granted:
             self._decided.add([granted - now], 0.0)
 
-    def _ended_late(self, host: _Host, message: Ended, now: float) -> None:
+    def _ended_late(self, host: ConnectedHost, message: Ended, now: float) -> None:
         """The answer to an overdue slice, or to one that was another host's business meanwhile."""
         if message.name not in host.overdue:
             self._stray_count += 1
@@ -334,21 +288,21 @@ class TurnLoop:
             if all(lane.slice is None or lane.slice.name != name for lane in self._lanes):
                 self._tell(ClassLeft(name), now)
 
-    def _lose(self, host: _Host, now: float) -> None:
+    def _lose(self, host: ConnectedHost, now: float) -> None:
         """The peer is gone."""
         self._poll.unregister(host.channel)
         del self._hosts[host.channel.fileno()]
         host.channel.close()
         self._forget(host, now)
 
-    def _refuse(self, host: _Host, reason: str, now: float) -> None:
+    def _refuse(self, host: ConnectedHost, reason: str, now: float) -> None:
         """What else it says goes unheard. The channel stays until the peer closes it: closing it with packets unread
         would take the reason back."""
         self._refused_count += 1
         self._say(host, Refused(reason))
         self._forget(host, now)
 
-    def _forget(self, host: _Host, now: float) -> None:
+    def _forget(self, host: ConnectedHost, now: float) -> None:
         """The host's classes leave, its slices end."""
         host.gone = True
         for name in sorted(host.classes):
@@ -356,7 +310,7 @@ class TurnLoop:
         for lane in self._lanes:
             if lane.slice is not None and lane.slice.host is host:
                 name = lane.slice.name
-                self._free(lane, now)
+                lane.free(now)
                 self._tell(ClassLeft(name), now)
                 # Another host that has taken the class over may have said Ready meanwhile.
                 if name in self._waiting:
@@ -386,13 +340,12 @@ class TurnLoop:
         if host is None or host.overdue or not self._say(host, Granted(name, grant.lane, grant.quota_s)):
             return False
         self._waiting.discard(name)
-        lane = self._lanes[grant.lane]
-        lane.idle_s += now - lane.free_since
-        lane.ended = ""  # its class has left, and with it the rest has ended
-        lane.slice = _Slice(name, host, now, now + OVERDUE_QUOTAS * grant.quota_s + OVERDUE_S)
+        self._lanes[grant.lane].begin(
+            GrantedSlice(name, host, now, now + OVERDUE_QUOTAS * grant.quota_s + OVERDUE_S)
+        )
         return True
 
-    def _say(self, host: _Host, message: Message) -> bool:
+    def _say(self, host: ConnectedHost, message: Message) -> bool:
         if host.gone:
             return False
         try:
@@ -404,12 +357,6 @@ class TurnLoop:
             return False
         return True
 
-    def _free(self, lane: _Lane, now: float) -> None:
-        assert lane.slice is not None
-        lane.slices += 1
-        lane.busy_s += now - lane.slice.since
-        lane.free_since, lane.slice = now, None
-
     def _watch(self) -> None:
         """Lanes that have rested go on; from hosts that hang they are taken. Such a host runs on, so none of its classes gets
         a turn until it answers."""
@@ -419,7 +366,7 @@ class TurnLoop:
             if slice_ is not None and slice_.due <= now:
                 self._overdue_count += 1
                 slice_.host.overdue.add(slice_.name)
-                self._free(lane, now)
+                lane.free(now)
                 # What it used is not known; what it has cost the others is the time it held the lane.
                 self._tell(SliceEnded(slice_.name, number, now - slice_.since, backlog=False), now)
             elif lane.ended and lane.rests_until <= now:
@@ -440,7 +387,7 @@ class TurnLoop:
         now = time.monotonic()
         return TurnStatus(
             rounds=self._core.rounds,
-            lanes=tuple(self._lane_status(lane, now) for lane in self._lanes),
+            lanes=tuple(lane.status(now) for lane in self._lanes),
             hosts={
                 host.name: tuple(sorted(host.classes))
                 for host in self._hosts.values()
@@ -454,17 +401,6 @@ class TurnLoop:
             handed_over_ms=self._handed_over.response_ms(),
             handed_over_s=self._handed_over.sum_s,
             not_pinned=self._cores.why_not,
-        )
-
-    def _lane_status(self, lane: _Lane, now: float) -> LaneStatus:
-        running = lane.slice
-        return LaneStatus(
-            running=running.name if running else None,
-            slices=lane.slices,
-            busy_s=lane.busy_s + (now - running.since if running else 0.0),
-            in_slices_s=lane.in_slices_s,
-            used_s=lane.used_s,
-            idle_s=lane.idle_s + (0.0 if running else now - lane.free_since),
         )
 
     def _stop(self) -> None:

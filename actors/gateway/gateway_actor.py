@@ -3,8 +3,7 @@
 Guarantees:
 1. It serves its sockets from its making on. Restarted after a crash it has all streams, readers and frames again.
    If its loop fails, it takes its process down with it, so that Ray starts it anew.
-2. When `publish` returns Accepted for a batch, the batch is in the log. With an id `publish` may be repeated, as all
-   other calls may; without one a batch that is published again is another batch.
+2. All calls may be repeated. Batches do not come by calls of Ray, but through the doors (`actors.gateway.producer_door`, `endpoint`).
 3. A stream that is followed holds the same frames under the same numbers as at its origin; the origin keeps what the
    copy does not have yet. Copies of streams are followed again after a restart.
    Of a unit that runs elsewhere (`set_copies`), input is kept until a snapshot that covers it has come here.
@@ -28,7 +27,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
-import pyarrow as pa
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -46,9 +44,7 @@ from actors.gateway.log_replication import (
 from actors.gateway.producer_door import DoorBounds
 from actors.log.segment import LogMissing
 from actors.log.segment_log import LOCK, LOG_BYTES, LogFull, LogTaken, Reader, frames_left, locked
-from actors.log.train_format import BatchId
 from actors.log.unit_log import QUERIES, SNAPSHOTS
-from actors.messages.gateway_messages import Accepted, Refused
 from actors.messages.unit_messages import Copy, copies_reader
 from actors.runtime.idle_throttle import Rest, unchanged
 from actors.runtime.names import NAMESPACE, find, gateway_name
@@ -62,8 +58,6 @@ PULL_WAIT_S = 30.0
 PULLS = 64
 # The same where nobody tells of news.
 UNTOLD_S = 0.25
-# How many batches may be published at a time.
-PUBLISHERS = 8
 NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
 # How long a call waits until there is something to read; what is not there yet is tried until it is stopped.
 MADE_S = 5.0
@@ -182,23 +176,6 @@ class GatewayActor:
         """Pass on, by stream, how many seconds ago its feed had nothing left to publish."""
         self._streams.caught_up(ages_s)
 
-    @ray.method(concurrency_group="publish")
-    def publish(
-        self, stream: str, table: pa.Table | pa.RecordBatch, part_of: BatchId | None = None
-    ) -> list[Accepted | Refused]:
-        """Batch by batch, up to the first that is refused. With an id, all of them at once and once, for one answer."""
-        columns = self._streams.columns(stream, table.schema)
-        batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
-        messages = [(batch.select(columns.names).serialize(), batch.num_rows) for batch in batches]
-        if part_of is not None:
-            return [self._streams.append_all(stream, messages, part_of)]
-        answers: list[Accepted | Refused] = []
-        for message, rows in messages:
-            answers.append(self._streams.append(stream, message, rows))
-            if isinstance(answers[-1], Refused):
-                break
-        return answers
-
     @ray.method(concurrency_group="others")
     def begin_copy(self, stream: str, reader: str) -> str:
         """How the stream is declared; from now on nothing is forgotten that the reader does not have."""
@@ -229,7 +206,7 @@ class GatewayActor:
         log = Reader(self._dirs.class_log(name))
         until = time.monotonic() + wait_s
         while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
-            most_s = left_s if name in self._streams.class_next else UNTOLD_S
+            most_s = left_s if self._streams.growth.is_announced(name) else UNTOLD_S
             self._streams.wait_grown(lambda: self._stopping or log.next > from_number, min(left_s, most_s))
         return self._read(Log(self._dirs.class_log(name), reader), from_number, most_bytes)
 
@@ -274,7 +251,7 @@ class GatewayActor:
             return ClassCopy(
                 folder,
                 results_bytes or self._results_bytes,
-                partial(self._streams.hear_grown, name),
+                partial(self._streams.growth.hear, name),
                 partial(self._streams.release_for, name),
             )
 
@@ -403,7 +380,7 @@ def start(node_id: str, settings: GatewaySettings) -> Any:
     """The handle of the node's gateway, which lives until it is killed; the one that is there, if there is one."""
     # Ray's types do not know concurrency groups.
     remote = cast(Any, ray.remote)
-    groups = {"health": 2, "others": 2, "publish": PUBLISHERS, "pulls": PULLS}
+    groups = {"health": 2, "others": 2, "pulls": PULLS}
     # What has no group is done one after the other, as it is asked for.
     actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=1, concurrency_groups=groups)(GatewayActor)
     return actor.options(

@@ -15,7 +15,7 @@ from actors.gateway.producer_door import Connection, Door, DoorBounds
 from actors.gateway.reader_connection import Peer
 from actors.gateway.streams import Streams
 from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES
-from actors.messages.gateway_messages import Denied, Grew, Message, decode
+from actors.messages.gateway_messages import AwaitGrowth, Denied, Grew, Message, decode
 from actors.messages.turn_messages import NotUnderstood
 from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Listener
@@ -133,10 +133,13 @@ class Gateway:
         return True
 
     def _obey(self, message: Message, reader: Peer) -> None:
-        if isinstance(message, Grew):
-            self.streams.hear_grown(message.name, message.next)
-        else:
-            self.streams.hear(message, reader)
+        match message:
+            case Grew(name, number):
+                self.streams.growth.hear(name, number)
+            case AwaitGrowth():
+                self.streams.growth.wait(message, reader)
+            case _:
+                self.streams.hear(message, reader)
 
     def _receive(self, producer: Connection) -> None:
         try:

@@ -50,6 +50,8 @@ FAILURES_MAX = 3
 FAILURES_KEPT = 20
 STOP_S = 5.0
 TAKEN_AGAIN_S = 0.05
+# Growth of the log of a unit that has a backlog is announced after so many seconds, not after each slice.
+ANNOUNCE_S = 0.02
 
 Answer = TypeVar("Answer")
 # Not waited for.
@@ -107,6 +109,9 @@ class Host:
     _failures: dict[str, Failures] = field(init=False, default_factory=dict)
     _told: deque[str] = field(init=False, default_factory=lambda: deque(maxlen=FAILURES_KEPT))
     _grown: dict[str, int] = field(init=False, default_factory=dict)  # what the gateway was told of logs
+    _announce_at: dict[str, float] = field(
+        init=False, default_factory=dict
+    )  # the same of a unit with a backlog
     _slices: int = field(init=False, default=0)
     _ran_s: float = field(init=False, default=0.0)
     _used_s: float = field(init=False, default=0.0)
@@ -271,7 +276,7 @@ class Host:
             self._release(unit)
         if unit.queries_moved:
             self._change_feeds(unit)
-        if not backlog:
+        if not backlog or time.monotonic() >= self._announce_at.get(unit.name, 0.0):
             self._tell_grown(unit)
         if unit.asleep:
             self._due = min(self._due, unit.next_advance)
@@ -285,6 +290,7 @@ class Host:
     def _tell_grown(self, unit: HostedUnit) -> None:
         if self._grown.get(unit.name) != unit.log_next:
             self._grown[unit.name] = unit.log_next
+            self._announce_at[unit.name] = time.monotonic() + ANNOUNCE_S
             self._ingest.say(Grew(unit.name, unit.log_next))
 
     def _change_feeds(self, unit: HostedUnit) -> None:
@@ -436,6 +442,7 @@ class Host:
         self._client.leave(name)
         self._ingest.close(hosted.intake, for_good=remove)
         self._grown.pop(name, None)
+        self._announce_at.pop(name, None)
         if remove:
             hosted.remove()
         else:

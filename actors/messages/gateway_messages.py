@@ -4,15 +4,17 @@ Readers, as packets (`actors.runtime.unix_channel`):
 
     reader → gateway    Subscribe(reader, stream, next, lossless, ask)  Heard(reader, stream, next)
                         Released(reader, stream, below)  Unsubscribe(reader, stream)  Grew(name, next)
-                        Reads(reader, streams)
+                        Reads(reader, streams)  AwaitGrowth(name, next)
     gateway → reader    Subscribed(reader, stream, ask, next, rows)  News(reader, stream, next)  Denied(reader, stream, reason)
-                        CaughtUp(reader, stream, at)  LogIsFull(reader, stream)
+                        CaughtUp(reader, stream, at)  LogIsFull(reader, stream)  Grew(name, next)
 
 A reader that subscribes with FROM_NOW begins where its declaration found the stream. A known reader without a new declaration
 resumes at the position that it last released. `next` of Subscribed has the position.
 After Subscribed or News the reader reads up to `next` from the stream's log and says Heard with the number it wants to
 go on with. That is answered with one News as soon as there is more, so a slow reader gets no more than it asks for.
 Released says that the reader will not need the frames below any more.
+Hosts send Grew when the log of a class has more commits. A reader of answers sends AwaitGrowth with the number of the last Grew
+that it has received, and receives one Grew as soon as there is another number.
 
 Producers, over a stream socket: a head, then the name of the stream, then a body.
 
@@ -36,6 +38,8 @@ VERSION = 5
 # `next` of a Subscribe without a position: begin with what has come since the reader was declared.
 FROM_NOW = -1
 NAME_MAX = 80  # a unit's: a class, with the shard behind a #
+# `next` of an AwaitGrowth before the first Grew, and of a class that has announced nothing.
+NO_GROWTH = -1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]*")
 _SEPARATOR = "\n"
 
@@ -95,6 +99,14 @@ class Grew:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitGrowth:
+    """Request for one Grew of the class, as soon as its number is another one than `next`."""
+
+    name: str
+    next: int = NO_GROWTH
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribed:
     """The stream's log has frames up to `next`."""
 
@@ -149,6 +161,7 @@ Message = (
     | Unsubscribe
     | Reads
     | Grew
+    | AwaitGrowth
     | Subscribed
     | News
     | Denied
@@ -156,9 +169,8 @@ Message = (
     | LogIsFull
 )
 
-SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED, CAUGHT_UP, READS, LOG_IS_FULL = (
-    range(11)
-)
+SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED = range(8)
+CAUGHT_UP, READS, LOG_IS_FULL, AWAIT_GROWTH = range(8, 12)
 _FIXED = struct.Struct("<BBqqq")  # version, kind, three numbers
 _UNKNOWN = -1
 
@@ -177,6 +189,8 @@ def encode(message: Message) -> bytes:
             return _packet(READS, 0, 0, reader, *streams)
         case Grew(name, number):
             return _packet(GREW, number, 0, name)
+        case AwaitGrowth(name, number):
+            return _packet(AWAIT_GROWTH, number, 0, name)
         case Subscribed(reader, stream, ask, number, rows):
             known = _UNKNOWN if rows is None else rows
             return _packet(SUBSCRIBED, ask, number, reader, stream, third=known)
@@ -215,6 +229,8 @@ def decode(packet: bytes) -> Message:
             return _of_two(kind, reader, stream, *numbers)
         case _, [name] if kind == GREW:
             return Grew(name, numbers[0])
+        case _, [name] if kind == AWAIT_GROWTH:
+            return AwaitGrowth(name, numbers[0])
     raise NotUnderstood(f"no message has kind {kind} and {len(names)} names")
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors.gateway.producer_dedup import LastBatches
-from actors.gateway.streams import Stream
+from actors.gateway.stream import Stream
 from actors.log.segment_log import KEEP_NONE, SEGMENTS_LEAST, Frame, Part, Reader, Writer, frames_left
 from actors.log.train_format import BatchId, NotAFrame, aligned, append_in_a_row, mark_of
 

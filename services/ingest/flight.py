@@ -36,7 +36,8 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.gateway.streams import RETRY_AFTER_S, Stream, Streams
+from actors.gateway.stream import Stream
+from actors.gateway.streams import RETRY_AFTER_S, Streams
 from actors.log.segment_log import LogFull
 from actors.log.train_format import BatchId, mark_of
 from actors.messages.gateway_messages import Refused

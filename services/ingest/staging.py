@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.gateway.streams import Stream
+from actors.gateway.stream import Stream
 from configs.errors import WeirError
 from engine.data.train import Train
 from services.ingest.deadletters import DeadRows

@@ -35,11 +35,10 @@ from services.mirror.poll_loop import (
     WORKERS,
     MirrorProgress,
     Polling,
-    Problem,
     State,
     begun,
-    in_a_line,
 )
+from services.mirror.row_publisher import Problem, in_a_line
 
 RETRY_S = 5.0
 BEGIN_LEAST_S, BEGIN_MOST_S = 1.0, 60.0

@@ -21,7 +21,8 @@ import orjson
 from services.results.cursors import Cursor, Spot, text_of
 from services.results.fanout import PIECE_ROWS
 from services.results.log_reader import Asked
-from services.results.results import Missing, Results, Topic, begun_at, from_now
+from services.results.results import Missing, Results, begun_at, from_now
+from services.results.topics import Topic
 
 HEARTBEAT_S = 10.0
 HEARTBEAT = b":\n\n"
@@ -30,8 +31,8 @@ END = b"event: end\ndata: {}\n\n"
 
 async def events(results: Results, asked: Asked, cursor: Cursor | None) -> AsyncGenerator[bytes, None]:
     """From the cursor on, or from now on, until the query or the service ends."""
-    with results.following(asked) as topic:
-        await results.look(topic)
+    with results.topics.following(asked) as topic:
+        await results.topics.look(topic)
         spots = from_now(topic.view) if cursor is None else dict(cursor)
         yield HEARTBEAT
         while not results.is_closed:

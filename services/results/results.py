@@ -9,18 +9,15 @@ Answers are read from the logs in which classes write them (`actors.host.answer_
 Numbered properties:
 1. A reader gets each row that is kept once, in order within a unit; of those that are no longer kept it is told which.
 2. No reader holds anybody up. There is no queue of a reader's: it reads from the log where it has come to, at its own pace.
-3. While somebody waits, one look a log every LOOK_S or less often, TAKES_MOST of a processor at most; otherwise nothing.
+3. Answers are looked at when they grow (`services.results.topics`), and while nobody reads not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -32,13 +29,9 @@ from services.results.encoding import as_arrow_stream, as_json_rows
 from services.results.fanout import PIECE_ROWS, Piece, Pieces, Wanted
 from services.results.log_reader import Asked, Desk, View
 from services.results.places import Place, Places
+from services.results.topics import Topic, Topics, clock
 from services.results.units import Found, Seen
 
-LOG = logging.getLogger(__name__)
-LOOK_S = 0.05
-TAKES_MOST = 0.1
-# Nobody waits, but something is still held on to.
-REST_S = 0.5
 # Of one page, beyond its first piece.
 PAGE_BYTES = 16 << 20
 STEP_ROWS = 10_000
@@ -79,33 +72,6 @@ class Page:
     """True if the cursor is of an earlier life of the query, whose rows are numbered from 0 again."""
 
 
-@dataclass(eq=False)
-class Topic:
-    """A query that somebody reads."""
-
-    asked: Asked
-    view: View = field(default_factory=dict)
-    readers: int = 0
-    is_over: bool = False
-    """Whether the query is declared no more."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def hear(self, view: View, is_over: bool) -> None:
-        if view != self.view or is_over != self.is_over:
-            self.view, self.is_over = view, is_over
-            self.wake()
-
-    def wake(self) -> None:
-        news, self.news = self.news, asyncio.Event()
-        news.set()
-
-    async def changed(self, view: View, within_s: float) -> None:
-        """When there is another one, or the time is over."""
-        if self.view is view and not self.is_over:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.news.wait(), within_s)
-
-
 class Results:
     """For one event loop; `close` may be called by any thread."""
 
@@ -117,12 +83,10 @@ class Results:
         piece_rows: int = PIECE_ROWS,
     ) -> None:
         """The key opens the doors of other nodes."""
-        self._is_declared = is_declared
         self._desk = Desk(places, key)
         self._thread = ThreadPoolExecutor(1, "results")
         self.pieces = Pieces(self._made, piece_rows)
-        self._topics: dict[Asked, Topic] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self.topics = Topics(self._look, is_declared)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
 
@@ -130,13 +94,8 @@ class Results:
         """Who waits is sent away."""
         self.is_closed = True
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._send_away)
+            self._loop.call_soon_threadsafe(self.topics.send_away)
         self._thread.shutdown(wait=False)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it does nothing at all."""
-        return self._looking is None
 
     # -- pages -----------------------------------------------------------------------------------------
 
@@ -154,9 +113,9 @@ class Results:
         With `tail`, begin with the last that many rows that are kept, instead of at a cursor. Forgotten if those that follow are
         no longer kept.
         """
-        with self.following(asked) as topic:
+        with self.topics.following(asked) as topic:
             until = clock() + wait_s
-            await self.look(topic)
+            await self.topics.look(topic)
             if tail is not None:
                 spots = await self._before_last(topic, tail)
             else:
@@ -191,8 +150,8 @@ class Results:
 
     async def kept(self, asked: Asked) -> list[tuple[Place, int, int]]:
         """By unit, the first row that is kept and the one that is to come."""
-        with self.following(asked) as topic:
-            await self.look(topic)
+        with self.topics.following(asked) as topic:
+            await self.topics.look(topic)
             view = topic.view
             oldest = await self._oldest(topic, view)
             return [(place, oldest[shard], seen.given) for shard, (place, seen) in view.items()]
@@ -236,60 +195,11 @@ class Results:
     async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         if self.is_closed:
             raise Away("the service ends", hint="ask again")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        self._loop = asyncio.get_running_loop()
+        return await self._loop.run_in_executor(self._thread, work, *arguments)
 
-    # -- who waits -------------------------------------------------------------------------------------
-
-    @contextmanager
-    def following(self, asked: Asked) -> Iterator[Topic]:
-        """The query is looked at as long as this lasts."""
-        topic = self._topics.setdefault(asked, Topic(asked))
-        topic.readers += 1
-        if self._looking is None:
-            self._loop = asyncio.get_running_loop()
-            self._looking = self._loop.create_task(self._look_on())
-        try:
-            yield topic
-        finally:
-            topic.readers -= 1
-            if not topic.readers:
-                del self._topics[asked]
-
-    async def look(self, topic: Topic) -> None:
-        """What is there now."""
-        self._hear(topic, await self._run(self._desk.view, topic.asked))
-
-    def _hear(self, topic: Topic, view: View) -> None:
-        topic.hear(view, not self._is_declared(topic.asked.class_name, topic.asked.query))
-
-    async def _look_on(self) -> None:
-        """As long as somebody reads, or something is held on to."""
-        pause_s = LOOK_S
-        while not self.is_closed:
-            await asyncio.sleep(pause_s)
-            topics, began = list(self._topics.values()), clock()
-            try:
-                views, holds = await self._run(self._desk.look, [one.asked for one in topics])
-            except Exception:
-                if not self.is_closed:
-                    LOG.exception("answers cannot be looked for")
-                views, holds = [one.view for one in topics], True
-            for topic, view in zip(topics, views, strict=True):
-                self._hear(topic, view)
-            if not self._topics and not holds:
-                break
-            pause_s = max(LOOK_S, (clock() - began) / TAKES_MOST) if self._topics else REST_S
-        self._looking = None
-
-    def _send_away(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
-        for topic in self._topics.values():
-            topic.wake()
-
-
-clock = time.monotonic
+    async def _look(self, wanted: Sequence[Asked]) -> tuple[list[View], bool]:
+        return await self._run(self._desk.look, wanted)
 
 
 def from_now(view: View) -> dict[int, Spot]:

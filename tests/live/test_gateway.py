@@ -54,6 +54,12 @@ class Node:
     def call(self, method: str, *given: Any, **named: Any) -> Any:
         return ray.get(getattr(self.actor, method).remote(*given, **named), timeout=HUNG_S)
 
+    def publish(self, rows: pa.Table, part_of: BatchId | None = None) -> Accepted | Refused:
+        """Through the door of the node."""
+        (batch,) = rows.to_batches()
+        with Producer(self.dirs.door_socket) as producer:
+            return producer.publish("readings", batch, part_of)
+
     def crash(self) -> None:
         """Its process is killed, and Ray has started it anew when this returns."""
         pid = self.call("ping")
@@ -93,14 +99,14 @@ def test_crashed_gateway_has_its_endpoint_and_what_was_published_again(base: Pat
     node.call("declare", READINGS)
     part_of = BatchId(mark_of("q"), 0)
     for again in (False, True):
-        assert node.call("publish", "readings", table(1, 2), part_of) == [Accepted(again, again)]
+        assert node.publish(table(1, 2), part_of) == Accepted(again, again)
     address = node.call("status")["endpoint"]
     assert put(address, key, 4, table(3))["published"] == 1
     node.crash()
     assert node.call("status")["endpoint"] == address
     assert put(address, key, 4, table(3))["again"]
     assert put(address, key, 5, table(4, 5))["published"] == 2
-    assert node.call("publish", "readings", table(1, 2), part_of) == [Accepted(3, again=True)]
+    assert node.publish(table(1, 2), part_of) == Accepted(3, again=True)
     (status,) = node.call("status")["streams"]
     assert (status["next"], status["dead"]) == (3, {})
     ray.kill(node.actor)
@@ -124,12 +130,12 @@ def test_published_table_is_read_and_a_wrong_one_is_refused(nodes: tuple[Node, N
     node, _ = nodes
     assert node.call("declare", READINGS) == "readings"
     reader = Subscriber(node.dirs, "c1", "readings")
-    assert node.call("publish", "readings", table(1, 2)) == [Accepted(0)]
-    with Producer(node.dirs.door_socket) as producer:
-        assert producer.publish("readings", table(3).to_batches()[0]) == Accepted(1)
+    assert node.publish(table(1, 2)) == Accepted(0)
+    assert node.publish(table(3)) == Accepted(1)
     assert received(reader, 2) == [(0, [1, 2]), (1, [3])]
-    with pytest.raises(Exception, match="stream readings, column temp: the column is missing"):
-        node.call("publish", "readings", table(1).drop_columns(["temp"]))
+    answer = node.publish(table(1).drop_columns(["temp"]))
+    assert isinstance(answer, Refused)
+    assert "stream readings, column temp: the column is missing" in answer.reason
     assert node.call("status")["streams"][0]["accepted_rows"] == 3
     reader.close()
 
@@ -137,12 +143,12 @@ def test_published_table_is_read_and_a_wrong_one_is_refused(nodes: tuple[Node, N
 def test_killed_gateway_comes_back_with_everything(nodes: tuple[Node, Node]) -> None:
     node, _ = nodes
     node.call("declare", READINGS)
-    node.call("publish", "readings", table(1))
+    node.publish(table(1))
     reader = Subscriber(node.dirs, "c1", "readings", 0, lossless=True)
     node.crash()
     with pytest.raises(ConnectionError):
         received(reader, frames=2)
-    assert node.call("publish", "readings", table(2)) == [Accepted(1)]
+    assert node.publish(table(2)) == Accepted(1)
     assert received(Subscriber(node.dirs, "c1", "readings", 0, lossless=True), 2) == [(0, [1]), (1, [2])]
     assert node.call("status")["streams"][0]["readers"].keys() == {"c1"}
 
@@ -150,18 +156,18 @@ def test_killed_gateway_comes_back_with_everything(nodes: tuple[Node, Node]) -> 
 def test_stream_that_is_followed_has_the_same_frames_also_after_crashes(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     origin.call("declare", READINGS)
-    origin.call("publish", "readings", table(1, 2))
+    origin.publish(table(1, 2))
     copy.call("follow", "n1", "readings")
     reader = Subscriber(copy.dirs, "c1", "readings", 0, lossless=True)
     assert received(reader, 1) == [(0, [1, 2])]
-    origin.call("publish", "readings", table(3))
+    origin.publish(table(3))
     assert received(reader, 1) == [(1, [3])]
-    assert isinstance(copy.call("publish", "readings", table(9))[0], Refused)
+    assert isinstance(copy.publish(table(9)), Refused)
     origin.crash()
-    origin.call("publish", "readings", table(4))
+    origin.publish(table(4))
     assert received(reader, 1) == [(2, [4])]
     copy.crash()
-    origin.call("publish", "readings", table(5))
+    origin.publish(table(5))
     again = Subscriber(copy.dirs, "c1", "readings", 2, lossless=True)
     assert received(again, 2) == [(2, [4]), (3, [5])]
     copy.call("unfollow", "n1", "readings")
@@ -175,17 +181,17 @@ def test_copy_that_is_dropped_holds_nothing_back_at_its_origin(nodes: tuple[Node
     assert origin.call("status")["streams"][0]["readers"].keys() == {"node-n2"}
     told = [copy.actor.drop.remote("readings"), copy.actor.declare.remote(READINGS)]
     ray.get(told, timeout=HUNG_S)
-    assert copy.call("publish", "readings", table(9)) == [Accepted(0)]
+    assert copy.publish(table(9)) == Accepted(0)
     while origin.call("status")["streams"][0]["readers"]:
         pass
-    assert origin.call("publish", "readings", table(1)) == [Accepted(0)]
+    assert origin.publish(table(1)) == Accepted(0)
 
 
 def test_stream_may_be_followed_before_its_origin_knows_it(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     followed = copy.actor.follow.remote("n1", "readings")
     origin.call("declare", READINGS)
-    origin.call("publish", "readings", table(4))
+    origin.publish(table(4))
     ray.get(followed, timeout=HUNG_S)
     found = copy.call("frames", "readings", 0, wait_s=HUNG_S).frames
     assert [number for number, _ in found] == [0]
@@ -222,8 +228,8 @@ def test_home_keeps_input_of_a_unit_until_it_has_a_snapshot_that_covers_it(nodes
     home.call("set_copies", {"gold": Copy("n1", ("readings",), holds_back=True)})
     there.call("follow", "n2", "readings")
     unit = Subscriber(there.dirs, "gold", "readings", 0, lossless=True)
-    home.call("publish", "readings", table(1))
-    home.call("publish", "readings", table(2))
+    home.publish(table(1))
+    home.publish(table(2))
     assert received(unit, 2) == [(0, [1]), (1, [2])]
     assert home.call("status")["streams"][0]["readers"]["gold"]["released"] == 0
     commits.append([b"a commit"])

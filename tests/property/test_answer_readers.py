@@ -138,8 +138,8 @@ class ALogAndItsReaders(RuleBasedStateMachine):
 
     async def _read(self, reader: AReader, rounds: int, meanwhile: int) -> None:
         """What comes meanwhile has not been looked for when the reader goes on."""
-        with self.results.following(ASKED) as topic:
-            await self.results.look(topic)
+        with self.results.topics.following(ASKED) as topic:
+            await self.results.topics.look(topic)
             there, kept = self.log.given["q"], rows_there(self.folder, self.log.text)
             for _ in range(rounds):
                 if meanwhile:

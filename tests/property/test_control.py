@@ -73,7 +73,7 @@ class Course:
                     plane.moved(unit, self.now)
             case "restart", *_:
                 for unit in held[:1]:
-                    plane.host_restarted(plane.status().units[unit].host)
+                    plane.sync.host_restarted(plane.status().units[unit].host)
             case _:
                 self.begin_again()
 

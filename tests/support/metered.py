@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.dispatcher.dispatcher_actor import DispatcherStatus
-from actors.dispatcher.turn_loop import LaneStatus, TurnStatus
+from actors.dispatcher.turn_lane import LaneStatus
+from actors.dispatcher.turn_loop import TurnStatus
 from scheduler.mirrors.poller import MirrorStatistics
 from services.ingest.progress import FeedProgress
 from services.metrics.collector import SystemCollector

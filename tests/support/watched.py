@@ -135,7 +135,7 @@ class InProcess:
         if number == seen:
             return None
         status = CoordinatorStatus(1, self.now, plane.status(), (), (), (), 0)
-        return Look(number, status, plane.lending(self.now))
+        return Look(number, status, plane.cores.lending(self.now))
 
     def has_ended(self) -> bool:
         return self.ended
@@ -147,7 +147,7 @@ class InProcess:
         explained = {
             unit: Explanations(EPOCH_S, tuple(self.managers[unit].explanations)[-last:]) for unit in units
         }
-        tuned = self.world.plane.tuned(class_name, last)
+        tuned = self.world.plane.tunings.explanations(class_name, last)
         return Decisions(explained, moves, EPOCH_S, tuned)
 
     def plan(self, class_name: str) -> list[Line]:
@@ -166,7 +166,7 @@ class InProcess:
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         self._answer()
-        return self.world.plane.last_moves(last), EPOCH_S
+        return self.world.plane.cores.last_moves(last), EPOCH_S
 
     def endpoint(self, node: str) -> str | None:
         self._answer()

@@ -71,7 +71,7 @@ def test_what_cannot_be_run_is_refused_and_changes_nothing(
         world.plane.apply([declared("good"), *classes], 1.0)
     assert (problem.value.field, why in str(problem.value)) == (at, True), str(problem.value)
     assert world.saved == before
-    assert "good" not in [one.name for one in world.plane.classes]
+    assert "good" not in [one.name for one in world.plane.declarations.models]
 
 
 def test_a_class_that_runs_keeps_its_shards_and_streams() -> None:
@@ -179,15 +179,15 @@ def test_idle_capacity_is_lent_and_comes_back_at_once() -> None:
     host = world.plane.units_of("gold")["gold"]
     world.plane.report(host, [report_of("gold", 2.0, 1.2, reclaim=True)], 2.5)
     assert world.shares["n1"]["gold"] == pytest.approx(0.6)
-    assert world.plane.lending(2.5)["gold"]["bronze"] > 0
+    assert world.plane.cores.lending(2.5)["gold"]["bronze"] > 0
     assert world.plane.moves("gold", 1)[0].reason == "reclaim by gold"
     world.plane.report(host, [report_of("gold", 2.0, 1.2, reclaim=True)], 2.6)
     # The last one has moved nothing.
     reasons = ["classes set", "redistribution", "reclaim by gold"]
-    assert [one.reason for one in world.plane.last_moves(10)] == reasons
-    assert [one.reason for one in world.plane.last_moves(2)] == reasons[1:]
-    assert world.plane.last_moves(2)[0].loans[0][:2] == ("gold", "bronze")
-    assert [loan[:2] for loan in world.plane.last_moves(1)[0].loans] == [("silver", "bronze")]
+    assert [one.reason for one in world.plane.cores.last_moves(10)] == reasons
+    assert [one.reason for one in world.plane.cores.last_moves(2)] == reasons[1:]
+    assert world.plane.cores.last_moves(2)[0].loans[0][:2] == ("gold", "bronze")
+    assert [loan[:2] for loan in world.plane.cores.last_moves(1)[0].loans] == [("silver", "bronze")]
 
 
 @pytest.mark.parametrize("manager", [one for one in MANAGERS if one not in ("dilos", "dilos-unscaled")])
@@ -196,7 +196,7 @@ def test_without_lending_shares_stay(manager: Any) -> None:
     world.report(0.1, gold=0.2, silver=0.5, bronze=4.0)
     world.plane.redistribute(1.5)
     assert world.shares["n1"] == {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
-    assert world.plane.lending(2.0) == {}
+    assert world.plane.cores.lending(2.0) == {}
 
 
 def test_load_managers_are_not_told_of_a_move_in_the_ablation() -> None:
@@ -300,7 +300,7 @@ def test_the_home_of_a_unit_has_copies_while_it_runs_elsewhere() -> None:
     assert world.plane.status().units["a"].home == "n1"
     assert (world.copies["n1"], world.homes["n2"]) == ({"a": "n2"}, {"readings": "n1"})
     assert ("forget", "n1", "a") not in world.story
-    world.plane.gateway_restarted("n1")
+    world.plane.sync.gateway_restarted("n1")
     assert world.copies["n1"] == {"a": "n2"}
     world.plane.move("a", "n3")
     world.plane.moved("a", 3.0)
@@ -378,9 +378,9 @@ def test_who_begins_anew_is_told_what_it_is_to_know() -> None:
     units, shares, homes = dict(world.units), dict(world.shares), dict(world.homes)
     host = world.plane.units_of("bronze")["bronze"]
     world.units[host], world.shares["n1"], world.homes["n1"] = [], {}, {}
-    world.plane.host_restarted(host)
-    world.plane.dispatcher_restarted("n1")
-    world.plane.gateway_restarted("n1")
+    world.plane.sync.host_restarted(host)
+    world.plane.sync.dispatcher_restarted("n1")
+    world.plane.sync.gateway_restarted("n1")
     assert (world.shares, world.homes) == (shares, homes)
     assert world.units[host][0].share == pytest.approx(shares["n1"]["bronze"])
     assert [unit.declared for unit in world.units[host]] == [unit.declared for unit in units[host]]
@@ -397,8 +397,8 @@ def test_a_coordinator_that_was_killed_changes_nothing() -> None:
     again = world.begin_again(2.0)
     assert (again.hosts, again.placed, again.homes) == (world.hosts, world.placed, world.homes)
     assert (again.shares, again.hosts_of) == (world.shares, world.hosts_of)
-    assert again.plane.classes == world.plane.classes
-    assert again.plane.lending(3.0) == world.plane.lending(3.0)
+    assert again.plane.declarations.models == world.plane.declarations.models
+    assert again.plane.cores.lending(3.0) == world.plane.cores.lending(3.0)
     assert not [one for one in again.story if one[0] == "scale"]
     for plane in (world.plane, again.plane):
         plane.apply([declared("more", 2.0)], 4.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from actors.system import log_ray_message, wait_answers
+from actors.runtime.ray_process import log_ray_message, wait_answers
 from configs.documents.spark_streams import StreamsFile
 from configs.errors import Away, InvalidInput
 from configs.service.up_settings import UpSettings

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.gateway.streams import Stream, Streams
+from actors.gateway.stream import Stream
+from actors.gateway.streams import Streams
 from actors.runtime.run_dirs import RunDirs
 from services.ingest.staging import (
     PART_BYTES,

@@ -218,7 +218,7 @@ def test_whose_key_is_revoked_while_it_waits_is_told_nothing(reading: Reading, l
 
 def until_waited_for(reading: Reading, readers: int) -> None:
     assert reading.served.service.results is not None
-    while sum(one.readers for one in list(reading.served.service.results._topics.values())) < readers:
+    while sum(one.readers for one in list(reading.served.service.results.topics._topics.values())) < readers:
         threading.Event().wait(0.001)
 
 
@@ -514,7 +514,7 @@ def test_nothing_is_done_and_nothing_held_when_nobody_reads(reading: Reading, lo
         events.rows(2)
     results = reading.served.service.results
     assert results is not None
-    while not results.is_idle:
+    while not results.topics.is_idle:
         threading.Event().wait(0.01)
-    assert results._topics == {}
+    assert results.topics._topics == {}
     assert results._desk._units == {}

@@ -419,7 +419,7 @@ def test_who_lends_to_whom_is_told_for_now_and_since_the_beginning() -> None:
         system.cycle("bronze", 0.7)
     system.redistribute()
     system.now += 1
-    seconds = system.world.plane.lending(system.now)
+    seconds = system.world.plane.cores.lending(system.now)
     (found,) = lending(system.world.plane.status(), seconds)
     shares = system.world.shares[NODE]
     assert (found.lender, found.borrower) == ("gold", "bronze")

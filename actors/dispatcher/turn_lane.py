@@ -1,0 +1,86 @@
+"""A lane of the dispatcher: the slice that has it, and how its time was spent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from actors.runtime.unix_channel import Channel
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    running: str | None
+    slices: int
+    busy_s: float
+    """From the news that led to a grant to the arrival of its Ended."""
+    in_slices_s: float
+    """Of it, what hosts have spent inside slices; the rest went into handing over."""
+    used_s: float
+    """Processor time of the slices."""
+    idle_s: float
+
+
+@dataclass(eq=False, slots=True)
+class ConnectedHost:
+    """A connection, and what its peer has said of itself."""
+
+    channel: Channel
+    name: str = ""
+    classes: set[str] = field(default_factory=set)
+    overdue: set[str] = field(default_factory=set)
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class GrantedSlice:
+    name: str
+    host: ConnectedHost
+    since: float
+    due: float
+    """When it is overdue."""
+
+
+@dataclass(slots=True)
+class TurnLane:
+    free_since: float
+    slice: GrantedSlice | None = None
+    slices: int = 0
+    busy_s: float = 0.0
+    in_slices_s: float = 0.0
+    used_s: float = 0.0
+    idle_s: float = 0.0
+    rests_until: float = 0.0
+    # While it rests: the class whose slice was the last, and what that has used.
+    ended: str = ""
+    ended_used_s: float = 0.0
+
+    @property
+    def due(self) -> float:
+        """When its slice is overdue, or the lane has rested; never if it is free."""
+        if self.slice is not None:
+            return self.slice.due
+        return self.rests_until if self.ended else math.inf
+
+    def begin(self, granted: GrantedSlice) -> None:
+        self.idle_s += granted.since - self.free_since
+        self.ended = ""  # its class has left, and with it the rest has ended
+        self.slice = granted
+
+    def free(self, now: float) -> None:
+        """End the slice."""
+        assert self.slice is not None
+        self.slices += 1
+        self.busy_s += now - self.slice.since
+        self.free_since, self.slice = now, None
+
+    def status(self, now: float) -> LaneStatus:
+        running = self.slice
+        return LaneStatus(
+            running=running.name if running else None,
+            slices=self.slices,
+            busy_s=self.busy_s + (now - running.since if running else 0.0),
+            in_slices_s=self.in_slices_s,
+            used_s=self.used_s,
+            idle_s=self.idle_s + (0.0 if running else now - self.free_since),
+        )

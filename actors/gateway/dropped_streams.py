@@ -1,0 +1,39 @@
+"""Numbers at which streams continue if they are declared again after they were dropped.
+
+They survive a restart of the gateway, unless memory had run out when they were written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+# Number of names that are remembered, the last ones.
+DROPPED_MAX = 4096
+
+
+class DroppedStreams:
+    """By lower-case name, the next frame number and the count of rows of a dropped stream."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._counts: dict[str, tuple[int, int]] = {}
+        with suppress(FileNotFoundError):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            self._counts = {name: (number, rows) for name, (number, rows) in record.items()}
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """Return the frame number and the count of rows at which the stream begins, 0 and 0 if it is new."""
+        return self._counts.get(name, (0, 0))
+
+    def note(self, name: str, number: int, rows: int) -> None:
+        self._counts.pop(name, None)
+        self._counts[name] = (number, rows)
+        while len(self._counts) > DROPPED_MAX:
+            del self._counts[next(iter(self._counts))]
+        with suppress(OSError):
+            draft = self._path.with_suffix(".draft")
+            draft.write_text(json.dumps(self._counts), encoding="utf-8")
+            os.replace(draft, self._path)

@@ -1,0 +1,282 @@
+"""A Ray of this process's own, or a connection to the Ray of a cluster.
+
+What is to be done at the end is added to a list, last first. Ray's processes end in order also when all get SIGTERM at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import math
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._private import ray_constants
+from ray._private import worker as ray_worker
+
+from actors.runtime.names import NAMESPACE
+from actors.runtime.run_dirs import (
+    LOCK,
+    TEMPORARY,
+    clusters,
+    kill_users,
+    remove_dead,
+    shared_memory,
+)
+from configs.errors import InvalidInput
+
+LOG = logging.getLogger(__name__)
+# What Ray does beside calls, in environment variables. The first ones are for people who watch Ray itself, and pauses between
+# looks at what does not change here: with these, and without the watchers that nobody asks (`end_watchers`), Ray's own processes
+# take 0.4% of a core while nothing happens instead of 1.9%. What actors take is mostly a wake-up of each one's main thread every
+# 10 ms, which Ray has no setting for (`actors.runtime.idle_throttle`).
+RAY_SETTINGS: Mapping[str, str] = {
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_event_stats": "0",
+    "RAY_metrics_report_interval_ms": "60000",
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    "METRICS_RECORD_INTERVAL_S": "60",
+    "SCAN_EVENT_DIR_INTERVAL_SECONDS": "60",
+    "RAY_DASHBOARD_STATS_UPDATING_INTERVAL": "60",
+    "RAY_raylet_report_resources_period_milliseconds": "5000",
+    "RAY_gcs_pull_resource_loads_period_milliseconds": "10000",
+    "RAY_ray_syncer_message_refresh_interval_ms": "10000",
+    "RAY_report_worker_backlog_interval_ms": "10000",
+    "RAY_raylet_check_gc_period_milliseconds": "2000",
+    "RAY_kill_idle_workers_interval_ms": "5000",
+    "RAY_object_manager_timer_freq_ms": "1000",
+    # Memory does not run out within two seconds that does not within a quarter of one.
+    "RAY_memory_monitor_refresh_ms": "2000",
+    "RAY_local_fs_monitor_interval_ms": "10000",
+    # Each actor is a process, which takes most of a second to begin; Ray starts as many at a time as it has processors.
+    "RAY_worker_maximum_startup_concurrency": "4",
+    # Ray would run its workers at niceness 15; hosts are not to give way to those who send them input.
+    "RAY_worker_niceness": "0",
+    # Under `uv run` Ray would upload the folder and install the environment anew for each actor.
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+# Batches between gateways are the largest objects, and short-lived; Ray's least is 75 MB.
+OBJECT_STORE_BYTES = 128 << 20
+POLL_S = 0.02
+STOP_S = 10.0
+# To remove the folder of Ray's files, in which its last processes still write.
+REMOVED_S = 5.0
+REMOVE_AGAIN_S = 0.05
+STAYS_AWAY_S = 0.3
+ANSWERS_S = 3.0
+ASK_AGAIN_S = 0.5
+NO_CLUSTER = "no Ray cluster answers there"
+START_ONE = "start a system with `weir up`"
+LOCAL, LOOPBACK = "local", "127.0.0.1"
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# Beginning of Ray's message about an actor's process that was killed; the coordinator reports that itself.
+WORKER_DIED = "A worker died or was killed"
+
+Undo = list[Callable[[], object]]
+
+
+def check_answers(address: str) -> None:
+    """Ray would try for a minute to reach a cluster that is not there."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), ANSWERS_S).close()
+        except OSError:
+            raise InvalidInput(NO_CLUSTER, "--address", address, START_ONE) from None
+
+
+def wait_answers(address: str, wait_s: float) -> None:
+    """The last refusal of `check_answers` if none else comes in time."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            return check_answers(address)
+        except InvalidInput:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(ASK_AGAIN_S)
+
+
+def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
+    """A Ray of this process's own; its files go with it."""
+    settings = {variable: value for variable, value in RAY_SETTINGS.items() if variable not in os.environ}
+    os.environ.update(settings)
+    undo.append(lambda: [os.environ.pop(variable, None) for variable in settings])
+    # Sockets are in there, whose paths must be short.
+    folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{name}-")
+    undo.append(lambda: remove_folder(Path(folder)))
+    hold_temporary(Path(folder), undo)
+    undo.append(restored_signal(signal.SIGTERM))
+    # Before Ray is there: one that failed halfway has processes, too.
+    undo.append(lambda: end_ray(Path(folder)))
+    init_ray(
+        LOCAL,
+        loopback,
+        # Actors take no processors of Ray's; it starts a worker for each beforehand.
+        num_cpus=lanes,
+        object_store_memory=OBJECT_STORE_BYTES,
+        include_dashboard=False,
+        _temp_dir=folder,
+    )
+    end_watchers()
+    # Ray's own handler kills its processes at once, under those who are to stop in order.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, _: end_in_order(Path(folder), 128 + number))
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that Ray's last threads and processes may make again, until it stays away; give up after REMOVED_S."""
+    until = time.monotonic() + REMOVED_S
+    gone_at = math.inf
+    while (now := time.monotonic()) < until and now - gone_at < STAYS_AWAY_S:
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            gone_at = math.inf
+        elif gone_at == math.inf:
+            gone_at = now
+        time.sleep(REMOVE_AGAIN_S)
+
+
+def hold_temporary(folder: Path, undo: Undo) -> None:
+    """Mark the folder of Ray's files as in use until this process ends, however that happens."""
+    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    undo.append(lambda: os.close(file))
+
+
+def end_watchers() -> None:
+    """Those of Ray's processes that only watch: `ray.init` starts them always, where `ray start` could be told not to. Logs are
+    not brought to this process, nodes do not come and go, and there is no dashboard."""
+    node = own_node()
+    for kind in ("log_monitor", "monitor", "dashboard"):
+        if (end := getattr(node, f"kill_{kind}", None)) is not None:
+            end(check_alive=False)
+
+
+def restored_signal(number: int) -> Callable[[], object]:
+    before = signal.getsignal(number)
+    in_main = threading.current_thread() is threading.main_thread()
+    return lambda: signal.signal(number, before) if in_main else None
+
+
+def join_ray(address: str, undo: Undo) -> None:
+    undo.append(ray.shutdown)
+    init_ray(address, is_local(address))
+
+
+def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """Log a message of Ray's in one line without colours. Ray itself prints several lines with codes for a terminal."""
+    text = " ".join(ANSI.sub("", " ".join(data["lines"])).split())
+    LOG.log(logging.DEBUG if WORKER_DIED in text else logging.WARNING, "Ray: %s", text)
+
+
+def init_ray(address: str, loopback: bool, **settings: Any) -> None:
+    # Ray tells everybody, always, that it checks tokens.
+    logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
+    # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
+    restore = restored_signal(signal.SIGTERM)
+    # With log_to_driver=False only the thread that listens for errors calls it.
+    ray_worker.print_to_stdstream = log_ray_message
+    with loopback_alone() if loopback else nullcontext():
+        try:
+            ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **settings)
+        except (ConnectionError, ValueError):
+            if address == LOCAL:
+                raise
+            raise InvalidInput(NO_CLUSTER, "--address", address, START_ONE) from None
+    restore()
+
+
+def is_local(address: str) -> bool:
+    """Return True for a Ray that `start` has started on this machine, and that listens on loopback alone."""
+    here = (cluster.address for cluster in clusters(shared_memory()).values())
+    return address.startswith(f"{LOOPBACK}:") and address in here
+
+
+@contextmanager
+def loopback_alone() -> Iterator[None]:
+    """Let Ray name this machine 127.0.0.1, so that each of its processes listens there and nowhere else.
+
+    Ray replaces that address by an outer one wherever it is given, also in `_node_ip_address`, unless it takes the machine
+    for one that joins no cluster. The constant is Ray's switch for that; its environment variable
+    (RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER) is read only when Ray is imported.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def end_in_order(folder: Path, code: int) -> None:
+    """Let the process end, in order unless Ray has got the same signal and ends first."""
+    threading.Thread(target=end_after_ray, args=(folder, code), name="end-after-ray", daemon=True).start()
+    sys.exit(code)
+
+
+def end_after_ray(folder: Path, code: int) -> None:
+    """End this process at once if it is still there STOP_S after its Ray has ended.
+
+    Threads wait in calls of Ray then, which last a minute; after that Ray ends the process, and leaves processes and files.
+    """
+    while ray_runs():
+        time.sleep(POLL_S)
+    time.sleep(STOP_S)
+    if (node := own_node()) is not None:
+        end_rest(node, folder)
+        remove_folder(folder)
+        remove_dead(shared_memory())
+        os._exit(code)
+
+
+def own_node() -> Any:
+    """Return Ray's object for the processes that this one has started, or None."""
+    return getattr(ray._private.worker, "_global_node", None)
+
+
+def end_rest(node: Any, folder: Path) -> None:
+    """Kill what has outlived Ray's head: its other processes and actors, whose files are in the folder."""
+    node.kill_all_processes(check_alive=False, allow_graceful=False)
+    kill_users(folder)
+
+
+def ray_runs() -> bool:
+    """Return False once the Ray that this process has started lacks its head or its node manager."""
+    node = own_node()
+    return node is None or bool(node.remaining_processes_alive())
+
+
+def end_ray(folder: Path) -> None:
+    """End the Ray that this process has started; `folder` has its files."""
+    if ray_runs():
+        ray.shutdown()
+        return
+    node = own_node()
+    threading.Thread(target=ray.shutdown, name="ray-shutdown", daemon=True).start()
+    end_rest(node, folder)
+
+
+def while_ray_runs(work: Callable[[], None]) -> None:
+    """Do work that calls Ray; leave it as soon as Ray has ended.
+
+    A supervisor may send SIGTERM to all processes at once. A call of a head that is gone lasts a minute, after which Ray ends this
+    process.
+    """
+    working = threading.Thread(target=work, name="ray-calls", daemon=True)
+    working.start()
+    while working.is_alive() and ray_runs():
+        working.join(POLL_S)

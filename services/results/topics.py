@@ -1,0 +1,159 @@
+"""Queries that are read: what is there of their answers, looked at when it grows.
+
+Numbered properties:
+1. Gateways on this machine announce what grows (`services.results.growth`), and answers are looked at then: at once if that uses
+   TAKES_MOST of a processor at most, counted since the last time, else LOOK_S after it at the latest.
+2. All that is read is looked at every REST_S, for what is not announced: queries that end, units that move.
+3. What no gateway announces, as it is on another node or its gateway is away, is polled every LOOK_S or less often.
+4. While nothing is read and nothing is held on to, nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from configs.errors import Away
+from services.results.growth import Growth
+from services.results.log_reader import Asked, View
+
+LOG = logging.getLogger(__name__)
+LOOK_S = 0.05
+TAKES_MOST = 0.1
+REST_S = 0.5
+
+Look = Callable[[Sequence[Asked]], Awaitable[tuple[list[View], bool]]]
+"""Returns what is there of each query, and whether anything is held on to."""
+
+
+@dataclass(eq=False)
+class Topic:
+    """A query that somebody reads."""
+
+    asked: Asked
+    view: View = field(default_factory=dict)
+    readers: int = 0
+    is_over: bool = False
+    """Whether the query is declared no more."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hear(self, view: View, is_over: bool) -> None:
+        if view != self.view or is_over != self.is_over:
+            self.view, self.is_over = view, is_over
+            self.wake()
+
+    def wake(self) -> None:
+        news, self.news = self.news, asyncio.Event()
+        news.set()
+
+    async def changed(self, view: View, within_s: float) -> None:
+        """When there is another one, or the time is over."""
+        if self.view is view and not self.is_over:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.news.wait(), within_s)
+
+
+class Topics:
+    """For one event loop."""
+
+    def __init__(self, look: Look, is_declared: Callable[[str, str], bool]) -> None:
+        self._look, self._is_declared = look, is_declared
+        self._topics: dict[Asked, Topic] = {}
+        self._growth = Growth()
+        self._task: asyncio.Task[None] | None = None
+        self._all_at = math.inf
+        """When all topics are looked at again."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it does nothing at all."""
+        return self._task is None
+
+    @contextmanager
+    def following(self, asked: Asked) -> Iterator[Topic]:
+        """The query is looked at as long as this lasts."""
+        topic = self._topics.setdefault(asked, Topic(asked))
+        topic.readers += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._look_on())
+        try:
+            yield topic
+        finally:
+            topic.readers -= 1
+            if not topic.readers:
+                del self._topics[asked]
+
+    async def look(self, topic: Topic) -> None:
+        """What is there now."""
+        (view,), _ = await self._look([topic.asked])
+        self._hear(topic, view)
+
+    def send_away(self) -> None:
+        """Wake all readers, and look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        for topic in self._topics.values():
+            topic.wake()
+
+    async def _look_on(self) -> None:
+        """As long as somebody reads, or something is held on to."""
+        self._all_at = clock() + LOOK_S
+        looked_at, used_s = clock(), time.process_time()
+        holds = True
+        try:
+            while self._topics or holds:
+                await self._growth.wait(self._all_at - clock())
+                while (left_s := looked_at + pause_after(used_s) - clock()) > 0:
+                    await asyncio.sleep(left_s)
+                looked_at, used_s, is_all = clock(), time.process_time(), clock() >= self._all_at
+                grown = self._growth.take()
+                topics = [
+                    topic for topic in self._topics.values() if is_all or topic.asked.class_name in grown
+                ]
+                if is_all:
+                    self._all_at = math.inf
+                if is_all or topics:
+                    holds = await self._look_at(topics)
+                if is_all:
+                    self._growth.keep([place for topic in topics for place, _ in topic.view.values()])
+                    pause_s = max(REST_S, (clock() - looked_at) / TAKES_MOST)
+                    self._all_at = min(self._all_at, clock() + pause_s)
+        except Away:
+            pass  # the service ends
+        finally:
+            self._growth.close()
+        self._task = None
+
+    async def _look_at(self, topics: Sequence[Topic]) -> bool:
+        """Return True if anything is held on to."""
+        try:
+            views, holds = await self._look([topic.asked for topic in topics])
+        except Away:
+            raise
+        except Exception:
+            LOG.exception("answers cannot be looked for")
+            return True
+        for topic, view in zip(topics, views, strict=True):
+            self._hear(topic, view)
+        return holds
+
+    def _hear(self, topic: Topic, view: View) -> None:
+        topic.hear(view, not self._is_declared(topic.asked.class_name, topic.asked.query))
+        announced = [self._growth.follow(place) for place, _ in view.values()]
+        if not all(announced) and self._all_at > clock() + LOOK_S:
+            self._all_at = clock() + LOOK_S
+            self._growth.wake()
+
+
+def pause_after(used_s: float) -> float:
+    """Return the seconds from one look to the next, given the processor time of the process at the first."""
+    return min(LOOK_S, (time.process_time() - used_s) / TAKES_MOST)
+
+
+clock = time.monotonic
