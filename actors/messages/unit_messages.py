@@ -92,18 +92,20 @@ class Copy:
     """Where the class says how much of its answers is kept."""
 
 
-OF_UNITS = "of units"
+OF_UNITS, GAUGE = "of units", "gauge"
 # How a figure of a class is made of those of its units; without either they are summed.
 MEAN: Mapping[str, str] = {OF_UNITS: "mean"}
 WORST: Mapping[str, str] = {OF_UNITS: "worst"}
 
 
+def gauge(unit: str, help: str) -> Mapping[str, tuple[str, str]]:
+    """Return the metadata of a figure that is exported as it is: `weir_class_NAME`, summed over the units."""
+    return {GAUGE: (unit, help)}
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A unit as people see it; whatever is counted counts from its beginning.
-
-    A gauge `weir_class_NAME` of `services.metrics.families` is exported as it is here.
-    """
+    """A unit as people see it; whatever is counted counts from its beginning."""
 
     headroom: float = 0.0
     load: float = 0.0
@@ -121,7 +123,9 @@ class Figures:
     late: int = 0
     rejected: int = 0
     failed: int = 0
-    state_bytes: int = 0
+    state_bytes: int = field(
+        default=0, metadata=gauge("bytes", "Bytes of the class's windows, groups and queues.")
+    )
     ingest_s: float = 0.0  # processor time of taking input in
     used_s: float = 0.0  # processor time of its slices
     within_target_pct: float = 100.0  # from the beginning
@@ -142,8 +146,21 @@ class Figures:
     # Part of the rows of the last seconds that was shed, at the door or from the queue.
     shed_now: float = field(default=0.0, metadata=MEAN)
     taken_per_s: float = 0.0  # tuples that operators have taken in the last seconds
-    held_back: int = 0  # units whose input waits outside for room
-    unsaved_bytes: int = 0  # of commits after the last snapshot
+    held_back: int = field(
+        default=0,
+        metadata=gauge(
+            "shards",
+            "Number of shards of the class with a full queue, so that further input waits in the logs of its streams, and at"
+            " producers when a log is full.",
+        ),
+    )
+    unsaved_bytes: int = field(
+        default=0,
+        metadata=gauge(
+            "bytes",
+            "Bytes that the class wrote to its log after its last snapshots: what a restart repeats first.",
+        ),
+    )
 
 
 # Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.

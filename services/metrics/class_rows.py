@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from actors.messages.unit_messages import BOUNDS, Counted, Figures
+from actors.messages.unit_messages import BOUNDS, Counted
 from scheduler.capacity.redistribution import RESERVE
-from services.metrics.families import FAMILIES
+from services.metrics.families import FIGURES
 from services.metrics.monotonic_counters import OFFERED, TUPLES, ClassCounts
 from services.metrics.text import Labels, Times
 from services.watch.accounts import Account, name_of
@@ -18,13 +18,6 @@ from services.watch.losses import query_losses
 Rows = defaultdict[str, list[tuple[Labels, float | Times]]]
 OF_STREAMS = (OFFERED, TUPLES)
 NO_QUEUE = (0, 0.0, 0.0)
-FIGURES: Mapping[str, str] = {
-    family.name: name
-    for name in (figure.name for figure in fields(Figures))
-    for family in FAMILIES
-    if family.name == f"weir_class_{name}" and family.type == "gauge"
-}
-"""Families that export a figure as it is, with its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ def now(seen: ClassSeen) -> dict[str, float]:
     queues = [(unit.queue_bytes, unit.queue_age_s, unit.queue_work_s) for unit in seen.units]
     sizes, ages, work = zip(*(queues or [NO_QUEUE]), strict=True)
     return {
-        **{family: getattr(figures, name) for family, name in FIGURES.items()},
+        **{family: getattr(figures, figure.name) for family, figure in FIGURES.items()},
         "weir_class_response_target_seconds": declared.delay_target_ms / 1e3,
         "weir_class_shed_ratio": view.drop,
         "weir_class_kept_ratio": 1 - view.drop,
