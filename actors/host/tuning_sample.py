@@ -106,7 +106,7 @@ class Noticed:
         if hosted.seen is None:
             return None
         stale, lost, tardy_ms = self._worth(hosted)
-        operators = hosted.runner.believed().network.operators
+        operators = hosted.runner.scheduled.believed().network.operators
         found = UnitNow(
             lines=tuple(explain(hosted.runner)),
             arrivals={stream: tuple(slots) for stream, slots in self._arrivals.items()},
@@ -139,12 +139,12 @@ class Noticed:
         self._before = None
 
     def _begin(self, hosted: HostedClass) -> None:
-        self._queries = tuple(hosted.runner.quality.values())
+        self._queries = tuple(hosted.runner.answers.quality.values())
         self._before = totals(self._at, self._queries)
 
     def _worth(self, hosted: HostedClass) -> tuple[float | None, float | None, float | None]:
         """Staleness, lost utility, and tardiness."""
-        queries, before = tuple(hosted.runner.quality.values()), self._before
+        queries, before = tuple(hosted.runner.answers.quality.values()), self._before
         same = len(queries) == len(self._queries) and all(map(is_, queries, self._queries))
         if before is None or not same or self._at <= before.at:
             return None, None, None

@@ -190,7 +190,7 @@ class HostedUnit:
         self._held_back = False  # in this load cycle
         self._waited = False  # before a stream was left: whatever still waits has to be tried again
         self._noticed = Noticed(self.settings.load.cycle_ms / 1e3, self._most_in_train())
-        self._worth = Worth(self.hosted.runner.alone)
+        self._worth = Worth(self.hosted.runner.scheduled.alone)
         if is_new:
             state = self.hosted.state()
             assert state is not None
@@ -238,7 +238,7 @@ class HostedUnit:
             self.hosted.value(unit.declared)
         if before.declared.weights != unit.declared.weights:
             self.hosted.weigh(unit.declared)
-            self._worth.begin(time.monotonic(), self.hosted.runner.quality)
+            self._worth.begin(time.monotonic(), self.hosted.runner.answers.quality)
             self._noticed.weighed()
         self._set_train_max()
         self.hosted.set_plan(unit.runs_by.plan)
@@ -560,7 +560,7 @@ class HostedUnit:
         self._noticed.cycle_ended(cycle, self._keep, self.hosted, now)
         usage, load, reclaim = self._decide(cycle, now)
         self._fall_asleep(cycle)
-        self._worth.end_cycle(now, self.hosted.runner.quality, self.asleep)
+        self._worth.end_cycle(now, self.hosted.runner.answers.quality, self.asleep)
         self._look_for_idle(now)
         shown = cycle if sheds(self.settings.manager) == "everybody" else None
         accounts = self.ledger()
@@ -750,7 +750,7 @@ class HostedUnit:
     def _begin_recent(self, now: float) -> None:
         self._recent = Recent(now, self._answered())
         self._flow = RecentFlow(now, {stream: ledger for stream, (ledger, _) in self.ledger().items()})
-        self._worth.begin(now, self.hosted.runner.quality)
+        self._worth.begin(now, self.hosted.runner.answers.quality)
         self.hosted.recent = ResponseStatistics(self.hosted.target_s)
 
     def _answered(self) -> int:

@@ -39,7 +39,7 @@ from engine.class_.commit_replay import Mismatches, Repetition
 from engine.class_.door import Piece, unpacked
 from engine.class_.input_account import FROM_NOW, Entrance, Following
 from engine.class_.load_cycle import LoadCycle
-from engine.class_.runner import ClassRunner, Clock
+from engine.class_.runner import ClassRunner, Clock, RunListener
 from engine.class_.steps import (
     Advanced,
     Answer,
@@ -63,7 +63,7 @@ from engine.class_.steps import (
 from engine.data.held_state import train_bytes, tuple_bytes
 from engine.data.samples import Samples
 from engine.data.schema import StreamSchema
-from engine.data.train import Train, is_same
+from engine.data.train import LateRows, Train, is_same
 from engine.measure.ideal_cost import Alone
 from engine.network.network import walk
 from engine.network.plan_alignment import Running
@@ -87,7 +87,7 @@ NO_ROOM = "the class's limits leave no room for its old and its new operators to
 Fetch = Callable[[str, int], Train | None]
 
 
-class HostedClass:
+class HostedClass(RunListener):
     """One class, or one shard of it."""
 
     def __init__(self, settings: LiveClass, train_max: int, answers_max: float = math.inf) -> None:
@@ -104,9 +104,7 @@ class HostedClass:
             train_max,
             limits=settings.limits,
             windows=settings.windows,
-            settled=self._settle,
-            interrupted=self._interrupted,
-            entered=self._took,
+            listener=self,
         )
         self.runner.network.plan = settings.plan
         self.responses = ResponseStatistics(self.target_s)
@@ -308,11 +306,11 @@ class HostedClass:
         return Running(
             queries=tuple(self._queries.values()),
             planned_as={name: network.planned_as(name) for name in self._queries},
-            choice=Choice(self.runner.policy, network.plan),
+            choice=Choice(self.runner.scheduled.policy, network.plan),
             keys=tuple([node.key for node in network.nodes]),
             pane_lengths=network.pane_lengths,
-            graphs=self.runner.graphs,
-            weights=self.runner.weights,
+            graphs=dict(self.runner.values.graphs),
+            weights=dict(self.runner.values.weights),
             samples=self._samples.by_stream(),
         )
 
@@ -489,7 +487,7 @@ class HostedClass:
                 entrance.count_late(node.operator.late)
                 if node.queue:
                     self._unread[stream] = tuple(node.queue)
-        self._answered_before += self.runner.answered[name]
+        self._answered_before += self.runner.answers.counts[name]
         self.runner.remove(name)
         del self._queries[name]
         self._again = [one for one in self._again if one.query != name]
@@ -500,7 +498,7 @@ class HostedClass:
 
     def switch(self, policy: PolicySettings) -> None:
         """Run by another policy from the next operator on. No step: what comes out at settle points is the same."""
-        self.runner.switch(policy)
+        self.runner.scheduled.switch(policy)
 
     # --- input and slices ------------------------------------------------------------------------------
 
@@ -540,7 +538,7 @@ class HostedClass:
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """A slice; the processor time used."""
         used = self._repeating.run(quota_s, now, cpu) if self._repeating else 0.0
-        self.runner.measures = not self._repeating
+        self.runner.answers.measures = not self._repeating
         if not self._repeating:
             if self._following:
                 self._follow_on()
@@ -569,11 +567,11 @@ class HostedClass:
 
     def overdue(self, before: float) -> bool:
         """Return True if tuples that arrived before wait for their lookups."""
-        return not self._repeating and bool(self.runner.overdue(before))
+        return not self._repeating and bool(self.runner.lookups.overdue(before))
 
     def release(self, before: float, now: float) -> None:
         """Answer the lookups of tuples that arrived before with the rows there are; only where nothing is queued."""
-        for query, upto_us in sorted(self.runner.overdue(before).items()):
+        for query, upto_us in sorted(self.runner.lookups.overdue(before).items()):
             self._write(Released(query, upto_us, now))
             self.runner.release(query, upto_us, now)
 
@@ -610,7 +608,9 @@ class HostedClass:
         """What has settled since it was last asked for, with the number of answers there are now."""
         if not self._settled_steps and not self._settled_answers:
             return None
-        commit = Commit(tuple(self._settled_steps), tuple(self._settled_answers), dict(self.runner.answered))
+        commit = Commit(
+            tuple(self._settled_steps), tuple(self._settled_answers), dict(self.runner.answers.counts)
+        )
         self._settled_steps, self._settled_answers, self._settled_bytes = [], [], 0
         return commit
 
@@ -627,7 +627,7 @@ class HostedClass:
         """Begin to look at answers and input anew, with slowdowns by what an answer costs now."""
         self._samples = Samples()
         self.seen = ResponseStatistics(self.target_s)
-        self._alone = self.runner.alone()
+        self._alone = self.runner.scheduled.alone()
 
     def trim(self, part: float) -> None:
         """Drop this part of what no operator has taken, the oldest first."""
@@ -639,9 +639,20 @@ class HostedClass:
         """Drop what has waited for longer than this without being taken by an operator; return how many tuples."""
         if self._repeating:
             return 0
-        return sum(
-            self._evict(stream, self.runner.older(stream, now - age_s)) for stream in list(self._entrances)
-        )
+        return sum(self._evict(stream, self._older(stream, now - age_s)) for stream in list(self._entrances))
+
+    def _older(self, stream: str, before: float) -> int:
+        node = self.runner.network.source(stream)
+        return 0 if node is None else node.older(before)
+
+    def _missing(self, stream: str) -> LateRows | None:
+        node = self.runner.network.source(stream)
+        return None if node is None else node.missing
+
+    def _set_missing(self, stream: str, rows: LateRows | None) -> None:
+        node = self.runner.network.source(stream)
+        if node is not None:
+            node.missing = rows
 
     def wake(self, now: float) -> None:
         """The first cycle after sleep begins."""
@@ -664,7 +675,7 @@ class HostedClass:
     @property
     def answers(self) -> int:
         """Number of answers since the class began, also of queries that were removed."""
-        return self._answered_before + sum(self.runner.answered.values())
+        return self._answered_before + sum(self.runner.answers.counts.values())
 
     # --- recovery --------------------------------------------------------------------------------------
 
@@ -674,7 +685,7 @@ class HostedClass:
         if self._repeating or open_ends or not self.runner.is_settled():
             return None
         streams = {
-            stream: (entrance.begun_ledger, replace(entrance.position, missing=self.runner.missing(stream)))
+            stream: (entrance.begun_ledger, replace(entrance.position, missing=self._missing(stream)))
             for stream, entrance in self._entrances.items()
         }
         network = self.runner.network
@@ -718,14 +729,14 @@ class HostedClass:
                 entrance = self._entrances[stream] = Entrance(
                     ledger=ledger, next_batch=position.batch, rows=position.rows
                 )
-                self.runner.set_missing(stream, position.missing)
+                self._set_missing(stream, position.missing)
                 if position.opened is not None:
                     self._reopen(entrance, position.opened, position.done)
                     entrance.begun = bool(entrance.queued)
             # States of older versions have no ended accounts.
             self._ended, self._answered_before = more[0] if more else ({}, 0)
         self._repeating = Repetition(self._repeat, self._check, commits)
-        self.runner.measures = not self._repeating
+        self.runner.answers.measures = not self._repeating
         self._following = {}
         for step in (step for commit in commits for step in commit.steps):
             match step:
@@ -814,11 +825,11 @@ class HostedClass:
         """Whether the answers are as many as the first time; theirs are the numbers that readers know."""
         interrupted = commit.steps[-1:] == (Interrupted(),)
         for query, count in commit.answered.items():
-            found = self.runner.answered.get(query)
+            found = self.runner.answers.counts.get(query)
             if found is None or found == count or (interrupted and found > count):
                 continue
             self.mismatches.add(f"{query}: {found} answers after repeating, {count} were committed")
-            self.runner.answered[query] = count
+            self.runner.answers.counts[query] = count
         known = commit.answered
         self._again = [one for one in self._again if interrupted and one.first >= known.get(one.query, 0)]
 
@@ -826,12 +837,12 @@ class HostedClass:
         """What was repeated led to answers that had not come when the class ended."""
         rest, self._again = self._again, []
         for answer in rest:
-            self.runner.quality[answer.query].answered(answer.train.arrival, now)
+            self.runner.answers.quality[answer.query].answered(answer.train.arrival, now)
             self._give(answer, now)
 
     # --- what the runner tells -------------------------------------------------------------------------
 
-    def _took(self, stream: str, tuples: int) -> None:
+    def took(self, stream: str, tuples: int) -> None:
         """A source operator has taken tuples: write down which batches were begun."""
         entrance = self._entrances[stream]
         entrance.ledger.delivered += tuples
@@ -857,11 +868,11 @@ class HostedClass:
         return gone
 
     def _answer(self, query: str, train: Train) -> None:
-        answer = Answer(query, self.runner.answered[query], train)
+        answer = Answer(query, self.runner.answers.counts[query], train)
         if self._repeating:
             self._again.append(answer)
         else:
-            self._give(answer, self.runner.handed_out_at)
+            self._give(answer, self.runner.answers.handed_out_at)
 
     def _give(self, answer: Answer, now: float) -> None:
         query, train = answer.query, answer.train
@@ -884,7 +895,7 @@ class HostedClass:
             width = self._widths[query] = tuple_bytes(train)
         self._settled_bytes += results * width or train_bytes(train)
 
-    def _settle(self) -> bool:
+    def settled(self) -> bool:
         """Nothing is queued inside: what has been done is complete. Whether more may be done before it is committed."""
         self._measure_same()
         for entrance in self._entrances.values():
@@ -898,7 +909,7 @@ class HostedClass:
             self._exchange_ready()
         return self._settled_bytes <= self.answers_max
 
-    def _interrupted(self) -> None:
+    def interrupted(self) -> None:
         """Some of what the steps so far lead to has been handed out."""
         self._measure_same()
         self._settled_steps += [*self._steps, Interrupted()]

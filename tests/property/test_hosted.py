@@ -408,7 +408,7 @@ def test_a_query_that_has_nothing_left_inside_is_answered_before_the_others_and_
     assert rest.answers
     assert not rest.steps
     assert {one.first for one in rest.answers} <= set(last.answered.values())
-    measured = {query for query, one in host.hosted.runner.quality.items() if one.has_answers}
+    measured = {query for query, one in host.hosted.runner.answers.quality.items() if one.has_answers}
     assert measured == {one.query for one in rest.answers}
     host.finish()
     host.check()

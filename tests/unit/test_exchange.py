@@ -14,6 +14,7 @@ from engine.class_.door import Piece
 from engine.class_.hosted_class import HostedClass
 from engine.class_.steps import Commit, Exchanged, ExchangeGivenUp, PlanSet
 from engine.data.train import Train, Values, same_arrival
+from engine.network.row_losses import failed_rows
 from engine.plan.plan import Plan
 from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.sql import Catalog, parse_create_stream, plan_query
@@ -135,4 +136,4 @@ def test_an_exchange_for_which_there_is_no_room_is_given_up_and_says_so() -> Non
     assert running.steps() == [PlanSet(APART), ExchangeGivenUp()]
     assert list(running.hosted.plan_kept) == ["mean"]
     assert running.hosted.runner.network.planned_as("mean") == PlanSettings()
-    assert not running.hosted.runner.failures()
+    assert not failed_rows(running.hosted.runner.network.nodes)

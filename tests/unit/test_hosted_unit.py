@@ -255,7 +255,7 @@ def test_a_unit_of_a_class_that_tunes_itself_notices_which_answers_have_deadline
         arrive(unit, 0, 20_000)
         while unit.hosted.has_input() or unit.inbox.arrived:
             unit.run(1.0)
-        due = unit.hosted.runner.quality["window"].tardiness
+        due = unit.hosted.runner.answers.quality["window"].tardiness
         cycle(unit)
         first = unit.noticed()
         cycle(unit)
@@ -281,7 +281,7 @@ def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(d
         while unit.run(1.0)[1]:
             pass
         cycle(unit)
-        report, alone = unit.reported, unit.hosted.runner.alone()["mean"]
+        report, alone = unit.reported, unit.hosted.runner.scheduled.alone()["mean"]
     assert report is not None
     assert report.counted is not None
     (mean,) = report.counted.quality
@@ -294,7 +294,7 @@ def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(d
 
 
 def runs_by(unit: HostedUnit) -> PolicySettings:
-    return unit.hosted.runner.policy
+    return unit.hosted.runner.scheduled.policy
 
 
 def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_path: Path) -> None:
@@ -354,12 +354,12 @@ def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_re
         unit.become(replace(changed, choice=Choice(HighestRate(), apart)))
         assert not unit._problems()
         unit.become(changed)
-        answered = dict(unit.hosted.runner.answered)
+        answered = dict(unit.hosted.runner.answers.counts)
         assert answered["exact"] == 9  # up to second 18 of 19
     with made(dirs, declared=after) as unit:
         repeat(unit)
         assert not unit.hosted.mismatches
-        assert unit.hosted.runner.answered == answered
+        assert unit.hosted.runner.answers.counts == answered
         assert unit.hosted.runner.network.planned_as("exact") == apart
 
 
@@ -382,7 +382,7 @@ def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_
     with made(dirs, declared=together) as unit:
         repeat(unit)
         assert not unit.hosted.mismatches
-        assert unit.hosted.runner.answered == state.answered
+        assert unit.hosted.runner.answers.counts == state.answered
         windows = [key for key, one in state.states.items() if isinstance(one, tuple) and len(one) == 2]
         again = unit.hosted.runner.settled_state()
         assert [again.states[key] for key in windows] == [state.states[key] for key in windows]

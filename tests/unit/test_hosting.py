@@ -705,7 +705,7 @@ def test_class_may_take_shorter_trains_than_the_system_but_no_longer_ones(
     hosted.subscribed()
     node.publish(readings(0, 1000))
     hosted.wait(delivered(1000))
-    assert hosted.host.ask(lambda: hosted.host._units["gold"].hosted.runner.calls(0)) == calls
+    assert hosted.host.ask(lambda: hosted.host._units["gold"].hosted.runner.scheduled.calls[0]) == calls
 
 
 def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> None:

@@ -37,7 +37,7 @@ TEXTS = {
 
 
 def weights_of_outputs(world: World) -> list[float]:
-    operators = world.hosted.runner.believed().network.operators
+    operators = world.hosted.runner.scheduled.believed().network.operators
     return sorted(one.weight for one in operators if one.answers or not one.downstream)
 
 
@@ -73,7 +73,7 @@ def test_another_weight_counts_from_then_on() -> None:
     third = answered(world, arrived=3.0)
     orders = [[query for query, _ in one] for one in (first, second, third)]
     assert orders == [["warm", "known"], ["known", "warm"], ["warm", "known"]]
-    assert world.hosted.runner.answered == {"warm": 9, "known": 9}
+    assert world.hosted.runner.answers.counts == {"warm": 9, "known": 9}
 
 
 SUBSETS = st.lists(st.sampled_from(sorted(TEXTS)), unique=True, max_size=4)
@@ -99,7 +99,7 @@ def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
         for name in names:
             together.setdefault(TEXTS[name], []).append(weights.get(name, 1.0))
         assert weights_of_outputs(world) == pytest.approx(sorted(map(sum, together.values())))
-        assert {name: one.weight for name, one in world.hosted.runner.quality.items()} == {
+        assert {name: one.weight for name, one in world.hosted.runner.answers.quality.items()} == {
             name: weights.get(name, 1.0) for name in names
         }
 
@@ -156,7 +156,7 @@ def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDi
         return DECLARED.model_copy(update={"weights": weights})
 
     def weights(unit: Any) -> list[float]:
-        network = unit.hosted.runner.believed().network
+        network = unit.hosted.runner.scheduled.believed().network
         return [network.operators[root].weight for root in network.roots]
 
     with made(dirs, declared=said(mean=4.0)) as unit:
@@ -170,11 +170,11 @@ def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDi
         while unit.run(1.0)[1]:
             pass
         assert unit.ledger()["readings"][0].delivered == 2000
-        before = dict(unit.hosted.runner.answered)
+        before = dict(unit.hosted.runner.answers.counts)
     with made(dirs, declared=said(mean=0.25)) as unit:
         while unit.hosted.repeating:
             unit.run(1.0)
-        assert (weights(unit), dict(unit.hosted.runner.answered)) == ([0.25], before)
+        assert (weights(unit), dict(unit.hosted.runner.answers.counts)) == ([0.25], before)
         assert not unit.hosted.mismatches
 
 

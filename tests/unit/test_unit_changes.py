@@ -131,10 +131,10 @@ def test_a_stream_that_has_other_columns_since_its_host_was_down_is_read_by_them
         work(unit)
         arrive(unit, "b", 1)
         work(unit)
-        assert unit.hosted.runner.answered == {"qa": 3, "qb": 3}
+        assert unit.hosted.runner.answers.counts == {"qa": 3, "qb": 3}
     with opened(dirs, other) as unit:
         work(unit)
-        assert unit.hosted.runner.answered == {"qa": 3, "qb": 3}
+        assert unit.hosted.runner.answers.counts == {"qa": 3, "qb": 3}
         assert not unit.hosted.mismatches
 
 
