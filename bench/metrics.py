@@ -158,7 +158,7 @@ class Full:
 def hosted(declared: LiveClass) -> HostedClass:
     """With answers of all kinds of times."""
     found = HostedClass(declared, 1000)
-    found.responses.add_array(np.random.default_rng(1).exponential(0.05, ANSWERS), 0.0)
+    found.times.total.add_array(np.random.default_rng(1).exponential(0.05, ANSWERS), 0.0)
     found.runner.answers.counts = dict.fromkeys(declared.queries, ANSWERS)
     return found
 

@@ -60,7 +60,7 @@ class Counting:
         self._asking = reclaim
 
     def told(self, hosted: HostedClass, now: float, quality: Qualities) -> Counted:
-        ages = [waiting_s(hosted.runner.network.source(stream), now) for stream in hosted.schemas]
+        ages = [waiting_s(hosted.runner.network.source(stream), now) for stream in hosted.queries.schemas]
         return Counted(
             pid=os.getpid(),
             born=self.born,
@@ -73,7 +73,7 @@ class Counting:
             reclaims=self._reclaims,
             reclaims_overdue=self._overdue,
             reclaim_s=self._reclaim_s,
-            answered=answered(hosted.responses),
+            answered=answered(hosted.times.total),
             results=dict(islice(hosted.runner.answers.counts.items(), QUERIES_MAX)),
             queue_bytes=hosted.runner.network.account.queued,
             queue_age_s=max(ages, default=0.0),

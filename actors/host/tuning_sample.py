@@ -79,12 +79,12 @@ class Noticed:
     def follow(self, policy: object, hosted: HostedClass) -> None:
         """Answers are looked at from now on, or not any more."""
         if not isinstance(policy, Automatic):
-            hosted.seen = None
-        elif hosted.seen is None:
+            hosted.times.noticed = None
+        elif hosted.times.noticed is None:
             hosted.notice()
 
     def cycle_ended(self, cycle: CycleEnded, keep: float, hosted: HostedClass, now: float) -> None:
-        if hosted.seen is None:
+        if hosted.times.noticed is None:
             return
         self._at = now
         if hosted.is_exchanging:
@@ -103,7 +103,7 @@ class Noticed:
 
     def now(self, hosted: HostedClass, capacity: float) -> UnitNow | None:
         """None of a class that says its policy."""
-        if hosted.seen is None:
+        if hosted.times.noticed is None:
             return None
         stale, lost, tardy_ms = self._worth(hosted)
         operators = hosted.runner.scheduled.believed().network.operators
@@ -113,7 +113,7 @@ class Noticed:
             cycle_s=self.cycle_s,
             capacity=capacity,
             train_max=self.train_max,
-            seen=hosted.seen,
+            seen=hosted.times.noticed,
             queued=self._queued / self._cycles if self._cycles else 0.0,
             stale=stale,
             lost=lost,
@@ -123,7 +123,7 @@ class Noticed:
             slacks=tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
             running=hosted.running(),
             is_exchanging=hosted.is_exchanging or self._exchanging,
-            has_given_up=hosted.has_given_up,
+            has_given_up=hosted.exchanges.has_given_up,
         )
         self._anew(hosted)
         return found

@@ -39,9 +39,10 @@ from actors.messages.unit_messages import FAILING, Account, Figures, Unit, UnitR
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.managers import sheds
+from engine.class_.class_queries import schemas_of
 from engine.class_.door import Door
 from engine.class_.explain import Line, explain
-from engine.class_.hosted_class import HostedClass, schemas_of
+from engine.class_.hosted_class import HostedClass
 from engine.class_.input_account import Following
 from engine.class_.steps import Commit, QueryAdded, QueryRemoved
 from engine.data.schema import StreamSchema
@@ -59,7 +60,6 @@ from loadshed.manager import (
     RequestReclaim,
     TrimQueue,
 )
-from loadshed.responses import ResponseStatistics
 from loadshed.shedder import Shedder
 from scheduler.capacity.core import HeadroomScaled
 
@@ -203,9 +203,9 @@ class HostedUnit:
             self.hosted.set_plan(runs_by.plan)
             self.hosted.set_queries(declared.queries, declared.streams, declared.limits)
             self.hosted.set_windows(declared.windows)
-        self._log.describe(self.hosted.queries)
+        self._log.describe(self.hosted.queries.by_name)
         if runs_by.policy != declared.first_policy:
-            self.hosted.switch(runs_by.policy)
+            self.hosted.runner.scheduled.switch(runs_by.policy)
         self._noticed.follow(declared.policy, self.hosted)
         self._set_manager()
         self.figures = Figures()
@@ -235,9 +235,9 @@ class HostedUnit:
             unit.declared.graph,
             unit.declared.utilities,
         ):
-            self.hosted.value(unit.declared)
+            self.hosted.queries.value(unit.declared)
         if before.declared.weights != unit.declared.weights:
-            self.hosted.weigh(unit.declared)
+            self.hosted.queries.weigh(unit.declared)
             self._worth.begin(time.monotonic(), self.hosted.runner.answers.quality)
             self._noticed.weighed()
         self._set_train_max()
@@ -251,7 +251,7 @@ class HostedUnit:
             # With a snapshot, recovery does not need frames of streams that are left: they may be dropped at once.
             self._save_asked = True
         if before.runs_by.policy != unit.runs_by.policy:
-            self.hosted.switch(unit.runs_by.policy)
+            self.hosted.runner.scheduled.switch(unit.runs_by.policy)
         self._noticed.follow(unit.declared.policy, self.hosted)
         self.hosted.set_windows(unit.declared.windows)
         limits = [
@@ -259,9 +259,7 @@ class HostedUnit:
             for one in (before, unit)
         ]
         if limits[0] != limits[1]:
-            self.hosted.target_s = unit.declared.delay_target_ms / 1e3
-            for statistics in (self.hosted.responses, self.hosted.recent):
-                statistics.target_s = self.hosted.target_s
+            self.hosted.times.set_target(unit.declared.delay_target_ms / 1e3)
             self._set_manager()
         elif self.manager is not None and (self.manager.share, self.manager.original_share) != (
             unit.share,
@@ -324,7 +322,7 @@ class HostedUnit:
         following = self.hosted.following()
         reads = {
             name: schema
-            for schema in self.hosted.streams()
+            for schema in self.hosted.queries.streams()
             if self._schemas.get(name := schema.name.lower()) == schema
             and not (self.hosted.repeating and following[name] == Following())
         }
@@ -405,7 +403,7 @@ class HostedUnit:
         """Tell the door how much has left the queue."""
         hosted, inbox = self.hosted, self.inbox
         for stream in self._reading:
-            waiting = hosted.queued(stream) + (hosted.held(stream) if hosted.repeating else 0)
+            waiting = hosted.input.queued(stream) + (hosted.replay.held(stream) if hosted.repeating else 0)
             inbox.gone[stream] = self._taken.get(stream, 0) - waiting
 
     # -- slices -----------------------------------------------------------------------------------------
@@ -475,7 +473,7 @@ class HostedUnit:
         added = {step.name for step in steps if isinstance(step, QueryAdded)}
         try:
             if added:
-                self._log.describe(self.hosted.queries, added)
+                self._log.describe(self.hosted.queries.by_name, added)
             self._log.append(self._unwritten)
         except LogFull as full:
             self._problem = str(full)
@@ -507,7 +505,7 @@ class HostedUnit:
                 self._problem = str(full)
             else:
                 self._problem = ""
-                self.released = self.hosted.positions()
+                self.released = self.hosted.input.positions()
                 self.snapshots += 1
         self._save_asked = False
         self._saved_at, self._bytes_at_save = time.monotonic(), self.inbox.bytes_in
@@ -604,10 +602,10 @@ class HostedUnit:
                 case RequestReclaim():
                     reclaim = True
                 case TrimQueue(part) if not self.unit.declared.lossless:
-                    self.hosted.trim(part)
+                    self.hosted.input.trim(part)
                     self._account(now)
                 case DropOlder(age_s) if not self.unit.declared.lossless:
-                    self._counting.expired += self.hosted.drop_older(age_s, now)
+                    self._counting.expired += self.hosted.input.drop_older(age_s, now)
                     self._account(now)
                 case HoldBack(rooms):
                     self.inbox.rooms = rooms
@@ -661,7 +659,7 @@ class HostedUnit:
         ):
             return
         for stream in self._reading:
-            if self.hosted.event_time(stream) is None:
+            if self.hosted.queries.event_time(stream) is None:
                 continue
             if stream not in self._idle:
                 self._idle[stream] = Idle(now, after_s, now + after_s)
@@ -676,8 +674,8 @@ class HostedUnit:
         self._advance_asked = False
         hosted, after_s = self.hosted, self.settings.idle_after_s or 0.0
         for stream, idle in self._idle.items():
-            latest = hosted.event_time(stream)
-            if now < idle.due or latest is None or hosted.queued(stream) or hosted.repeating:
+            latest = hosted.queries.event_time(stream)
+            if now < idle.due or latest is None or hosted.input.queued(stream) or hosted.repeating:
                 continue
             if idle.base is None:
                 idle.base = latest
@@ -688,7 +686,9 @@ class HostedUnit:
                 idle.due = now + idle.pause_s
                 continue
             hosted.rest(time.monotonic)
-            hosted.advance(stream, idle.base + int(gone_us / hosted.schemas[stream].time_unit_us), now)
+            hosted.advance(
+                stream, idle.base + int(gone_us / hosted.queries.schemas[stream].time_unit_us), now
+            )
             idle.pause_s *= ADVANCE_GROWTH
             idle.due = now + idle.pause_s
         self._look_for_idle(now)
@@ -703,7 +703,7 @@ class HostedUnit:
 
     def ledger(self) -> dict[str, Account]:
         """Return by stream the account and what is queued, which closes; also of streams that are not read any more."""
-        return self.hosted.accounts()
+        return self.hosted.input.accounts()
 
     def explanations(self, last: int) -> tuple[Explanation, ...]:
         """The last decisions of its load manager."""
@@ -728,33 +728,33 @@ class HostedUnit:
             figures=self.figures,
             asleep=self.asleep,
             repeating=hosted.repeating,
-            mismatches=tuple(hosted.mismatches),
+            mismatches=tuple(hosted.replay.mismatches),
             lost_answers=self._log.lost_answers,
             problems=self._problems(),
         )
 
     def _problems(self) -> dict[str, str]:
         found = dict(self.inbox.problems) | ({"log": self._problem} if self._problem else {})
-        found |= {f"query {name}": why for name, why in self.hosted.refused.items()}
+        found |= {f"query {name}": why for name, why in self.hosted.queries.refused.items()}
         # Who chooses plans by himself knows what each query can run by.
-        if self.unit.choice is None and (kept := self.hosted.plan_kept):
+        if self.unit.choice is None and (kept := self.hosted.exchanges.kept):
             name, why = next(iter(kept.items()))
             others = f" and {len(kept) - 1:,} others" if len(kept) > 1 else ""
             found["plan"] = f"{name}{others} will run by it when removed and added again ({why})"
         return found
 
     def _measure(self, now: float) -> None:
-        if self._recent.end_cycle(now, self._answered(), self.hosted.recent):
-            self.hosted.recent = ResponseStatistics(self.hosted.target_s)
+        if self._recent.end_cycle(now, self._answered(), self.hosted.times.recent):
+            self.hosted.times.begin_recent()
 
     def _begin_recent(self, now: float) -> None:
         self._recent = Recent(now, self._answered())
         self._flow = RecentFlow(now, {stream: ledger for stream, (ledger, _) in self.ledger().items()})
         self._worth.begin(now, self.hosted.runner.answers.quality)
-        self.hosted.recent = ResponseStatistics(self.hosted.target_s)
+        self.hosted.times.begin_recent()
 
     def _answered(self) -> int:
-        return self.hosted.answers
+        return self.hosted.queries.answers
 
     def _figures(
         self, load: float, accounts: Mapping[str, Account], queue_age_s: float, now: float
@@ -785,8 +785,8 @@ class HostedUnit:
             state_bytes=account.state + account.queued,
             ingest_s=self.inbox.used_s,
             used_s=self.used_s,
-            within_target_pct=hosted.responses.target_met_pct(),
-            response_ms=hosted.responses.response_ms(),
+            within_target_pct=hosted.times.total.target_met_pct(),
+            response_ms=hosted.times.total.response_ms(),
             utility=worth.utility,
             slowdown=worth.slowdown,
             staleness=worth.staleness,

@@ -326,7 +326,7 @@ class World:
             assert not one.ends
             for unit in host._units.values():
                 assert not unit._problems(), unit._problems()
-                assert unit.hosted.queries.keys() == unit.unit.declared.queries.keys()
+                assert unit.hosted.queries.by_name.keys() == unit.unit.declared.queries.keys()
                 for stream, (ledger, queued) in unit.ledger().items():
                     assert ledger.closes(queued), (unit.name, ledger, queued)
                     # A host that is killed cannot read again what it had of a stream that was dropped.

@@ -59,7 +59,7 @@ def cycle(unit: HostedUnit) -> None:
 
 def arrive(unit: HostedUnit, number: int, rows: int) -> None:
     """As the ingest thread would let it in."""
-    schema: StreamSchema = unit.hosted.schemas["readings"]
+    schema: StreamSchema = unit.hosted.queries.schemas["readings"]
     numbers = np.arange(number * rows, (number + 1) * rows)
     columns = {"ts": numbers, "sensor": pa.array(numbers % 7, pa.int32()), "temp": numbers / 4}
     train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema.schema, time.monotonic())
@@ -140,16 +140,16 @@ def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_lat
         for number in range(1, 6):
             arrive(unit, number, 200_000)
             cycle(unit)
-        waiting = unit.hosted.held("readings")
+        waiting = unit.hosted.replay.held("readings")
         assert waiting == 1_000_000
         repeat(unit)
-        assert unit.hosted.queued("readings") == waiting
+        assert unit.hosted.input.queued("readings") == waiting
         cycle(unit)
         ledger, queued = unit.ledger()["readings"]
         assert queued < waiting / 5
         assert ledger.closes(queued)
         assert (ledger.offered, ledger.shed + ledger.delivered + queued) == (1_001_000, 1_001_000)
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
 
 
 def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs) -> None:
@@ -358,7 +358,7 @@ def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_re
         assert answered["exact"] == 9  # up to second 18 of 19
     with made(dirs, declared=after) as unit:
         repeat(unit)
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
         assert unit.hosted.runner.answers.counts == answered
         assert unit.hosted.runner.network.planned_as("exact") == apart
 
@@ -381,7 +381,7 @@ def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_
     assert told == ([3, 6, 9, 10, 12, 14, 16, 18], [2, 4, 6, 8, 10, 12, 14, 16, 18])
     with made(dirs, declared=together) as unit:
         repeat(unit)
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
         assert unit.hosted.runner.answers.counts == state.answered
         windows = [key for key, one in state.states.items() if isinstance(one, tuple) and len(one) == 2]
         again = unit.hosted.runner.settled_state()
@@ -415,7 +415,7 @@ def test_event_time_of_a_fed_stream_goes_on_only_as_far_as_its_feed_had_nothing_
             unit.inbox.caught_up["readings"] = since + caught_up_s
         unit.ask_advance()
         unit.run(10.0)
-        latest = unit.hosted.event_time("readings")
+        latest = unit.hosted.queries.event_time("readings")
         assert latest is not None
         assert (latest - 99) // 10_000 == 1000 * gone_s // 10_000  # in milliseconds, to ten seconds
 

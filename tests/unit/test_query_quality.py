@@ -58,7 +58,7 @@ class World:
         self.hosted = HostedClass(self.settings, 1000)
 
     def bring(self, arrived: float, rows: int) -> Train:
-        schema = self.hosted.schemas["readings"]
+        schema = self.hosted.queries.schemas["readings"]
         time = 1000 * self.batch + np.arange(rows)
         columns = {
             "ts": time,
@@ -105,7 +105,7 @@ def test_of_queries_with_the_same_answers_the_scheduler_knows_the_graph_in_the_g
     assert world.worth_of_roots() == [graph("50:1,150:0")]
     world.hosted.set_queries({"q": HOT, "r": HOT})
     assert world.worth_of_roots() == [graph("50:1,150:0")]
-    world.hosted.value(declared({"q": HOT, "r": HOT}, {"q": "50:1,150:0", "r": "20:1,30:0"}))
+    world.hosted.queries.value(declared({"q": HOT, "r": HOT}, {"q": "50:1,150:0", "r": "20:1,30:0"}))
     assert world.worth_of_roots() == [graph("20:1,30:0")]
     world.hosted.set_queries({"q": HOT})
     assert world.worth_of_roots() == [graph("50:1,150:0")]
@@ -115,7 +115,7 @@ def test_another_graph_values_what_comes_from_then_on() -> None:
     world = World(declared({"q": HOT}))
     world.bring(arrived=1.0, rows=1)
     world.answer(at=1.05)
-    world.hosted.value(declared({"q": HOT}, {"q": "10:1,20:0"}))
+    world.hosted.queries.value(declared({"q": HOT}, {"q": "10:1,20:0"}))
     world.bring(arrived=2.0, rows=1)
     world.answer(at=2.05)
     found = world.hosted.runner.answers.quality["q"].utility

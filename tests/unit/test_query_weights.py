@@ -67,9 +67,9 @@ def test_another_weight_counts_from_then_on() -> None:
     queries = {"warm": WARM, "known": KNOWN}
     world = World(declared(queries, policy={"kind": "fas"}, weights={"warm": 2}))
     first = answered(world, arrived=1.0)
-    world.hosted.weigh(declared(queries, weights={"known": 0.5, "warm": 0.1}))
+    world.hosted.queries.weigh(declared(queries, weights={"known": 0.5, "warm": 0.1}))
     second = answered(world, arrived=2.0)
-    world.hosted.weigh(declared(queries, weights={"warm": 2}))
+    world.hosted.queries.weigh(declared(queries, weights={"warm": 2}))
     third = answered(world, arrived=3.0)
     orders = [[query for query, _ in one] for one in (first, second, third)]
     assert orders == [["warm", "known"], ["known", "warm"], ["warm", "known"]]
@@ -89,7 +89,7 @@ def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
     for names, drawn, brings in changes:
         weights = {name: drawn[name] for name in names if name in drawn}
         said = declared({name: TEXTS[name] for name in names}, weights=weights)
-        world.hosted.weigh(said)
+        world.hosted.queries.weigh(said)
         world.hosted.set_queries(said.queries)
         if brings:
             number += 1
@@ -175,7 +175,7 @@ def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDi
         while unit.hosted.repeating:
             unit.run(1.0)
         assert (weights(unit), dict(unit.hosted.runner.answers.counts)) == ([0.25], before)
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
 
 
 def test_what_was_measured_by_other_weights_is_not_compared(dirs: RunDirs) -> None:

@@ -20,7 +20,7 @@ from actors.log.train_format import batch_parts
 from actors.messages.unit_messages import Unit
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
-from engine.class_.hosted_class import ENDED_MAX
+from engine.class_.class_input import ENDED_MAX
 from engine.data.schema import StreamSchema
 from engine.data.train import train_from_arrow
 
@@ -51,7 +51,7 @@ def opened(dirs: RunDirs, one: LiveClass) -> Iterator[HostedUnit]:
 
 def arrive(unit: HostedUnit, stream: str, number: int, rows: int = 3) -> None:
     """Publish a batch, and let it in as the ingest thread would."""
-    schema: StreamSchema = unit.hosted.schemas[stream]
+    schema: StreamSchema = unit.hosted.queries.schemas[stream]
     numbers = np.arange(number * rows, (number + 1) * rows)
     columns = {
         one.name: pa.array(numbers * (1000 if one.name == "ts" else 1)).cast(one.type.arrow)
@@ -98,7 +98,7 @@ def test_the_last_query_over_a_stream_goes_while_the_class_runs(dirs: RunDirs) -
         assert unit.streams_changed() == ([], ["b"])
         arrive(unit, "a", 1)
         work(unit)
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
     assert answers(dirs, "qb") == [0, 1, 2]
 
@@ -115,8 +115,8 @@ def test_a_class_that_lost_a_stream_while_its_host_was_down_goes_on(dirs: RunDir
         work(unit)
         arrive(unit, "a", 1)
         work(unit)
-        assert list(unit.hosted.queries) == ["qa"]
-        assert not unit.hosted.mismatches
+        assert list(unit.hosted.queries.by_name) == ["qa"]
+        assert not unit.hosted.replay.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
 
 
@@ -135,7 +135,7 @@ def test_a_stream_that_has_other_columns_since_its_host_was_down_is_read_by_them
     with opened(dirs, other) as unit:
         work(unit)
         assert unit.hosted.runner.answers.counts == {"qa": 3, "qb": 3}
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
 
 
 def test_limits_that_are_too_low_for_what_ran_hold_from_now_on(dirs: RunDirs) -> None:
@@ -158,7 +158,7 @@ def test_a_query_that_cannot_be_planned_leaves_the_others_running_and_says_why(d
             work(unit)
             arrive(unit, "a", int(recovered))
             work(unit)
-            assert dict(unit.hosted.queries).keys() == {"qa", "qb"}
+            assert dict(unit.hosted.queries.by_name).keys() == {"qa", "qb"}
             problems = unit.status().problems
             assert problems.keys() == {"query worse", "query over"}
             assert problems["query worse"].startswith("there is no such stream (got 'nothing')")
@@ -215,7 +215,7 @@ def test_answers_continue_whatever_is_declared_otherwise(dirs: RunDirs, field: s
             work(unit)
             arrive(unit, "a", 1)
             work(unit)
-            assert not unit.hosted.mismatches
+            assert not unit.hosted.replay.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
 
 
@@ -268,7 +268,7 @@ def test_the_account_of_a_stream_that_is_left_is_kept_and_continued(dirs: RunDir
     with opened(dirs, declared(**ONE_QUERY)) as unit:
         work(unit)
         assert unit.ledger()["b"] == (ledger, 0)
-        assert unit.hosted.answers == 3
+        assert unit.hosted.queries.answers == 3
         unit.become(changed(unit, declared()))
         more, _ = unit.streams_changed() or ((), ())
         unit.intake.feeds.update((feed.name, feed) for feed in more)
