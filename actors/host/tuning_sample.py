@@ -121,7 +121,7 @@ class Noticed:
             graphs=tuple([operator.utility for operator in operators]),
             weights=tuple([operator.weight for operator in operators]),
             slacks=tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
-            running=hosted.running(),
+            running=hosted.queries.running(),
             is_exchanging=hosted.is_exchanging or self._exchanging,
             has_given_up=hosted.exchanges.has_given_up,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from configs.classes.live_class import LiveClass
+from configs.classes.policy_and_plan import Choice
 from configs.classes.utility import UtilityGraph
 from configs.errors import InvalidInput, sentence
 from engine.class_.class_input import ClassInput
@@ -13,6 +14,7 @@ from engine.class_.load_cycle import LoadCycle
 from engine.class_.runner import ClassRunner
 from engine.class_.steps import QueryRemoved, StreamsSet
 from engine.data.schema import StreamSchema
+from engine.network.plan_alignment import Running
 from engine.operators.source import SourceOperator
 from engine.plan.plan import Query, Scan
 from engine.plan.plan_references import sources, streams
@@ -149,6 +151,20 @@ class ClassQueries:
 
     def _graph(self, name: str) -> UtilityGraph:
         return self._graphs.get(name, self._class_graph)
+
+    def running(self) -> Running:
+        """Return what runs, for other plans to be made from it."""
+        network, values = self._runner.network, self._runner.values
+        return Running(
+            queries=tuple(self.by_name.values()),
+            planned_as={name: network.planned_as(name) for name in self.by_name},
+            choice=Choice(self._runner.scheduled.policy, network.plan),
+            keys=tuple([node.key for node in network.nodes]),
+            pane_lengths=network.pane_lengths,
+            graphs=dict(values.graphs),
+            weights=dict(values.weights),
+            samples=self._input.samples.by_stream(),
+        )
 
     # --- streams ---------------------------------------------------------------------------------------
 

@@ -35,7 +35,6 @@ from typing import Any
 from configs.classes.limits import ClassLimits
 from configs.classes.live_class import LiveClass
 from configs.classes.plans import PlanSettings
-from configs.classes.policy_and_plan import Choice
 from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput
 from engine.class_.answer_times import AnswerTimes
@@ -62,7 +61,6 @@ from engine.class_.steps import (
 )
 from engine.data.samples import Samples
 from engine.data.train import Train
-from engine.network.plan_alignment import Running
 from engine.plan.plan import Query
 from engine.plan.plan_references import dependents, reads
 from engine.sql import Catalog
@@ -86,12 +84,12 @@ class HostedClass(RunListener):
         )
         self.runner.network.plan = settings.plan
         self.times = AnswerTimes(settings.delay_target_ms / 1e3)
-        self._cycle = LoadCycle()
+        self.cycle = LoadCycle()
         self._repetition = Repetition()
         self._buffer = CommitBuffer(self._repetition, answers_max)
         self.input = ClassInput(self.runner, self._buffer)
         self.queries = ClassQueries(
-            settings, runner=self.runner, input_=self.input, cycle=self._cycle, buffer=self._buffer
+            settings, runner=self.runner, input_=self.input, cycle=self.cycle, buffer=self._buffer
         )
         self.exchanges = QueryExchanges(self.runner, self.queries, self._buffer)
         self.replay = CommitReplay(
@@ -206,20 +204,6 @@ class HostedClass(RunListener):
         """Whether queries run by two plans at a time, or are about to."""
         return bool(self.exchanges.waiting or self._changes)
 
-    def running(self) -> Running:
-        """Return what runs, for other plans to be made from it."""
-        network, values = self.runner.network, self.runner.values
-        return Running(
-            queries=tuple(self.queries.by_name.values()),
-            planned_as={name: network.planned_as(name) for name in self.queries.by_name},
-            choice=Choice(self.runner.scheduled.policy, network.plan),
-            keys=tuple([node.key for node in network.nodes]),
-            pane_lengths=network.pane_lengths,
-            graphs=dict(values.graphs),
-            weights=dict(values.weights),
-            samples=self.input.samples.by_stream(),
-        )
-
     def _change(self, change: Callable[[], None]) -> None:
         self._changes.append(change)
         if self.runner.is_settled():
@@ -293,7 +277,7 @@ class HostedClass(RunListener):
 
     def end_cycle(self, now: float, used_s: float, ran_dry: bool = False) -> CycleEnded:
         """Return what the load manager is shown, and begin a new cycle; slices have used `used_s` in this one."""
-        cycle = self._cycle.end(
+        cycle = self.cycle.end(
             now,
             used_s,
             target_s=self.times.target_s,
@@ -303,10 +287,6 @@ class HostedClass(RunListener):
             observed=not self.repeating,
         )
         return replace(cycle, ran_dry=ran_dry)
-
-    def wake(self, now: float) -> None:
-        """Begin the first cycle after sleep."""
-        self._cycle.begin(now)
 
     def notice(self) -> None:
         """Restart the observation of answers and input, with slowdowns by what an answer costs now."""
@@ -415,7 +395,7 @@ class HostedClass(RunListener):
 
     def _give(self, answer: Answer, now: float) -> None:
         total_s = self.times.add(answer.query, answer.train, now)
-        self._cycle.answered(answer.query, len(answer.train), total_s)
+        self.cycle.answered(answer.query, len(answer.train), total_s)
         self._buffer.add(answer)
 
     def _give_repeated(self, now: float) -> None:

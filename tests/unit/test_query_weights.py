@@ -169,7 +169,7 @@ def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDi
         assert weights(unit) == [0.25]
         while unit.run(1.0)[1]:
             pass
-        assert unit.ledger()["readings"][0].delivered == 2000
+        assert unit.hosted.input.accounts()["readings"][0].delivered == 2000
         before = dict(unit.hosted.runner.answers.counts)
     with made(dirs, declared=said(mean=0.25)) as unit:
         while unit.hosted.repeating:
