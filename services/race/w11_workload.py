@@ -149,7 +149,7 @@ def run_engine(data: Data, train: int) -> Outcome:
         runner.offer(stream, train_from_arrow(batch, by_name[stream], time.perf_counter()))
         runner.run(UNBOUNDED_S, time.perf_counter, time.thread_time)
         if turn % TURNS_A_CYCLE == 0:
-            runner.refresh()
+            runner.scheduled.believed()
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     names = {
         name: [queries_schema[name].names[place] for place in places]

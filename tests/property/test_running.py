@@ -49,4 +49,4 @@ def test_who_is_paired_is_given_the_same_tuples_and_who_is_not_is_a_condition_or
         else:
             assert lines[same].name == node.name or isinstance(plan, Filter | Project)
             if plan not in aligned.moved:
-                assert other.runner.taken(number) == lines[same].tuples
+                assert other.runner.scheduled.tuples[number] == lines[same].tuples

@@ -70,7 +70,7 @@ class RunningClass:
         self.batches += 1
         times = STEP_MS * number + np.sort(self.chance.integers(0, STEP_MS, size))
         sensors = self.chance.integers(0, self.keys, size).astype(np.int32)
-        schema = self.hosted.schemas[stream].schema
+        schema = self.hosted.queries.schemas[stream].schema
         columns = (times, sensors, self.chance.random(size))
         values = tuple(Values(one.type, data) for one, data in zip(schema.fields, columns, strict=True))
         train = Train(values, same_arrival(time.thread_time(), size))

@@ -26,6 +26,7 @@ from engine.class_.explain import explain as explained
 from engine.class_.runner import ClassRunner
 from engine.data.schema import Schema, StreamSchema
 from engine.data.train import Train, train_from_arrow, train_to_arrow
+from engine.network.row_losses import late_rows
 from engine.plan.plan import Query
 from services.cli.commands.results import until_nobody_reads, whole
 from services.cli.input.run_input import GIVE_SQL, Given, assigned, given, sql_of, static_table, table_schema
@@ -280,7 +281,7 @@ def feed(
 def drain(runner: ClassRunner) -> None:
     while runner.has_input():
         runner.run(SLICE_S, time.perf_counter, time.thread_time)
-        runner.refresh()
+        runner.scheduled.believed()
 
 
 def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[StreamSchema, pa.Table]]:
@@ -453,7 +454,7 @@ def explain_table(runner: ClassRunner) -> Sheet:
 def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Sheet:
     table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
-        measured = runner.quality[query.name].responses.response_ms()
+        measured = runner.answers.quality[query.name].responses.response_ms()
         table.add_row(
             query.name,
             f"{len(answers.table(query.name)):,}",
@@ -466,7 +467,7 @@ def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunne
 
 def losses(runner: ClassRunner) -> Iterator[str]:
     """What did not get into the answers, and why."""
-    for source, late in runner.late().items():
+    for source, late in late_rows(runner.network.nodes).items():
         if late:
             yield f"{source}: {late:,} tuples came too late for their windows and were left out"
     for node in runner.network.nodes:

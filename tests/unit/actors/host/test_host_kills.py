@@ -119,9 +119,12 @@ def drawn(seed: int) -> list[tuple[str, pa.RecordBatch]]:
 def undisturbed(sent: Sequence[tuple[str, pa.RecordBatch]]) -> dict[str, Counter[tuple[Any, ...]]]:
     """What a class that is never killed answers."""
     hosted = HostedClass(GOLD, 1000)
-    doors = {name: Door(name, Shedder("random", np.random.default_rng(0)), 10**9) for name in hosted.schemas}
+    doors = {
+        name: Door(name, Shedder("random", np.random.default_rng(0)), 10**9)
+        for name in hosted.queries.schemas
+    }
     for number, (stream, batch) in enumerate(sent):
-        train = train_from_arrow(batch, hosted.schemas[stream].schema, 0.0)
+        train = train_from_arrow(batch, hosted.queries.schemas[stream].schema, 0.0)
         hosted.take(doors[stream].admit(number, train, 0))
         hosted.run(1e9, lambda: 0.0, lambda: 0.0)
     commit = hosted.committed()

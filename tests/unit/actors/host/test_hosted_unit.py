@@ -14,7 +14,8 @@ import pytest
 
 from actors.host.inbox import Arrived
 from actors.host.recent_latency import LATE_PIECE_S
-from actors.host.unit import HostedUnit, Record, not_recorded
+from actors.host.unit import HostedUnit
+from actors.host.unit_load import Record, not_recorded
 from actors.log.commit_format import answers_of, is_snapshot
 from actors.log.segment_log import Reader, Writer
 from actors.log.train_format import batch_parts
@@ -42,10 +43,16 @@ DECLARED = LiveClass(
 
 @contextmanager
 def made(
-    dirs: RunDirs, manager: Manager = "dilos", share: float = 1.0, declared: LiveClass = DECLARED
+    dirs: RunDirs,
+    manager: Manager = "dilos",
+    share: float = 1.0,
+    declared: LiveClass = DECLARED,
+    idle_after_s: float | None = None,
 ) -> Iterator[HostedUnit]:
     """Killed in the end, as far as its log can tell."""
-    settings = LiveSettings.model_validate({"manager": manager, "idle_after_s": None, "snapshot_s": 1000.0})
+    settings = LiveSettings.model_validate(
+        {"manager": manager, "idle_after_s": idle_after_s, "snapshot_s": 1000.0}
+    )
     unit = HostedUnit(Unit(declared, 0, original=1.0, share=share), settings, dirs)
     try:
         yield unit
@@ -59,11 +66,11 @@ def cycle(unit: HostedUnit) -> None:
 
 def arrive(unit: HostedUnit, number: int, rows: int) -> None:
     """As the ingest thread would let it in."""
-    schema: StreamSchema = unit.hosted.schemas["readings"]
+    schema: StreamSchema = unit.hosted.queries.schemas["readings"]
     numbers = np.arange(number * rows, (number + 1) * rows)
     columns = {"ts": numbers, "sensor": pa.array(numbers % 7, pa.int32()), "temp": numbers / 4}
     train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema.schema, time.monotonic())
-    stream = Writer(unit.dirs.stream("readings"))
+    stream = Writer(unit.input.dirs.stream("readings"))
     stream.append(*batch_parts(float(train.arrival[0]), train))
     stream.close()
     feed, inbox = unit.intake.feeds["readings"], unit.inbox
@@ -80,14 +87,14 @@ def repeat(unit: HostedUnit) -> None:
 
 
 def control(unit: HostedUnit) -> Control:
-    assert unit.manager is not None
-    return unit.manager.control
+    assert unit.load.manager is not None
+    return unit.load.manager.control
 
 
 def steer(unit: HostedUnit, headroom: float, keep: float) -> None:
-    assert unit.manager is not None
-    unit.manager.control = Control(headroom, keep)
-    unit.set_keep(keep)
+    assert unit.load.manager is not None
+    unit.load.manager.control = Control(headroom, keep)
+    unit.load.set_keep(keep)
 
 
 def test_a_unit_that_was_killed_begins_with_the_headroom_and_the_kept_fraction_it_had(dirs: RunDirs) -> None:
@@ -123,7 +130,7 @@ def test_the_headroom_it_begins_with_is_that_of_its_share_and_the_drop_within_it
 
 def test_what_a_manager_for_all_has_decided_holds_for_the_next_life(dirs: RunDirs) -> None:
     with made(dirs, "common") as unit:
-        unit.set_keep(0.25)
+        unit.load.set_keep(0.25)
     with made(dirs, "common") as unit:
         assert unit.inbox.keep[1] == 0.25
     with made(dirs, "none") as unit:
@@ -140,16 +147,16 @@ def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_lat
         for number in range(1, 6):
             arrive(unit, number, 200_000)
             cycle(unit)
-        waiting = unit.hosted.held("readings")
+        waiting = unit.hosted.replay.held("readings")
         assert waiting == 1_000_000
         repeat(unit)
-        assert unit.hosted.queued("readings") == waiting
+        assert unit.hosted.input.queued("readings") == waiting
         cycle(unit)
-        ledger, queued = unit.ledger()["readings"]
+        ledger, queued = unit.hosted.input.accounts()["readings"]
         assert queued < waiting / 5
         assert ledger.closes(queued)
         assert (ledger.offered, ledger.shed + ledger.delivered + queued) == (1_001_000, 1_001_000)
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
 
 
 def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs) -> None:
@@ -170,7 +177,7 @@ def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs)
             unit.become(changed)
             assert runs_by(unit) == expected
         unit.run(1.0)
-        assert unit.ledger()["readings"][0].delivered == 100
+        assert unit.hosted.input.accounts()["readings"][0].delivered == 100
 
 
 def test_a_unit_that_is_made_again_runs_by_what_its_class_has_come_to(dirs: RunDirs) -> None:
@@ -255,7 +262,7 @@ def test_a_unit_of_a_class_that_tunes_itself_notices_which_answers_have_deadline
         arrive(unit, 0, 20_000)
         while unit.hosted.has_input() or unit.inbox.arrived:
             unit.run(1.0)
-        due = unit.hosted.runner.quality["window"].tardiness
+        due = unit.hosted.runner.answers.quality["window"].tardiness
         cycle(unit)
         first = unit.noticed()
         cycle(unit)
@@ -281,7 +288,7 @@ def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(d
         while unit.run(1.0)[1]:
             pass
         cycle(unit)
-        report, alone = unit.reported, unit.hosted.runner.alone()["mean"]
+        report, alone = unit.reported, unit.hosted.runner.scheduled.alone()["mean"]
     assert report is not None
     assert report.counted is not None
     (mean,) = report.counted.quality
@@ -294,7 +301,7 @@ def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(d
 
 
 def runs_by(unit: HostedUnit) -> PolicySettings:
-    return unit.hosted.runner.policy
+    return unit.hosted.runner.scheduled.policy
 
 
 def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_path: Path) -> None:
@@ -307,10 +314,10 @@ def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_pat
         for name, sql in (("first", first), ("second", second)):
             queries[name] = sql
             unit.become(replace(unit.unit, declared=DECLARED.model_copy(update={"queries": dict(queries)})))
-            assert unit.is_stuck
+            assert unit.commits.is_stuck
         hindrance.rmdir()
         unit.run(1.0)
-        assert not unit.is_stuck
+        assert not unit.commits.is_stuck
         unit.run(1.0)
     log = UnitLog(dirs.class_log("gold"), 1 << 20)
     steps = [step for commit in log.found().commits for step in commit.steps]
@@ -327,7 +334,7 @@ EARLY = {
 def ends(unit: HostedUnit, query: str) -> list[int]:
     """As its readers are told."""
     found = []
-    for _, payload in Reader(unit.dirs.class_log(unit.name)).frames(0):
+    for _, payload in Reader(unit.input.dirs.class_log(unit.name)).frames(0):
         if not is_snapshot(payload):
             for answer in answers_of(payload, query):
                 found += (answer.train.columns[1].data // 1000).tolist()
@@ -349,17 +356,17 @@ def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_re
         unit.run(1.0)
         network = unit.hosted.runner.network
         assert [network.planned_as(name) == apart for name in (*EARLY, "exact")] == [False, False, True]
-        assert unit._problems().keys() == {"plan"}
+        assert unit.problems().keys() == {"plan"}
         # Who has chosen the plan by himself knows that some queries cannot run by it.
         unit.become(replace(changed, choice=Choice(HighestRate(), apart)))
-        assert not unit._problems()
+        assert not unit.problems()
         unit.become(changed)
-        answered = dict(unit.hosted.runner.answered)
+        answered = dict(unit.hosted.runner.answers.counts)
         assert answered["exact"] == 9  # up to second 18 of 19
     with made(dirs, declared=after) as unit:
         repeat(unit)
-        assert not unit.hosted.mismatches
-        assert unit.hosted.runner.answered == answered
+        assert not unit.hosted.replay.mismatches
+        assert unit.hosted.runner.answers.counts == answered
         assert unit.hosted.runner.network.planned_as("exact") == apart
 
 
@@ -381,8 +388,8 @@ def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_
     assert told == ([3, 6, 9, 10, 12, 14, 16, 18], [2, 4, 6, 8, 10, 12, 14, 16, 18])
     with made(dirs, declared=together) as unit:
         repeat(unit)
-        assert not unit.hosted.mismatches
-        assert unit.hosted.runner.answered == state.answered
+        assert not unit.hosted.replay.mismatches
+        assert unit.hosted.runner.answers.counts == state.answered
         windows = [key for key, one in state.states.items() if isinstance(one, tuple) and len(one) == 2]
         again = unit.hosted.runner.settled_state()
         assert [again.states[key] for key in windows] == [state.states[key] for key in windows]
@@ -405,17 +412,16 @@ def test_event_time_of_a_fed_stream_goes_on_only_as_far_as_its_feed_had_nothing_
     dirs: RunDirs, fed: bool, caught_up_s: float | None, gone_s: int
 ) -> None:
     declared = DECLARED.model_copy(update={"fed": ("Readings",) if fed else ()})
-    with made(dirs, declared=declared) as unit:
-        unit.settings = unit.settings.model_copy(update={"idle_after_s": 10.0})
+    with made(dirs, declared=declared, idle_after_s=10.0) as unit:
         arrive(unit, 0, 100)
         unit.run(10.0)
         since = time.monotonic() - 1000.0
         unit.end_cycle(since)
         if caught_up_s is not None:
             unit.inbox.caught_up["readings"] = since + caught_up_s
-        unit.ask_advance()
+        unit.idle.ask()
         unit.run(10.0)
-        latest = unit.hosted.event_time("readings")
+        latest = unit.hosted.queries.event_time("readings")
         assert latest is not None
         assert (latest - 99) // 10_000 == 1000 * gone_s // 10_000  # in milliseconds, to ten seconds
 

@@ -243,6 +243,8 @@ def test_a_report_has_the_account_of_each_stream_of_the_same_moment_as_the_figur
     seen: list[UnitReport] = []
     while not seen or not seen[-1].asleep:
         seen.append(hosted.reports.get(timeout=HUNG_S))
+        if seen[-1].figures.offered == 1000:
+            hosted.host.set_keep("gold", 1.0)  # a unit that sheds does not sleep
     for report in seen:
         assert set(report.accounts) == {"readings", "alerts"}
         assert all(ledger.closes(queued) for ledger, queued in report.accounts.values())
@@ -464,7 +466,7 @@ def test_a_class_that_may_drop_little_holds_its_producers_back_and_drops_no_more
     with running(dirs, bytes_max=4 << 20, segment_bytes=1 << 16) as node:
         hosted = node.host(strict, turns=False)
         hosted.subscribed()
-        manager = hosted.host._units["gold"].manager
+        manager = hosted.host.units.by_name["gold"].load.manager
         assert manager is not None
         # Whatever a tuple costs here, there is room for the fewest tuples only.
         manager.hold_s = 1e-9
@@ -492,7 +494,7 @@ def test_class_without_turns_is_shown_as_held_back_while_its_producers_are_refus
     with running(dirs, bytes_max=1 << 17, segment_bytes=1 << 14) as node:
         hosted = node.host(strict, turns=False)
         hosted.subscribed()
-        manager = hosted.host._units["gold"].manager
+        manager = hosted.host.units.by_name["gold"].load.manager
         assert manager is not None
         if waits:
             manager.hold_s = 1e-9
@@ -635,7 +637,7 @@ def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> N
     node.publish(readings(0, 10))
 
     def fail() -> None:
-        hosted.host._units["gold"].hosted.runner.network.nodes[0].operator = Broken()
+        hosted.host.units.by_name["gold"].hosted.runner.network.nodes[0].operator = Broken()
 
     hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 10)
     hosted.host.ask(fail)
@@ -650,7 +652,7 @@ def test_a_unit_whose_logs_are_still_written_to_begins_when_they_are_not(node: N
     copied = Writer(node.dirs.class_log("gold"))
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("silver")
-    units, broken = hosted.host.ask(lambda: (set(hosted.host._units), dict(hosted.host._broken)))
+    units, broken = hosted.host.ask(lambda: (set(hosted.host.units.by_name), dict(hosted.host.units.broken)))
     assert (units, broken) == ({"silver"}, {})
     copied.close()
     hosted.subscribed("gold")
@@ -679,7 +681,7 @@ def test_a_unit_whose_state_cannot_be_read_is_given_up_and_the_others_go_on(node
     assert (report.asleep, report.problem.startswith("given up: ")) == (True, True)
     node.dirs.class_log("gold").joinpath("snapshots").rename(node.dirs.folder / "away")
     hosted.host.set_units([unit(declared()), unit(declared(name="silver"))])
-    assert not hosted.host.ask(lambda: hosted.host._broken)
+    assert not hosted.host.ask(lambda: hosted.host.units.broken)
 
 
 def test_an_answer_that_no_log_takes_is_lost_and_counted_and_the_class_goes_on(node: Node) -> None:
@@ -689,7 +691,7 @@ def test_an_answer_that_no_log_takes_is_lost_and_counted_and_the_class_goes_on(n
     hosted.subscribed()
     node.publish(readings(0, 100_000))
     hosted.wait(delivered(100_000))
-    lost = hosted.host.ask(lambda: hosted.host._units["gold"].status().lost_answers)
+    lost = hosted.host.ask(lambda: hosted.host.units.by_name["gold"].status().lost_answers)
     assert lost > 0
     node.publish(readings(100_000, 10))
     hosted.wait(delivered(100_010))
@@ -705,7 +707,9 @@ def test_class_may_take_shorter_trains_than_the_system_but_no_longer_ones(
     hosted.subscribed()
     node.publish(readings(0, 1000))
     hosted.wait(delivered(1000))
-    assert hosted.host.ask(lambda: hosted.host._units["gold"].hosted.runner.calls(0)) == calls
+    assert (
+        hosted.host.ask(lambda: hosted.host.units.by_name["gold"].hosted.runner.scheduled.calls[0]) == calls
+    )
 
 
 def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> None:
@@ -765,7 +769,7 @@ def test_input_that_cannot_be_let_in_harms_its_own_unit_alone(node: Node) -> Non
     hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 10)
 
     def fail() -> None:
-        feed = hosted.host._units["gold"].intake.feeds["readings"]
+        feed = hosted.host.units.by_name["gold"].intake.feeds["readings"]
         feed.door = BrokenDoor("readings", feed.door.shedder, 1000)
 
     hosted.host.ask(fail)

@@ -20,7 +20,7 @@ from actors.log.train_format import batch_parts
 from actors.messages.unit_messages import Unit
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
-from engine.class_.hosted_class import ENDED_MAX
+from engine.class_.class_input import ENDED_MAX
 from engine.data.schema import StreamSchema
 from engine.data.train import train_from_arrow
 
@@ -51,14 +51,14 @@ def opened(dirs: RunDirs, one: LiveClass) -> Iterator[HostedUnit]:
 
 def arrive(unit: HostedUnit, stream: str, number: int, rows: int = 3) -> None:
     """Publish a batch, and let it in as the ingest thread would."""
-    schema: StreamSchema = unit.hosted.schemas[stream]
+    schema: StreamSchema = unit.hosted.queries.schemas[stream]
     numbers = np.arange(number * rows, (number + 1) * rows)
     columns = {
         one.name: pa.array(numbers * (1000 if one.name == "ts" else 1)).cast(one.type.arrow)
         for one in schema.schema.fields
     }
     train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema.schema, time.monotonic())
-    log = Writer(unit.dirs.stream(stream))
+    log = Writer(unit.input.dirs.stream(stream))
     log.append(*batch_parts(float(train.arrival[0]), train))
     log.close()
     piece = unit.intake.feeds[stream].door.admit(number, train, 0)
@@ -98,7 +98,7 @@ def test_the_last_query_over_a_stream_goes_while_the_class_runs(dirs: RunDirs) -
         assert unit.streams_changed() == ([], ["b"])
         arrive(unit, "a", 1)
         work(unit)
-        assert not unit.hosted.mismatches
+        assert not unit.hosted.replay.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
     assert answers(dirs, "qb") == [0, 1, 2]
 
@@ -110,13 +110,13 @@ def test_a_class_that_lost_a_stream_while_its_host_was_down_goes_on(dirs: RunDir
         arrive(unit, "b", 0)
         work(unit)
         if at_rest:
-            unit._save()
+            unit.save()
     with opened(dirs, declared(**ONE_QUERY)) as unit:
         work(unit)
         arrive(unit, "a", 1)
         work(unit)
-        assert list(unit.hosted.queries) == ["qa"]
-        assert not unit.hosted.mismatches
+        assert list(unit.hosted.queries.by_name) == ["qa"]
+        assert not unit.hosted.replay.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
 
 
@@ -125,17 +125,17 @@ def test_a_stream_that_has_other_columns_since_its_host_was_down_is_read_by_them
         arrive(unit, "a", 0)
         arrive(unit, "b", 0)
         work(unit)
-        unit._save()
+        unit.save()
     other = declared(streams=(A, OTHER_B), queries={"qa": QUERIES["qa"], "qb": "SELECT x FROM b"})
     with opened(dirs, other) as unit:
         work(unit)
         arrive(unit, "b", 1)
         work(unit)
-        assert unit.hosted.runner.answered == {"qa": 3, "qb": 3}
+        assert unit.hosted.runner.answers.counts == {"qa": 3, "qb": 3}
     with opened(dirs, other) as unit:
         work(unit)
-        assert unit.hosted.runner.answered == {"qa": 3, "qb": 3}
-        assert not unit.hosted.mismatches
+        assert unit.hosted.runner.answers.counts == {"qa": 3, "qb": 3}
+        assert not unit.hosted.replay.mismatches
 
 
 def test_limits_that_are_too_low_for_what_ran_hold_from_now_on(dirs: RunDirs) -> None:
@@ -158,7 +158,7 @@ def test_a_query_that_cannot_be_planned_leaves_the_others_running_and_says_why(d
             work(unit)
             arrive(unit, "a", int(recovered))
             work(unit)
-            assert dict(unit.hosted.queries).keys() == {"qa", "qb"}
+            assert dict(unit.hosted.queries.by_name).keys() == {"qa", "qb"}
             problems = unit.status().problems
             assert problems.keys() == {"query worse", "query over"}
             assert problems["query worse"].startswith("there is no such stream (got 'nothing')")
@@ -209,13 +209,13 @@ def test_answers_continue_whatever_is_declared_otherwise(dirs: RunDirs, field: s
             arrive(unit, "a", 1)
             work(unit)
         elif not killed:
-            unit._save()
+            unit.save()
     if killed or field in ("victim", "lossless", "max_drop", "key", "limits"):
         with opened(dirs, after) as unit:
             work(unit)
             arrive(unit, "a", 1)
             work(unit)
-            assert not unit.hosted.mismatches
+            assert not unit.hosted.replay.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
 
 
@@ -225,12 +225,12 @@ def test_totals_and_rates_do_not_fall_when_a_query_with_answers_is_removed(dirs:
             arrive(unit, "b", number)
         work(unit)
         unit.end_cycle(time.monotonic())
-        before = unit.figures
+        before = unit.measured.figures
         unit.become(changed(unit, declared(**ONE_QUERY)))
         unit.streams_changed()
         work(unit)
         unit.end_cycle(time.monotonic())
-        after = unit.figures
+        after = unit.measured.figures
         assert (before.results, before.offered, before.delivered) == (12, 12, 12)
         assert (after.results, after.offered, after.delivered) == (12, 12, 12)
         assert after.results_per_s >= 0
@@ -241,14 +241,14 @@ def test_input_that_waited_outside_for_a_removed_query_holds_nothing_back(dirs: 
         arrive(unit, "b", 0)
         unit._take(time.monotonic())
         unit.inbox.held_back = True
-        assert unit.makes_room()
+        assert unit.input.makes_room()
         unit.end_cycle(time.monotonic())
-        assert unit.figures.held_back == 1
+        assert unit.measured.figures.held_back == 1
         unit.become(changed(unit, declared(**ONE_QUERY)))
         unit.streams_changed()
         work(unit)
         unit.end_cycle(time.monotonic())
-        assert (unit.figures.queued, unit.figures.held_back) == (0, 0)
+        assert (unit.measured.figures.queued, unit.measured.figures.held_back) == (0, 0)
 
 
 @pytest.mark.parametrize("saved", [True, False])
@@ -261,23 +261,23 @@ def test_the_account_of_a_stream_that_is_left_is_kept_and_continued(dirs: RunDir
         unit.become(changed(unit, declared(**ONE_QUERY)))
         unit.streams_changed()
         work(unit)
-        ledger, queued = unit.ledger()["b"]
+        ledger, queued = unit.hosted.input.accounts()["b"]
         assert (ledger.offered, ledger.delivered, ledger.shed, queued) == (6, 3, 3, 0)
         if saved:
-            unit._save()
+            unit.save()
     with opened(dirs, declared(**ONE_QUERY)) as unit:
         work(unit)
-        assert unit.ledger()["b"] == (ledger, 0)
-        assert unit.hosted.answers == 3
+        assert unit.hosted.input.accounts()["b"] == (ledger, 0)
+        assert unit.hosted.queries.answers == 3
         unit.become(changed(unit, declared()))
         more, _ = unit.streams_changed() or ((), ())
         unit.intake.feeds.update((feed.name, feed) for feed in more)
         arrive(unit, "b", 2)
         work(unit)
-        again, queued = unit.ledger()["b"]
+        again, queued = unit.hosted.input.accounts()["b"]
         assert (again.offered, again.delivered, again.shed, queued) == (9, 6, 3, 0)
         unit.end_cycle(time.monotonic())
-        assert unit.figures.results == 6
+        assert unit.measured.figures.results == 6
 
 
 def test_only_the_last_accounts_of_streams_that_were_left_are_kept(dirs: RunDirs) -> None:
@@ -291,4 +291,4 @@ def test_only_the_last_accounts_of_streams_that_were_left_are_kept(dirs: RunDirs
         unit.become(changed(unit, declared(**ONE_QUERY)))
         work(unit)
         names = [f"s{number}" for number in range(1, ENDED_MAX + 1)]
-        assert list(unit.ledger()) == ["a", *names]
+        assert list(unit.hosted.input.accounts()) == ["a", *names]

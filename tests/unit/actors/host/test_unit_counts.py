@@ -77,7 +77,7 @@ def test_a_unit_tells_with_its_report_what_it_has_answered_and_in_which_life(dir
         for number in range(3):
             arrive(unit, number, 100)
             unit.run(1.0)
-        report = unit.end_cycle(now := unit.hosted.runner.handed_out_at + 1)
+        report = unit.end_cycle(now := unit.hosted.runner.answers.handed_out_at + 1)
         assert report is not None
         assert report.counted is not None
         first = report.counted

@@ -14,6 +14,7 @@ from engine.class_.door import Piece
 from engine.class_.hosted_class import HostedClass
 from engine.class_.steps import Commit, Exchanged, ExchangeGivenUp, PlanSet
 from engine.data.train import Train, Values, same_arrival
+from engine.network.row_losses import failed_rows
 from engine.plan.plan import Plan
 from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.sql import Catalog, parse_create_stream, plan_query
@@ -82,7 +83,7 @@ class Running:
         for _ in range(seconds):
             times = np.full(4, 1000 * self.second, np.int64)
             columns = (times, np.arange(4, dtype=np.int32), np.arange(4) - 1.5)
-            schema = self.hosted.schemas["readings"].schema
+            schema = self.hosted.queries.schemas["readings"].schema
             values = tuple(Values(one.type, data) for one, data in zip(schema.fields, columns, strict=True))
             train = Train(values, same_arrival(float(self.second), 4))
             self.hosted.take(Piece("readings", self.second, 4, 0, 0, train, None), 4 * self.second + 4)
@@ -107,7 +108,7 @@ def test_each_query_is_exchanged_when_it_knows_what_it_has_to() -> None:
         PlanSettings(),
         PlanSettings(),
     ]
-    assert running.hosted.plan_kept == {"rows": "a window of rows goes by how many came before"}
+    assert running.hosted.exchanges.kept == {"rows": "a window of rows goes by how many came before"}
     running.go_on(12)
     assert running.steps() == [PlanSet(APART)]
     running.go_on(2)
@@ -133,6 +134,6 @@ def test_an_exchange_for_which_there_is_no_room_is_given_up_and_says_so() -> Non
     running.hosted.set_plan(APART)
     running.go_on(20)
     assert running.steps() == [PlanSet(APART), ExchangeGivenUp()]
-    assert list(running.hosted.plan_kept) == ["mean"]
+    assert list(running.hosted.exchanges.kept) == ["mean"]
     assert running.hosted.runner.network.planned_as("mean") == PlanSettings()
-    assert not running.hosted.runner.failures()
+    assert not failed_rows(running.hosted.runner.network.nodes)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.class_.runner import ClassRunner
+from engine.class_.runner import ClassRunner, RunListener
 from engine.data.train import Train, counting_dropped, progress, same_arrival, train_from_arrow
 from engine.network.network import ClassNetwork, Node
 from engine.sql import Catalog, parse_create_stream, plan_query
@@ -84,11 +84,12 @@ def steps_of(size: int) -> list[tuple[str, int]]:
     streams = [SCHEMA, parse_create_stream("CREATE STREAM t (ts int64, x int64, WATERMARK FOR ts AS ts)")]
     sql = "SELECT s.x FROM s JOIN t ON s.x = t.x AND t.ts BETWEEN s.ts - 1 AND s.ts + 1"
     steps: list[tuple[str, int]] = []
-    runner = ClassRunner(
-        lambda query, answer: None,
-        train_max=10,
-        entered=lambda stream, tuples: steps.append((stream, tuples)),
-    )
+
+    class Taken(RunListener):
+        def took(self, stream: str, tuples: int) -> None:
+            steps.append((stream, tuples))
+
+    runner = ClassRunner(lambda query, answer: None, train_max=10, listener=Taken())
     runner.add(plan_query("q", sql, Catalog.of(streams=streams)))
     for moment in range(6):
         runner.offer("s", train(size * moment, size, arrival=float(moment)))

@@ -20,6 +20,7 @@ from engine.class_.runner import ClassRunner
 from engine.data.held_state import Account
 from engine.data.schema import INT64, STRING, Field, Schema, TableSchema
 from engine.data.train import Train, train_from_arrow
+from engine.network.row_losses import failed_rows
 from engine.sql import Catalog, parse_create_stream, plan_query
 from services.cli.main import app
 from tests.support.query_runs import train_rows
@@ -114,7 +115,7 @@ def test_groups_beyond_the_limit_are_refused_in_order_of_arrival_and_the_others_
     one.offer([5, 6, 7], [9, 8, 5])
     one.finish()
     assert counts(one) == {7: 2, 9: 2}
-    assert one.runner.failures() == {"too many groups (limit 2)": 3}
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 2)": 3}
     assert [train.kept for train in one.trains] == [pytest.approx(4 / 7)]
 
 
@@ -133,14 +134,14 @@ def test_keys_far_apart_are_as_many_groups_as_there_are() -> None:
         one.offer([1], [key])
     one.finish()
     assert counts(one) == {0: 2, 30_000: 1, 60_000: 1}
-    assert one.runner.failures() == {"too many groups (limit 3)": 1}
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 3)": 1}
 
 
 def test_groups_are_limited_over_all_operators_together() -> None:
     one = Class([COUNT, COUNT_TEXTS, JOIN], ClassLimits(groups=9))
     one.offer([1] * 6, range(6))
     assert one.account.groups == 9
-    assert one.runner.failures() == {"too many groups (limit 9)": 9}
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 9)": 9}
 
 
 def test_an_operator_that_has_keys_of_nothing_makes_room_for_another() -> None:
@@ -158,7 +159,7 @@ def test_a_join_refuses_keys_beyond_the_limit() -> None:
     one.offer([1, 1, 1], [1, 2, 3])
     one.offer([2, 2, 2, 2], [3, 2, 1, 2], "t")
     assert len(one.answers) == 3
-    assert one.runner.failures() == {"too many groups (limit 2)": 2}
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 2)": 2}
 
 
 # -- bytes --------------------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ def test_state_stays_within_its_limit_and_every_tuple_is_held_or_counted(query: 
     for start in range(0, tuples, 5000):
         one.offer([1 + start / tuples] * 5000, np.arange(start, start + 5000) * 1000)
     assert 0.4 * limit < one.account.state <= limit
-    (reason, refused), *others = one.runner.failures().items()
+    (reason, refused), *others = failed_rows(one.runner.network.nodes).items()
     assert (reason, others) == ("state is full (limit 1,048,576 bytes)", [])
     assert 0 < refused < tuples
     held = {MEDIAN: 24, ROWS: 8, JOIN: 32, COUNT: 200}[query] * (tuples - refused)
@@ -204,7 +205,9 @@ def test_a_full_queue_lets_a_train_in_as_far_as_there_is_room() -> None:
     one = Class(["SELECT x + 1 AS a FROM s WHERE x > 0"], ClassLimits(state_bytes=4000))
     one.offer([1] * 100, range(100))
     assert 0 < len(one.answers) < 100
-    assert one.runner.failures() == {"state is full (limit 4,000 bytes)": 100 - len(one.answers)}
+    assert failed_rows(one.runner.network.nodes) == {
+        "state is full (limit 4,000 bytes)": 100 - len(one.answers)
+    }
     assert [train.kept for train in one.trains] == [pytest.approx(len(one.answers) / 100)]
     assert one.account.queued == 0
 
@@ -214,7 +217,7 @@ def test_a_train_that_waits_in_many_queues_is_counted_once() -> None:
         [f"SELECT x FROM s WHERE x > {number}" for number in range(50)], ClassLimits(state_bytes=20_000)
     )
     one.offer([1] * 100, range(100))
-    assert one.runner.failures() == {}
+    assert failed_rows(one.runner.network.nodes) == {}
     assert one.account.queued == 0
 
 
@@ -222,7 +225,7 @@ def test_state_that_is_full_does_not_hold_up_other_queries() -> None:
     one = Class([MEDIAN, "SELECT x FROM s WHERE x > 0"], ClassLimits(state_bytes=1 << 18))
     for second in range(20):
         one.offer([1 + second / 100] * 1000, range(1000))
-    assert one.runner.failures().keys() == {"state is full (limit 262,144 bytes)"}
+    assert failed_rows(one.runner.network.nodes).keys() == {"state is full (limit 262,144 bytes)"}
     assert len(one.answers) == 20 * 1000
 
 

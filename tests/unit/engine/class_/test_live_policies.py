@@ -3,6 +3,7 @@
 import pytest
 
 from configs.classes.policies import POLICY_KINDS, policy_of
+from engine.class_.runner import RunListener
 from engine.sql import plan_query
 from tests.support.query_runs import CATALOG, Run, random_rows
 
@@ -20,20 +21,21 @@ VARIANTS = [
 
 def answers(policy: str) -> dict[str, list[tuple[object, ...]]]:
     run = Run([plan_query(name, sql, CATALOG) for name, sql in QUERIES.items()], train_max=4)
-    run.runner.policy = policy_of(policy)
+    run.runner.scheduled.switch(policy_of(policy))
     inside: list[bool] = []
 
-    def settled() -> bool:
-        inside.append(not run.runner.is_settled())
-        return True
+    class Inside(RunListener):
+        def settled(self) -> bool:
+            inside.append(not run.runner.is_settled())
+            return True
 
-    run.runner.settled = settled
+    run.runner.listener = Inside()
     rows = {name: random_rows(name, 60, 40, lambda one: sorted(one, key=str), 7) for name in ("s", "t")}
     for start in range(0, 60, 15):
         for name, all_rows in rows.items():
             run.offer(name, all_rows[start : start + 15])
         run.step(5)
-    run.runner.refresh()
+    run.runner.scheduled.believed()
     run.finish()
     assert len(inside) > 20
     assert not any(inside)
@@ -52,4 +54,4 @@ def test_a_train_takes_no_more_than_its_cap(train_max: int) -> None:
     run = Run([plan_query("hot", QUERIES["hot"], CATALOG)], train_max=train_max)
     run.offer("s", random_rows("s", 21, 40, list, 7))
     run.finish()
-    assert (run.runner.taken(0), run.runner.calls(0)) == (21, 21 // train_max)
+    assert (run.runner.scheduled.tuples[0], run.runner.scheduled.calls[0]) == (21, 21 // train_max)

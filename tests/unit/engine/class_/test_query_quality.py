@@ -20,7 +20,8 @@ from configs.errors import InvalidInput
 from configs.yaml_loading import parse_model
 from engine.class_.door import Piece
 from engine.class_.hosted_class import HostedClass
-from engine.class_.runner import FIRST_ESTIMATE, ClassRunner
+from engine.class_.runner import ClassRunner
+from engine.class_.scheduled_nodes import FIRST_ESTIMATE
 from engine.data.schema import INT64
 from engine.data.train import Train, Values, same_arrival, train_from_arrow
 from engine.measure.answer_quality import TOGETHER, QueryQuality
@@ -57,7 +58,7 @@ class World:
         self.hosted = HostedClass(self.settings, 1000)
 
     def bring(self, arrived: float, rows: int) -> Train:
-        schema = self.hosted.schemas["readings"]
+        schema = self.hosted.queries.schemas["readings"]
         time = 1000 * self.batch + np.arange(rows)
         columns = {
             "ts": time,
@@ -74,7 +75,7 @@ class World:
         self.hosted.run(1.0, lambda: self.now, lambda: 0.0)
 
     def worth_of_roots(self) -> list[UtilityGraph | None]:
-        network = self.hosted.runner.believed().network
+        network = self.hosted.runner.scheduled.believed().network
         return [network.operators[root].utility for root in network.roots]
 
 
@@ -84,7 +85,7 @@ def test_answers_are_valued_by_the_query_s_own_graph_or_the_class_s() -> None:
     world.answer(at=1.08)
     world.bring(arrived=2.0, rows=1)
     world.answer(at=2.15)
-    q, r = (world.hosted.runner.quality[name] for name in ("q", "r"))
+    q, r = (world.hosted.runner.answers.quality[name] for name in ("q", "r"))
     assert q.utility is not None
     assert r.utility is not None
     assert (q.utility.mean, q.utility.missed) == pytest.approx(((3 * 0.7 + 0) / 4, 4))
@@ -104,7 +105,7 @@ def test_of_queries_with_the_same_answers_the_scheduler_knows_the_graph_in_the_g
     assert world.worth_of_roots() == [graph("50:1,150:0")]
     world.hosted.set_queries({"q": HOT, "r": HOT})
     assert world.worth_of_roots() == [graph("50:1,150:0")]
-    world.hosted.value(declared({"q": HOT, "r": HOT}, {"q": "50:1,150:0", "r": "20:1,30:0"}))
+    world.hosted.queries.value(declared({"q": HOT, "r": HOT}, {"q": "50:1,150:0", "r": "20:1,30:0"}))
     assert world.worth_of_roots() == [graph("20:1,30:0")]
     world.hosted.set_queries({"q": HOT})
     assert world.worth_of_roots() == [graph("50:1,150:0")]
@@ -114,10 +115,10 @@ def test_another_graph_values_what_comes_from_then_on() -> None:
     world = World(declared({"q": HOT}))
     world.bring(arrived=1.0, rows=1)
     world.answer(at=1.05)
-    world.hosted.value(declared({"q": HOT}, {"q": "10:1,20:0"}))
+    world.hosted.queries.value(declared({"q": HOT}, {"q": "10:1,20:0"}))
     world.bring(arrived=2.0, rows=1)
     world.answer(at=2.05)
-    found = world.hosted.runner.quality["q"].utility
+    found = world.hosted.runner.answers.quality["q"].utility
     assert found is not None
     assert (found.mean, found.missed, found.count) == (0.5, 1, 2)
 
@@ -132,11 +133,14 @@ def test_answers_that_are_given_again_after_a_crash_are_not_measured_again() -> 
     again = World(declared({"q": HOT}))
     again.hosted.recover(state, [commit], lambda stream, number: train)
     again.answer(at=50.0)
-    assert (again.hosted.runner.answered["q"], again.hosted.runner.quality["q"].responses.count) == (3, 0)
+    assert (
+        again.hosted.runner.answers.counts["q"],
+        again.hosted.runner.answers.quality["q"].responses.count,
+    ) == (3, 0)
     again.batch = 1
     again.bring(arrived=60.0, rows=2)
     again.answer(at=60.05)
-    found = again.hosted.runner.quality["q"]
+    found = again.hosted.runner.answers.quality["q"]
     assert (found.responses.count, found.stale_s) == pytest.approx((2, 0.05))
 
 
@@ -241,7 +245,10 @@ def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the
     place = {id(node): number for number, node in enumerate(runner.network.nodes)}
 
     def cost(node: Node) -> float:
-        calls, tuples = runner.calls(place[id(node)]), runner.taken(place[id(node)])
+        calls, tuples = (
+            runner.scheduled.calls[place[id(node)]],
+            runner.scheduled.tuples[place[id(node)]],
+        )
         if node.partner is not None:  # called for event time alone, too, which counts for a tuple
             return FIRST_ESTIMATE.cost_s if node.mean_cost_s is None else node.mean_cost_s
         # In this world a call takes a unit of time.
@@ -252,7 +259,9 @@ def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the
         for query in node.outputs:
             alone = math.fsum(map(cost, standing_above(node)))
             expected[query] = min(alone, expected.get(query, math.inf))
-    assert {query: alone.ideal_s for query, alone in runner.alone().items()} == pytest.approx(expected)
+    assert {query: alone.ideal_s for query, alone in runner.scheduled.alone().items()} == pytest.approx(
+        expected
+    )
     assert expected.keys() == {*COSTED, "read_on_warm"}
 
 
@@ -288,8 +297,8 @@ def test_who_waits_for_nothing_but_a_partner_is_not_slowed(sql: str, order: str)
         runner.offer(stream, train_from_arrow(batch, SCHEMAS[stream].schema, clock.now))
         clock.now -= 1  # the first reading begins the first call
         runner.run(math.inf, lambda: clock.now, clock.cpu)
-    quality = runner.quality["q"]
-    quality.slowed(*runner.alone()["q"])
+    quality = runner.answers.quality["q"]
+    quality.slowed(*runner.scheduled.alone()["q"])
     assert quality.responses.count == (2 if "JOIN" in sql else 1)
     assert quality.slowdown == pytest.approx(quality.responses.count)
 
@@ -317,10 +326,10 @@ def test_answers_of_a_window_are_tardy_a_pane_after_the_end_that_was_promised(
     runner.offer("s", Train((Values(INT64, times), Values(INT64, times)), same_arrival(100.0, 3)))
     took_s = slack_s + 0.25
     runner.run(1e9, lambda: 100.0 + took_s, lambda: 0.0)
-    asked = runner.quality["asked"].tardiness
+    asked = runner.answers.quality["asked"].tardiness
     assert asked is not None
-    assert asked.answers == runner.answered["asked"] == 6
+    assert asked.answers == runner.answers.counts["asked"] == 6
     assert (asked.tardy, asked.sum_s, asked.max_s, asked.mean_s) == pytest.approx((6, 1.5, 0.25, 0.25))
-    assert runner.quality["plain"].tardiness is None
-    runner.quality["asked"].answered(np.array([100.0, 101.0]), 100.5 + slack_s)
+    assert runner.answers.quality["plain"].tardiness is None
+    runner.answers.quality["asked"].answered(np.array([100.0, 101.0]), 100.5 + slack_s)
     assert (asked.answers, asked.tardy, asked.sum_s, asked.max_s) == pytest.approx((8, 7, 2.0, 0.5))

@@ -37,7 +37,7 @@ TEXTS = {
 
 
 def weights_of_outputs(world: World) -> list[float]:
-    operators = world.hosted.runner.believed().network.operators
+    operators = world.hosted.runner.scheduled.believed().network.operators
     return sorted(one.weight for one in operators if one.answers or not one.downstream)
 
 
@@ -67,13 +67,13 @@ def test_another_weight_counts_from_then_on() -> None:
     queries = {"warm": WARM, "known": KNOWN}
     world = World(declared(queries, policy={"kind": "fas"}, weights={"warm": 2}))
     first = answered(world, arrived=1.0)
-    world.hosted.weigh(declared(queries, weights={"known": 0.5, "warm": 0.1}))
+    world.hosted.queries.weigh(declared(queries, weights={"known": 0.5, "warm": 0.1}))
     second = answered(world, arrived=2.0)
-    world.hosted.weigh(declared(queries, weights={"warm": 2}))
+    world.hosted.queries.weigh(declared(queries, weights={"warm": 2}))
     third = answered(world, arrived=3.0)
     orders = [[query for query, _ in one] for one in (first, second, third)]
     assert orders == [["warm", "known"], ["known", "warm"], ["warm", "known"]]
-    assert world.hosted.runner.answered == {"warm": 9, "known": 9}
+    assert world.hosted.runner.answers.counts == {"warm": 9, "known": 9}
 
 
 SUBSETS = st.lists(st.sampled_from(sorted(TEXTS)), unique=True, max_size=4)
@@ -89,7 +89,7 @@ def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
     for names, drawn, brings in changes:
         weights = {name: drawn[name] for name in names if name in drawn}
         said = declared({name: TEXTS[name] for name in names}, weights=weights)
-        world.hosted.weigh(said)
+        world.hosted.queries.weigh(said)
         world.hosted.set_queries(said.queries)
         if brings:
             number += 1
@@ -99,7 +99,7 @@ def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
         for name in names:
             together.setdefault(TEXTS[name], []).append(weights.get(name, 1.0))
         assert weights_of_outputs(world) == pytest.approx(sorted(map(sum, together.values())))
-        assert {name: one.weight for name, one in world.hosted.runner.quality.items()} == {
+        assert {name: one.weight for name, one in world.hosted.runner.answers.quality.items()} == {
             name: weights.get(name, 1.0) for name in names
         }
 
@@ -156,7 +156,7 @@ def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDi
         return DECLARED.model_copy(update={"weights": weights})
 
     def weights(unit: Any) -> list[float]:
-        network = unit.hosted.runner.believed().network
+        network = unit.hosted.runner.scheduled.believed().network
         return [network.operators[root].weight for root in network.roots]
 
     with made(dirs, declared=said(mean=4.0)) as unit:
@@ -169,13 +169,13 @@ def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDi
         assert weights(unit) == [0.25]
         while unit.run(1.0)[1]:
             pass
-        assert unit.ledger()["readings"][0].delivered == 2000
-        before = dict(unit.hosted.runner.answered)
+        assert unit.hosted.input.accounts()["readings"][0].delivered == 2000
+        before = dict(unit.hosted.runner.answers.counts)
     with made(dirs, declared=said(mean=0.25)) as unit:
         while unit.hosted.repeating:
             unit.run(1.0)
-        assert (weights(unit), dict(unit.hosted.runner.answered)) == ([0.25], before)
-        assert not unit.hosted.mismatches
+        assert (weights(unit), dict(unit.hosted.runner.answers.counts)) == ([0.25], before)
+        assert not unit.hosted.replay.mismatches
 
 
 def test_what_was_measured_by_other_weights_is_not_compared(dirs: RunDirs) -> None:

@@ -30,9 +30,9 @@ def test_a_class_whose_input_is_gone_tells_of_some_batches_and_accounts_for_all(
     host.crash()
     while host.hosted.has_input():
         host.work(100_000)
-    told = list(host.hosted.mismatches)
+    told = list(host.hosted.replay.mismatches)
     assert told[0].endswith("is not kept any more")
     assert len(told) == MISMATCHES_KEPT + 1
     for stream, batches in given.batches.items():
-        ledger = host.hosted.ledger(stream)
+        ledger = host.hosted.input.ledger(stream)
         assert (ledger.offered, ledger.failed) == (sum(map(len, batches)),) * 2

@@ -62,7 +62,7 @@ class Class:
         self.runner.add(
             *(plan_query(f"q{place}", text, Catalog.of([STREAM])) for place, text in enumerate(texts))
         )
-        self.runner.refresh()
+        self.runner.scheduled.believed()
         self.costs = {
             number: self.windows[int(min(node.users)[1:])].cost_s
             for number, node in enumerate(self.runner.network.nodes)
@@ -75,7 +75,7 @@ class Class:
 
     def work(self) -> float:
         """What has been done so far, in seconds."""
-        return sum(self.runner.calls(number) * cost for number, cost in self.costs.items())
+        return sum(self.runner.scheduled.calls[number] * cost for number, cost in self.costs.items())
 
     def run(self, begin_s: int, end_s: int) -> None:
         """A train a second, which arrives as its event time says; then whatever is left."""
@@ -104,11 +104,13 @@ class Class:
 
     def learn(self) -> None:
         self.run(0, LEARNING_S)
-        self.runner.refresh()
+        self.runner.scheduled.believed()
         self.came.clear()
 
     def tardiness_s(self) -> float:
-        return sum(one.tardiness.sum_s for one in self.runner.quality.values() if one.tardiness is not None)
+        return sum(
+            one.tardiness.sum_s for one in self.runner.answers.quality.values() if one.tardiness is not None
+        )
 
 
 def measured(windows: Sequence[Window], policy: str, seconds: int) -> tuple[list[tuple[float, str]], float]:
@@ -218,7 +220,7 @@ def test_what_waits_inside_is_handed_out_by_query_when_a_slice_ends() -> None:
 def test_what_a_result_costs_is_known_and_that_a_tuple_costs_its_part_of_it() -> None:
     one = Class(BUSY, "edf-hr")
     one.run(0, LEARNING_S)
-    believed = one.runner.believed()
+    believed = one.runner.scheduled.believed()
     nodes = one.runner.network.nodes
     costs = {number: believed.estimates[number].cost_s for number, node in enumerate(nodes) if node.timed}
     assert costs == {number: pytest.approx(cost_s) for number, cost_s in one.costs.items()}

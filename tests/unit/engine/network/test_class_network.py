@@ -13,6 +13,7 @@ from configs.errors import InvalidInput
 from engine.class_.runner import ClassRunner
 from engine.data.schema import INT64, STRING, Field, Schema, TableSchema
 from engine.data.train import train_from_arrow
+from engine.network.row_losses import late_rows
 from engine.plan.plan import Query
 from engine.sql import plan_query
 from tests.support.class_networks import SECOND, add, class_of, feed, nodes, row
@@ -90,12 +91,12 @@ def test_what_a_stream_of_windows_leads_to_is_believed_from_one_end_to_the_next(
         20,
         5,
     )
-    (source,) = run.runner.believed().network.sources
+    (source,) = run.runner.scheduled.believed().network.sources
     leads_to = []
     for train in range(100 * a_second):
         run.offer("t", [row((train + one / a_train) / a_second, k=one % groups) for one in range(a_train)])
         run.step(10**6)
-        leads_to.append(run.runner.believed().segments[source].selectivity)
+        leads_to.append(run.runner.scheduled.believed().segments[source].selectivity)
     a_tuple = groups / (10 * a_second * a_train)
     known = leads_to[40 * a_second :]
     assert a_tuple / 4 < min(known) <= max(known) < 4 * a_tuple
@@ -154,18 +155,18 @@ def test_a_scheduler_that_grows_with_its_class_is_the_one_that_is_built_at_once(
     for place, sql in enumerate(queries):
         for one in (grown, other):
             add(one, f"q{place}", sql)
-        grown.runner.believed()
-    assert grown.runner.believed() == other.runner.believed()
-    assert grown.runner.believed().segments == other.runner.believed().segments
+        grown.runner.scheduled.believed()
+    assert grown.runner.scheduled.believed() == other.runner.scheduled.believed()
+    assert grown.runner.scheduled.believed().segments == other.runner.scheduled.believed().segments
 
 
 def test_what_has_been_measured_stays_when_a_query_comes() -> None:
     run = feed(class_of("SELECT x FROM t"), *(row(second) for second in range(200)))
-    before = run.runner.believed().estimates
-    taken = [run.runner.taken(place) for place in range(len(before))]
+    before = run.runner.scheduled.believed().estimates
+    taken = [run.runner.scheduled.tuples[place] for place in range(len(before))]
     add(run, "late", "SELECT n FROM t WHERE k = 1")
-    assert run.runner.believed().estimates[: len(before)] == before
-    assert [run.runner.taken(place) for place in range(len(before) + 1)] == [*taken, 0]
+    assert run.runner.scheduled.believed().estimates[: len(before)] == before
+    assert [run.runner.scheduled.tuples[place] for place in range(len(before) + 1)] == [*taken, 0]
 
 
 def test_input_that_waits_while_queries_come_and_go_reaches_those_that_are_there() -> None:
@@ -175,7 +176,7 @@ def test_input_that_waits_while_queries_come_and_go_reaches_those_that_are_there
     add(run, "late", "SELECT x FROM t WHERE k = 1")
     run.offer("t", [row(1, x=2.0)])
     run.offer("s", [row(0, n=1, b=None, d=None)])
-    run.runner.believed()
+    run.runner.scheduled.believed()
     run.runner.remove("q1")
     run.offer("t", [row(2, x=3.0)])
     add(run, "later", "SELECT x + 1 AS y FROM t")
@@ -284,7 +285,7 @@ def test_a_tuple_without_event_time_is_turned_away_and_counted() -> None:
     run.offer("t", [row(0, ts=None)])
     run.finish()
     assert (counts(run, "q0"), run.rows("q1")) == ([(-2, 1), (2, 1)], [(2.0,), (3.0,)])
-    assert run.runner.late() == {"source:t": 3}
+    assert late_rows(run.runner.network.nodes) == {"source:t": 3}
 
 
 @pytest.mark.parametrize("policy", ["fas", "bsd:clusters=4,processing=clustered", "hnr:sharing=max"])

@@ -8,6 +8,7 @@ import pytest
 
 from engine.class_.runner import ClassRunner
 from engine.data.train import Train, train_from_arrow
+from engine.network.row_losses import failed_rows
 from engine.operators import join_state
 from engine.sql import Catalog, parse_create_stream, plan_query
 
@@ -39,7 +40,7 @@ def test_pairs_beyond_what_a_train_may_make_are_counted(few_pairs: int, sizes: t
         runner.offer(stream.name, train_from_arrow(rows, stream.schema, 0.0))
         runner.drain(lambda: 0.0)
         runner.take_next(stream.name, size, lambda: 0.0)
-    refused = sum(runner.failures().values())
+    refused = sum(failed_rows(runner.network.nodes).values())
     assert 0 < answers <= few_pairs
     assert answers + refused == sizes[0] * sizes[1]
-    assert all("too many pairs of equal keys" in reason for reason in runner.failures())
+    assert all("too many pairs of equal keys" in reason for reason in failed_rows(runner.network.nodes))

@@ -13,6 +13,7 @@ from configs.classes.limits import ClassLimits
 from configs.classes.live_class import LiveClass
 from configs.errors import InvalidInput
 from engine.class_.admission import checked
+from engine.network.row_losses import failed_rows
 from engine.operators.last import HISTORY_FULL
 from engine.sql import PlanningError
 from tests.support.class_networks import class_of, nodes, row
@@ -105,7 +106,7 @@ def test_many_rows_of_few_keys_take_no_more_memory_and_keys_beyond_the_limit_are
     offer(run, "s", {"at": 50, "id": 1, "k": 100_000}, {"at": 50, "id": 2, "k": 2})
     run.finish()
     assert run.rows("q0") == [(2, 49)]
-    assert run.runner.failures() == {"too many groups (limit 3)": 1}
+    assert failed_rows(run.runner.network.nodes) == {"too many groups (limit 3)": 1}
 
 
 def test_without_room_for_earlier_rows_of_keys_the_newest_stay() -> None:
@@ -115,7 +116,7 @@ def test_without_room_for_earlier_rows_of_keys_the_newest_stay() -> None:
     offer(run, "s", {"at": 1, "id": 1, "k": 0}, {"at": 99.999, "id": 2, "k": 0})
     run.finish()
     assert run.rows("q0") == [(2, 99)]
-    assert run.runner.failures().keys() == {HISTORY_FULL}
+    assert failed_rows(run.runner.network.nodes).keys() == {HISTORY_FULL}
     assert run.runner.network.account.state < 1 << 20
 
 
@@ -124,8 +125,8 @@ def test_lookups_that_have_waited_are_answered_with_the_rows_there_are() -> None
     offer(run, "t", {"at": 1, "k": 1, "n": 10})
     offer(run, "s", {"at": 2, "id": 1, "k": 1}, {"at": 3, "id": 2, "k": 1})
     assert run.rows("q0") == []
-    assert run.runner.overdue(run.now - 1) == {}
-    assert run.runner.overdue(run.now) == {"q0": 3_000_001}
+    assert run.runner.lookups.overdue(run.now - 1) == {}
+    assert run.runner.lookups.overdue(run.now) == {"q0": 3_000_001}
     run.runner.release("q0", 3_000_001, run.now)
     run.step(10**6)
     assert run.rows("q0") == [(1, "a", 10), (2, "a", 10)]
