@@ -119,7 +119,7 @@ class Simulation:
         self._heap: list[tuple[float, int, Happening]] = []
         self._pushed = 0
         for host in self.hosts.values():
-            self._push(host.next_arrival, Arrival(host))
+            self._push(host.door.next_arrival, Arrival(host))
         self._push(self._cycle_s, CycleDue())
         for fault in scenario.faults:
             self._push(fault.at_s, FaultStrikes(fault))
@@ -136,7 +136,7 @@ class Simulation:
                 self._record(event)
         self.now = self.now if self.scenario.drain else self._end
         for host in self.hosts.values():
-            host.ingest(self.now)
+            host.door.ingest(self.now)
         return self
 
     def _observe(self, happening: Happening) -> list[CoreEvent]:
@@ -184,13 +184,13 @@ class Simulation:
         for name, order in orders:
             match order:
                 case SetKeep(keep):
-                    self.hosts[name].set_keep(keep)
+                    self.hosts[name].door.set_keep(keep)
                 case TrimQueue(part):
-                    self.hosts[name].trim(part)
+                    self.hosts[name].door.trim(part)
                 case DropOlder(age_s):
-                    self.hosts[name].drop_older(age_s, self.now)
+                    self.hosts[name].door.drop_older(age_s, self.now)
                 case HoldBack(rooms):
-                    self.hosts[name].rooms = rooms
+                    self.hosts[name].door.rooms = rooms
                 case SwitchPolicy(policy):
                     self.hosts[name].switch(policy_of(policy))
         for grant in grants:
@@ -205,7 +205,7 @@ class Simulation:
             return
         shares = self.shares()
         for name, host in self.hosts.items():
-            host.begin_cycle()
+            host.door.begin_cycle()
             self.share_integral[name] += shares[name] * self._cycle_s
         if self.series.due():
             self._record_series(event, shares)
@@ -223,7 +223,7 @@ class Simulation:
                 host.finish(now)
                 lane.used_s += lane.call_s
                 self.busy_s += lane.call_s - lane.decision_s
-            host.ingest(now)
+            host.door.ingest(now)
             cost_s = host.start(now) if lane.used_s < lane.quota_s else -1.0
             if cost_s < 0:
                 self.now = now
@@ -242,16 +242,16 @@ class Simulation:
         host.slice_ended(self.now)
         backlog = host.has_input()
         if not backlog and not host.down:
-            self._push(host.next_arrival, Arrival(host))
+            self._push(host.door.next_arrival, Arrival(host))
         lane.host = None
         return SliceEnded(host.name, lane.number, lane.used_s, backlog)
 
     def _wake(self, host: SimulatedHost) -> list[CoreEvent]:
-        host.ingest(self.now)
+        host.door.ingest(self.now)
         if host.has_input():
             return [ClassReady(host.name)]
         if not host.down:
-            self._push(host.next_arrival, Arrival(host))
+            self._push(host.door.next_arrival, Arrival(host))
         return []
 
     def _end_cycle(self) -> dict[str, CycleEnded]:
@@ -259,7 +259,7 @@ class Simulation:
         elapsed = max(0.0, self.now + self.clock_offset - self._cycle_began)
         self._cycle_began = self.now + self.clock_offset
         for host in self.hosts.values():
-            host.ingest(self.now)
+            host.door.ingest(self.now)
         if self.now < self.scenario.seconds or any(not host.is_empty() for host in self.hosts.values()):
             self._push(self.now + self._cycle_s, CycleDue())
         return {name: host.end_cycle(self.now, elapsed) for name, host in self.hosts.items()}
@@ -275,8 +275,8 @@ class Simulation:
             case ClockJumps():
                 self.clock_offset += fault.by_s
                 for host in self.hosts.values():
-                    host.ingest(self.now)
-                    host.clock_offset = self.clock_offset
+                    host.door.ingest(self.now)
+                    host.clock.offset_s = self.clock_offset
             case ReportsLost() | ReportsLate():
                 self._faults_on.append(fault)
         return []
@@ -314,7 +314,7 @@ class Simulation:
             series.load.append(last.offered_load if last else None)
             series.share.append(shares[name])
             series.drop.append(1 - manager.control.keep if manager else 0.0)
-            series.queued.append(host.queued_tuples())
+            series.queued.append(host.queues.tuples())
         self.series.thin()
 
     def _push(self, at: float, happening: Happening) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 
 from configs.numbers import duration
 from loadshed.ledger import TupleLedger
-from loadshed.responses import ResponseStatistics
 from sim.admission.planned_scenario import SINGLE_MAX, TARGET_MAX_S, WARM_UP_S, Builder, Simulated
 from sim.admission.situation import ClassLoad, ClassPlan, Forecast, Plan, Situation
 from sim.simulation import Simulation
@@ -231,13 +230,13 @@ class Seen:
         """At the end of each cycle; what came before the first that is seen does not count."""
         if not self.begun and run.now >= WARM_UP_S:
             for name, host in run.hosts.items():
-                held = host.held(run.now)
-                self.begun[name] = Begun(host.ledger(), run.share_integral[name], run.ring.cycles, held)
-                host.responses = ResponseStatistics(host.target_s)
+                held = host.door.held(run.now)
+                self.begun[name] = Begun(host.door.ledger(), run.share_integral[name], run.ring.cycles, held)
+                host.answers.restart_responses()
 
     def forecast(self, run: Simulation, name: str) -> Forecast:
         host, begun = run.hosts[name], self.begun[name]
-        ledger, manager = host.ledger(), run.ring.manager_of(name)
+        ledger, manager = host.door.ledger(), run.ring.manager_of(name)
         offered = ledger.offered - begun.ledger.offered
         lost = ledger.lost() - begun.ledger.lost()
         keep = manager.control.keep if manager is not None else 1.0
@@ -247,7 +246,7 @@ class Seen:
         series = run.series.classes[name]
         first = next(place for place, at_s in enumerate(series.at_s) if at_s > WARM_UP_S)
         loads = [load for load in series.load[first:] if load is not None]
-        responses, has_answers = host.responses.response_ms(), host.responses.count > 0
+        responses, has_answers = host.answers.responses.response_ms(), host.answers.responses.count > 0
         return Forecast(
             share=shared_s / (cycles * run.scenario.load.cycle_ms / 1e3),
             load=sum(loads) / len(loads) if loads else host.processed_s / run.scenario.seconds,
@@ -255,9 +254,9 @@ class Seen:
             mean_ms=responses["mean"] if has_answers else None,
             p95_ms=responses["p95"] if has_answers else None,
             p99_ms=responses["p99"] if has_answers else None,
-            within_target=host.responses.target_met_pct() / 100 if has_answers else None,
+            within_target=host.answers.responses.target_met_pct() / 100 if has_answers else None,
             falls_behind=at_most
-            and grown(series.queued[first:]) + host.held(run.now) - begun.held > GROWTH * offered,
+            and grown(series.queued[first:]) + host.door.held(run.now) - begun.held > GROWTH * offered,
         )
 
 

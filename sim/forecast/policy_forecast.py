@@ -27,8 +27,10 @@ from engine.class_.explain import Line
 from engine.network.plan_alignment import Running
 from loadshed.responses import ResponseStatistics
 from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.ratios import ratio
 from sim.forecast.operator_costs import Cost, is_measured, kind_of, measured
 from sim.run.rng import generator
+from sim.run.simulated_answers import AnswerTotals
 from sim.run.simulated_host import SimulatedHost
 
 # Tuples at all operators together, in one run: some half second of work.
@@ -145,6 +147,17 @@ class Run(Protocol):
     def hosts(self) -> Mapping[str, SimulatedHost]: ...
 
 
+def quality(responses: ResponseStatistics, totals: AnswerTotals, queued: float, seconds: float) -> Seen:
+    """What an objective is measured by, of answers within this time."""
+    return Seen(
+        responses=responses,
+        queued=queued,
+        stale=totals.stale_s / seconds if seconds > 0 else None,
+        lost=1 - ratio(totals.utility, totals.answers) if totals.answers else None,
+        tardy_ms=1e3 * totals.tardy_s / totals.due if totals.due else None,
+    )
+
+
 # A run to its end, without load management; whom to show each load cycle.
 Simulate = Callable[[Scenario, Callable[[Run], None] | None], Run]
 
@@ -156,15 +169,12 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
     scenario, bundle = scenario_of(now)
     found = {}
     for policy in policies:
-        one = scenario.classes[0].model_copy(update={"policy": policy})
-        seen = Queues()
-        look = seen.look if now.objective == "memory" else None
-        ended = simulate(scenario.model_copy(update={"classes": (one,)}), look)
-        host = ended.hosts[ONE_CLASS]
-        worth = host.answers.worth()
-        lost = 1 - worth.utility / worth.answers if worth.answers else None
-        tardy_ms = 1e3 * worth.tardy_s / worth.due if worth.due else None
-        whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost, tardy_ms)
+        class_ = scenario.classes[0].model_copy(update={"policy": policy})
+        queues = Queues()
+        look = queues.look if now.objective == "memory" else None
+        ended = simulate(scenario.model_copy(update={"classes": (class_,)}), look)
+        answers = ended.hosts[ONE_CLASS].answers
+        whole = quality(answers.responses, answers.totals(), queues.mean * bundle, ended.now)
         value = objective_value(now.objective, whole)
         if value is not None:
             found[policy_text(policy)] = value
@@ -180,7 +190,7 @@ class Queues:
 
     def look(self, run: Run) -> None:
         if run.now <= run.scenario.seconds:
-            self.total += sum(host.queued_tuples() for host in run.hosts.values())
+            self.total += sum(host.queues.tuples() for host in run.hosts.values())
             self.looks += 1
 
     @property

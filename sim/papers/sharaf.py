@@ -17,7 +17,7 @@ from configs.classes.policies import policy_of
 from configs.scenario.scenario import Claim, Scenario, load_scenario
 from sim.outcome.results import results
 from sim.papers.claim import Chart, Experiment, Finding, Found
-from sim.run.simulated_host import scaled_plan
+from sim.run.offered_load import scaled_plan
 from sim.simulation import Simulation
 
 # A claim whose order holds, but of which less than this part is saved, does not hold.
