@@ -231,7 +231,7 @@ class Seen:
         if not self.begun and run.now >= WARM_UP_S:
             for name, host in run.hosts.items():
                 held = host.door.held(run.now)
-                self.begun[name] = Begun(host.door.ledger(), run.share_integral[name], run.ring.cycles, held)
+                self.begun[name] = Begun(host.door.ledger(), run.series.shared_s[name], run.ring.cycles, held)
                 host.answers.restart_responses()
 
     def forecast(self, run: Simulation, name: str) -> Forecast:
@@ -242,7 +242,7 @@ class Seen:
         keep = manager.control.keep if manager is not None else 1.0
         at_most = manager is None or keep <= 1 - host.settings.max_drop + DROP_TOLERANCE
         cycles = run.ring.cycles - begun.cycles
-        shared_s = run.share_integral[name] - begun.shared_s
+        shared_s = run.series.shared_s[name] - begun.shared_s
         series = run.series.classes[name]
         first = next(place for place, at_s in enumerate(series.at_s) if at_s > WARM_UP_S)
         loads = [load for load in series.load[first:] if load is not None]

@@ -89,9 +89,9 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
     host, manager = run.hosts[name], run.ring.manager_of(name)
     cycles, now = run.ring.cycles, run.now + host.clock.offset_s
     mean_share = (
-        run.share_integral[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
+        run.series.shared_s[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
         if cycles
-        else run.originals[name]
+        else run.ring.originals[name]
     )
     return class_results(
         host.settings,
@@ -105,7 +105,7 @@ def class_of(run: Simulation, name: str) -> dict[str, Any]:
         utility=host.answers.utility(),
         memory={"mean": host.queues.memory.mean(run.now), "max": host.queues.memory.peak},
         queries=host.answers.by_query(now),
-        share={"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
+        share={"original": run.ring.originals[name], "mean": mean_share, "last": run.ring.shares()[name]},
         headroom=manager.control.headroom if manager else None,
         target_met_pct=host.answers.responses.target_met_pct(),
     )

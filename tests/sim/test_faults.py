@@ -188,10 +188,10 @@ class Invariants:
             self._answers[name] = host.answers.responses.count
 
     def shares(self, run: Simulation) -> None:
-        shares = run.shares()
+        shares = run.ring.shares()
         assert sum(shares.values()) == pytest.approx(1, abs=1e-9)
         for one in run.scenario.classes:
-            original = run.originals[one.name]
+            original = run.ring.originals[one.name]
             if run.manager not in ("dilos", "dilos-unscaled"):
                 assert shares[one.name] == original
                 continue

@@ -691,5 +691,5 @@ def test_a_class_whose_source_waits_borrows_what_others_leave_over() -> None:
 
         settings = scenario(held, quiet, greedy, networks=ONE_MS, seconds=30, train_max=4)
         run = ran(settings, "dilos", on_cycle=look)
-        found[limit] = (run.shares()["held"] > 0.6, max(waiting) > 1000, waiting[-1] == 0)
+        found[limit] = (run.ring.shares()["held"] > 0.6, max(waiting) > 1000, waiting[-1] == 0)
     assert found == {0.0: (False, True, False), 1.0: (True, True, True)}
