@@ -16,7 +16,7 @@ The runner's loop (the simulator's and the live one alike) is
     scheduler.operators.statistics.observe(operator, tuples_in, tuples_out, cost_s)
 
 and scheduler.refresh() once a load cycle, which is when changed statistics change priorities. Operators that are added
-(`extend`) are ranked at once, beside those that are there. A decision may have a plan (`plans.py`), which is then carried out
+(`extend`) are ranked at once, beside those that are there. A decision may have a plan (`policies/decision_plans.py`), which is then carried out
 pick by pick without asking the policy again; nor is the policy told of what comes and goes inside meanwhile.
 
 The policy may be another from one pick to the next (`switch`):
@@ -31,9 +31,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from configs.classes.policies import PolicySettings
-from scheduler.operators.decision_plans import Plan, build_plans
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators.policies import NONE, CountingPolicy, build_policy, by_sums, tree_gain
+from scheduler.operators.policies import (
+    NONE,
+    CountingPolicy,
+    build_plans,
+    build_policy,
+    by_sums,
+    tree_gain,
+)
+from scheduler.operators.policies.decision_plans import Plan
 from scheduler.operators.segment_trees import whole_tree
 from scheduler.operators.statistics import OperatorStatistics
 

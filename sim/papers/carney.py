@@ -11,10 +11,10 @@ from itertools import islice, pairwise
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
 from loadshed.utility import UtilityStatistics
-from scheduler.operators.decision_plans import traversal
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.bucket import BucketPolicy
+from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.policies.outlook import outlooks
 from sim.papers.boxes import WHOLE_QUEUE, BoxHost, forest
 from sim.papers.claim import Chart, Experiment, Finding, Found

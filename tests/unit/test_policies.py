@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from configs.classes.policies import (
+    CLUSTERED_KINDS,
     POLICY_KINDS,
     BalanceSlowdown,
     Chain,
     FreshnessAware,
-    PolicyKind,
     policy_of,
 )
 from configs.errors import InvalidInput, UnknownName
@@ -17,8 +17,6 @@ from scheduler.operators.network import Estimate, Network, NetworkEstimates, Ope
 from scheduler.operators.policies import NONE, Policy, build_policy
 from scheduler.operators.policies.freshness import FreshnessPolicy
 from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
-
-WAITING_KINDS: tuple[PolicyKind, ...] = ("lsf", "brt", "bsd")
 
 
 def queries(*cost_and_selectivity: tuple[float, float]) -> NetworkEstimates:
@@ -114,7 +112,7 @@ def test_waiting_policies_let_the_older_tuple_lead_until_the_more_urgent_query_h
 
 @pytest.mark.parametrize("now", [0.0, 1.7e9])
 @pytest.mark.parametrize("clusters", [0, 2])
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 def test_among_tuples_that_have_just_come_the_static_part_decides(
     kind: str, clusters: int, now: float
 ) -> None:
@@ -123,7 +121,7 @@ def test_among_tuples_that_have_just_come_the_static_part_decides(
 
 
 @pytest.mark.parametrize("clusters", [0, 12])
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 def test_operators_without_cost_or_without_output_have_their_place(kind: str, clusters: int) -> None:
     believed = queries((1, 0.0), (0, 1.0), (1, 1.0))
     assert set(drain(policy(kind, believed, clusters, ready="0:0 1:0 2:0"))) == {0, 1, 2}
@@ -175,7 +173,7 @@ def test_first_come_first_served_follows_the_heads() -> None:
 
 # -- every policy --------------------------------------------------------------------------------------
 
-EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in WAITING_KINDS]
+EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in CLUSTERED_KINDS]
 # By what comes first, or by when an answer is due.
 BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket", "edf")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)

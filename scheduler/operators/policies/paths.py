@@ -9,7 +9,7 @@ a segment of its own. Simplified, the first segment goes on while the next opera
 current one does, and the second is the rest. A segment that is part of another path's segment is dropped.
 
 All operators of a path (or segment) have its value; an operator of several has the best of theirs. Once one of them is picked,
-the whole path (or segment) runs, from the source down (`scheduler.operators.decision_plans`). As in Chain, what leaves a root leaves the system's memory; the thesis counts
+the whole path (or segment) runs, from the source down (`scheduler.operators.policies.decision_plans`). As in Chain, what leaves a root leaves the system's memory; the thesis counts
 it as output, and a root that keeps everything would then run last, behind a growing queue.
 """
 

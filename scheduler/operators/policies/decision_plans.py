@@ -22,32 +22,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 
-from configs.classes.policies import PolicySettings
 from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.policies.outlook import outlooks_of
-from scheduler.operators.policies.paths import best_paths, best_segments
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import ratio
 
 Plan = tuple[int, ...]
-
-
-def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_last: bool) -> Plans | None:
-    """None for the policies that decide on every operator."""
-    match settings.kind:
-        case "fixed" | "slope-slack" | "bucket" if settings.push_through:
-            return PushThroughPlans(believed)
-        case "path":
-            return StretchPlans(best_paths, believed, sources_last)
-        case "segment":
-            return StretchPlans(partial(best_segments, gamma=None), believed, sources_last)
-        case "simplified-segment":
-            return StretchPlans(partial(best_segments, gamma=settings.gamma), believed, sources_last)
-        case "superbox":
-            return SuperboxPlans(settings.traversal, believed, sources_last)
-    return None
 
 
 class Plans(ABC):
