@@ -39,6 +39,12 @@ class FirstComeFirstServed(Settings):
     kind: Literal["fcfs"] = "fcfs"
 
 
+class LongestQueueFirst(Settings):
+    """Most waiting tuples first: no queue grows long, and no estimate is needed."""
+
+    kind: Literal["lqf"] = "lqf"
+
+
 class ShortestRemaining(Settings):
     """1/T: shortest ideal processing time first."""
 
@@ -195,6 +201,7 @@ class DeadlineOrRate(Settings):
 PolicySettings = Annotated[
     RoundRobin
     | FirstComeFirstServed
+    | LongestQueueFirst
     | ShortestRemaining
     | HighestRate
     | HighestNormalizedRate

@@ -776,6 +776,15 @@ def test_a_bucket_is_within_a_part_of_slope_slack(script: Script, gradients: int
 
 
 @given(scripts())
+def test_longest_queue_first_picks_the_most_waiting_tuples(script: Script) -> None:
+    for picked in answers(build_policy(policy_of("lqf"), script.start), script):
+        longest = max(picked.tuples.values(), default=0)
+        assert picked.operator == min(
+            (operator for operator, tuples in picked.tuples.items() if tuples == longest), default=NONE
+        )
+
+
+@given(scripts())
 def test_first_come_first_served_picks_the_oldest_head_and_the_lower_number(script: Script) -> None:
     for picked in answers(build_policy(policy_of("fcfs"), script.start), script):
         expected = min(picked.heads, key=lambda one: (picked.heads[one], one), default=NONE)

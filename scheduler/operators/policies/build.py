@@ -30,6 +30,7 @@ from scheduler.operators.policies.paths import (
     highest_path_capacity,
 )
 from scheduler.operators.policies.protocol import Policy
+from scheduler.operators.policies.queue_length import LongestQueuePolicy
 from scheduler.operators.policies.slope import SlopeSlackPolicy
 from scheduler.operators.policies.static import (
     Priorities,
@@ -98,6 +99,7 @@ ROWS: Mapping[type[Settings], PolicyRow] = dict(
             policies.FirstComeFirstServed,
             lambda _, believed: FirstComeFirstServedPolicy(len(believed.estimates)),
         ),
+        row(policies.LongestQueueFirst, lambda _, believed: LongestQueuePolicy(len(believed.estimates))),
         row(policies.ShortestRemaining, static(shortest_ideal)),
         by_gain(policies.HighestRate, "selectivity"),
         by_gain(policies.HighestNormalizedRate, "answers_per_ideal"),
