@@ -71,12 +71,12 @@ class TunedClass:
         self._due = now + self.every_s
         queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
         measured = objective_value(self.settings.objective, self._seen(now, host, queued))
-        found = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
+        values = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
         # What is measured and what is forecast are of the same arrivals.
         self._queued.clear()
         self._arrivals.clear()
         self.seen = host.answers.new_sample()
-        return Compared(measured, found)
+        return Compared(measured, values)
 
     def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
         before, self._totals = self._totals, host.answers.totals()
@@ -106,7 +106,7 @@ def tuned(settings: SimulatedClass, host: SimulatedHost) -> TunedClass | None:
 def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
     """The class's operators as they were measured; of what a tuple cost, the part of the call is known."""
     entries = {number: entry.stream for entry in host.door.entries for number in entry.operators}
-    found = []
+    operators = []
     for number, (operator, estimate) in enumerate(
         zip(host.network.operators, host.scheduler.statistics.estimates, strict=True)
     ):
@@ -116,7 +116,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
             estimate = host.calls.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)
-        found.append(
+        operators.append(
             TriedOperator(
                 name=operator.name,
                 feeds=operator.downstream,
@@ -128,4 +128,4 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
                 slack_s=operator.slack_s,
             )
         )
-    return tuple(found)
+    return tuple(operators)

@@ -277,7 +277,9 @@ PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy
 
 def policy_text(settings: PolicySettings) -> str:
     """A policy by its name, with the settings that are not the usual ones: what `policy_of` reads."""
-    given = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
+    settings_set = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
     return (
-        settings.kind + (":" if given else "") + ",".join(f"{name}={value}" for name, value in given.items())
+        settings.kind
+        + (":" if settings_set else "")
+        + ",".join(f"{name}={value}" for name, value in settings_set.items())
     )

@@ -144,11 +144,11 @@ class OperatorScheduler:
     def pick(self, now: float) -> int:
         """The operator to run now, NONE if nothing has input."""
         if self._is_planned:
-            waiting, told, operator = self._waiting, self._told, self._current
-            if operator != NONE and (operator in waiting or told[operator]):
+            waiting, announced, operator = self._waiting, self._told, self._current
+            if operator != NONE and (operator in waiting or announced[operator]):
                 return operator
             for operator in self._rest:
-                if operator in waiting or told[operator]:
+                if operator in waiting or announced[operator]:
                     self._current = NONE if self._is_source[operator] else operator
                     return operator
             self._end_plan()
@@ -167,9 +167,9 @@ class OperatorScheduler:
         self._is_planned = len(plan) > 1
         if not self._is_planned:
             return picked
-        self._rest, told = iter(plan), self._told
+        self._rest, announced = iter(plan), self._told
         for operator in self._rest:
-            if told[operator]:
+            if announced[operator]:
                 break
         self._current = NONE if self._is_source[operator] else operator
         return operator

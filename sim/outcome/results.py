@@ -160,7 +160,7 @@ def rounded(value: Any, digits: int = 6) -> Any:
         case float():
             return round(value, digits)
         case dict():
-            return {key: rounded(one, digits) for key, one in value.items()}
+            return {key: rounded(item, digits) for key, item in value.items()}
         case list():
-            return [rounded(one, digits) for one in value]
+            return [rounded(item, digits) for item in value]
     return value

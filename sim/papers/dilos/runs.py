@@ -48,7 +48,7 @@ class Fared:
     @property
     def all_lost_pct(self) -> float:
         """Of what was offered to all classes together."""
-        classes = [one for answer in self.answers for one in answer["classes"]]
+        classes = [class_ for answer in self.answers for class_ in answer["classes"]]
         lost: int = sum(class_["shed"] for class_ in classes)
         offered: int = sum(class_["offered"] for class_ in classes)
         return 100 * lost / offered
