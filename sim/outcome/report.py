@@ -231,7 +231,9 @@ def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float 
         logarithmic(axes, "y")
     else:
         axes.set_ylim(0, min(axes.get_ylim()[1], most))
-    axes.set_xlim(0, max([run.result["seconds"], *(one.at_s[-1] for one in run.series.values() if one.at_s)]))
+    axes.set_xlim(
+        0, max([run.result["seconds"], *(series.at_s[-1] for series in run.series.values() if series.at_s)])
+    )
     axes.set_xlabel("time, s")
     axes.set_ylabel(label)
     axes.grid(alpha=0.25)
@@ -254,14 +256,14 @@ def draw_response(run: Outcome) -> Draw:
 
 
 def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
-    known = [
+    points = [
         (at, h, load)
         for at, h, load in zip(series.at_s, series.headroom, series.load, strict=True)
         if h and load is not None
     ]
-    if known:
-        at_s, headroom, load = zip(*known, strict=True)
-        marked = look.marked(len(known))
+    if points:
+        at_s, headroom, load = zip(*points, strict=True)
+        marked = look.marked(len(points))
         axes.plot(at_s, headroom, lw=1.4, label=name, **marked)
         axes.plot(at_s, load, lw=0.8, ls=":", markerfacecolor="none", **marked)
 

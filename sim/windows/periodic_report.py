@@ -47,11 +47,15 @@ def page(scenario: PeriodicScenario, answer: Answer) -> str:
     if compared is not None:
         parts += [
             "<h2>Schedules</h2>",
-            runs_table("schedule", [runs_row(one["schedule"], one, sooner(one)) for one in compared], SOONER),
+            runs_table(
+                "schedule",
+                [runs_row(result["schedule"], result, sooner(result)) for result in compared],
+                SOONER,
+            ),
         ]
         if answer["claims"]:
             parts += ["<h2>The paper's findings</h2>", claims(answer["claims"])]
-        parts += charts({one["schedule"]: one for one in compared})
+        parts += charts({result["schedule"]: result for result in compared})
     else:
         groups = answer["groups"]
         parts += [
@@ -101,12 +105,12 @@ def figures(one: Answer) -> list[str]:
 def sub_groups(ones: Sequence[Answer]) -> str:
     rows = (
         row(
-            f"{'≤ ' if one['at_most'] else ''}{one['slide_s']:g} s",
-            f"{one['period_s']:g} s",
-            f"{one['range_max_s']:g} s",
-            *figures(one),
+            f"{'≤ ' if group['at_most'] else ''}{group['slide_s']:g} s",
+            f"{group['period_s']:g} s",
+            f"{group['range_max_s']:g} s",
+            *figures(group),
         )
-        for one in ones
+        for group in ones
     )
     return table(("slide", "runs every", "longest range", *FIGURES), rows)
 
@@ -114,11 +118,11 @@ def sub_groups(ones: Sequence[Answer]) -> str:
 def claims(ones: Sequence[Answer]) -> str:
     rows = (
         row(
-            *map(html.escape, words_of(one)),
-            f'<span class="{"kept" if one["holds"] else "broken"}">{"yes" if one["holds"] else "no"}</span>',
-            html.escape(one["source"]),
+            *map(html.escape, words_of(claim)),
+            f'<span class="{"kept" if claim["holds"] else "broken"}">{"yes" if claim["holds"] else "no"}</span>',
+            html.escape(claim["source"]),
         )
-        for one in ones
+        for claim in ones
     )
     return table(("finding", "claimed", "here", "holds", "source"), rows)
 
@@ -129,17 +133,17 @@ def told(value: float | None, form: str) -> str:
 
 def charts(rows: Mapping[str, Answer]) -> list[str]:
     """Of each figure, bars of those that were answered at all."""
-    found = []
+    drawings = []
     for metric, label in DRAWN.items():
-        bars = {name: metric_of(one, metric) for name, one in rows.items()}
-        known = {name: value for name, value in bars.items() if value is not None}
-        if known:
-            known = dict(islice(known.items(), BARS_DRAWN))
-            drawing = Figure(figsize=(9.6, FRAME_IN + BAR_IN * len(known)), layout="constrained")
+        bars = {name: metric_of(result, metric) for name, result in rows.items()}
+        figures = {name: value for name, value in bars.items() if value is not None}
+        if figures:
+            figures = dict(islice(figures.items(), BARS_DRAWN))
+            drawing = Figure(figsize=(9.6, FRAME_IN + BAR_IN * len(figures)), layout="constrained")
             axes = drawing.subplots()
-            draw_bars(axes, known, "", log=False)
+            draw_bars(axes, figures, "", log=False)
             axes.spines[["top", "right"]].set_visible(False)
-            found.append(
+            drawings.append(
                 f"<figure>{svg(drawing, metric)}<figcaption>{html.escape(label)}</figcaption></figure>"
             )
-    return found
+    return drawings

@@ -83,7 +83,7 @@ def situation_without(scenario: Scenario, name: str) -> Situation:
         ClassLoad(
             host.settings,
             inputs(
-                {one.stream: one.ledger.offered / scenario.seconds for one in host.entries},
+                {one.stream: one.ledger.offered / scenario.seconds for one in host.door.entries},
                 known[one],
                 [measured(line) for line in known[one]],
             ),

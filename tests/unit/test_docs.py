@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from configs.classes.__main__ import PAGE, written
 from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, compared_schedules
 from configs.classes.policies import POLICY_KINDS
 from configs.scenario.arrivals import Arrivals
@@ -88,9 +89,10 @@ def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
     ] == []
 
 
-def test_every_policy_is_described() -> None:
-    page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
-    assert " ".join(POLICY_KINDS) in page
+def test_the_table_of_policies_is_as_their_models_are() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "run `make policies`"
+    assert [kind for kind in POLICY_KINDS if f"\n| `{kind}` |" not in page] == []
 
 
 def test_the_examples_of_scenarios_are_some() -> None:

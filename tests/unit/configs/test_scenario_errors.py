@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import configs.scenario.scenario_files
+from configs.classes.policies import POLICY_KINDS
 from configs.errors import InvalidInput, UnknownName, WeirError, shown
 from configs.scenario.scenario import load_scenario
 from configs.yaml_loading import FILE_BYTES_MAX, parse_yaml
@@ -264,8 +265,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "classes[1].policy",
         "fast",
         "classes[1].policy: must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
-        "needs; one of auto, brt, bsd, bucket, chain, edf, edf-hr, fas, fcfs, fixed, hnr, hr, lsf, path, rr, segment, "
-        "simplified-segment, slope-slack, srpt, superbox",
+        f"needs; one of {', '.join(sorted(['auto', *POLICY_KINDS]))}",
     ),
     (
         "faults[0].kind",

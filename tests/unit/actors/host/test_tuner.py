@@ -264,7 +264,7 @@ def test_windows_end_as_often_however_many_tuples_a_simulated_one_stands_for() -
     assert bundle > 10
     ended = alone(scenario, None).hosts["class"]
     ends = scenario.seconds / 0.15 * 1_000_000 * 50 / 10_000_000
-    assert ended.responses.count * bundle == pytest.approx(20 * ends, rel=0.5)
+    assert ended.answers.responses.count * bundle == pytest.approx(20 * ends, rel=0.5)
     assert forecasts(now, [policy_of("hr")], alone)["hr"] > 0
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from configs.classes.policies import PolicySettings, Superbox, policy_of
-from scheduler.operators.decision_plans import traversal
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.operators.policies import NONE
+from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.scheduler import OperatorScheduler
 
 # b1 is the root; b2 and b6 feed b1; b4 and b3 feed b2; b5 feeds b3.

@@ -5,20 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from configs.classes.policies import (
+    CLUSTERED_KINDS,
     POLICY_KINDS,
     BalanceSlowdown,
     Chain,
     FreshnessAware,
-    PolicyKind,
     policy_of,
 )
 from configs.errors import InvalidInput, UnknownName
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators.policies import NONE, Policy, build_policy
+from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.freshness import FreshnessPolicy
 from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
-
-WAITING_KINDS: tuple[PolicyKind, ...] = ("lsf", "brt", "bsd")
 
 
 def queries(*cost_and_selectivity: tuple[float, float]) -> NetworkEstimates:
@@ -114,7 +112,7 @@ def test_waiting_policies_let_the_older_tuple_lead_until_the_more_urgent_query_h
 
 @pytest.mark.parametrize("now", [0.0, 1.7e9])
 @pytest.mark.parametrize("clusters", [0, 2])
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 def test_among_tuples_that_have_just_come_the_static_part_decides(
     kind: str, clusters: int, now: float
 ) -> None:
@@ -123,7 +121,7 @@ def test_among_tuples_that_have_just_come_the_static_part_decides(
 
 
 @pytest.mark.parametrize("clusters", [0, 12])
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 def test_operators_without_cost_or_without_output_have_their_place(kind: str, clusters: int) -> None:
     believed = queries((1, 0.0), (0, 1.0), (1, 1.0))
     assert set(drain(policy(kind, believed, clusters, ready="0:0 1:0 2:0"))) == {0, 1, 2}
@@ -173,11 +171,27 @@ def test_first_come_first_served_follows_the_heads() -> None:
     assert drain(chosen) == [2, 0, 1]
 
 
+# -- longest queue first ---------------------------------------------------------------------------------
+
+
+def test_the_longest_queue_runs_first_and_of_equal_ones_the_lower_number() -> None:
+    chosen = policy("lqf", queries((1, 1), (1, 1), (1, 1)))
+    assert isinstance(chosen, CountingPolicy)
+    for operator, tuples in ((0, 2), (1, 5), (2, 5)):
+        chosen.pending(operator, tuples)
+        chosen.ready(operator, 0.0)
+    assert chosen.pick(1.0) == 1
+    chosen.pending(1, 1)  # a train was taken
+    assert chosen.pick(1.0) == 2
+    chosen.pending(0, 6)
+    assert drain(chosen) == [0, 2, 1]
+
+
 # -- every policy --------------------------------------------------------------------------------------
 
-EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in WAITING_KINDS]
-# By what comes first, or by when an answer is due.
-BY_TIME = ("rr", "fcfs", "superbox", "fixed", "slope-slack", "bucket", "edf")
+EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in CLUSTERED_KINDS]
+# By what comes first, how much waits, or when an answer is due.
+BY_TIME = ("rr", "fcfs", "lqf", "superbox", "fixed", "slope-slack", "bucket", "edf")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 MIXED = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
 

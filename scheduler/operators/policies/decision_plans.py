@@ -22,32 +22,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 
-from configs.classes.policies import PolicySettings
 from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.policies.outlook import outlooks_of
-from scheduler.operators.policies.paths import best_paths, best_segments
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import ratio
 
 Plan = tuple[int, ...]
-
-
-def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_last: bool) -> Plans | None:
-    """None for the policies that decide on every operator."""
-    match settings.kind:
-        case "fixed" | "slope-slack" | "bucket" if settings.push_through:
-            return PushThroughPlans(believed)
-        case "path":
-            return StretchPlans(best_paths, believed, sources_last)
-        case "segment":
-            return StretchPlans(partial(best_segments, gamma=None), believed, sources_last)
-        case "simplified-segment":
-            return StretchPlans(partial(best_segments, gamma=settings.gamma), believed, sources_last)
-        case "superbox":
-            return SuperboxPlans(settings.traversal, believed, sources_last)
-    return None
 
 
 class Plans(ABC):
@@ -109,7 +90,9 @@ class StretchPlans(Plans):
         operators = self._believed.network.operators
         _, plan = self._best[operator]
         return tuple(
-            one for one in plan if one == operator or not (self._sources_last and operators[one].source)
+            number
+            for number in plan
+            if number == operator or not (self._sources_last and operators[number].source)
         )
 
 
@@ -136,9 +119,9 @@ class SuperboxPlans(Plans):
             return (operator,)
         operators = self._believed.network.operators
         boxes = [
-            one
-            for one in sorted(self._believed.network.feeding([root]))
-            if self._owner[one] == root and not (self._sources_last and operators[one].source)
+            number
+            for number in sorted(self._believed.network.feeding([root]))
+            if self._owner[number] == root and not (self._sources_last and operators[number].source)
         ]
         plan = traversal(self._traversal, self._believed, boxes)
         return plan if operator in boxes else (operator, *plan)
@@ -148,7 +131,7 @@ def owners(believed: NetworkEstimates) -> list[int]:
     """Of every operator the only root below it, NONE if there are several."""
     owner = [NONE] * len(believed.estimates)
     for number in range(len(owner) - 1, -1, -1):
-        roots = {owner[one] for one in believed.network.operators[number].downstream}
+        roots = {owner[below] for below in believed.network.operators[number].downstream}
         owner[number] = roots.pop() if len(roots) == 1 else NONE if roots else number
     return owner
 
@@ -156,13 +139,13 @@ def owners(believed: NetworkEstimates) -> list[int]:
 def below(believed: NetworkEstimates, operator: int) -> list[int]:
     """All that follows an operator, in topological order."""
     operators = believed.network.operators
-    found, stack = set[int](), list(operators[operator].downstream)
+    followers, stack = set[int](), list(operators[operator].downstream)
     while stack:
         number = stack.pop()
-        if number not in found:
-            found.add(number)
+        if number not in followers:
+            followers.add(number)
             stack.extend(operators[number].downstream)
-    return sorted(found)
+    return sorted(followers)
 
 
 def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
@@ -173,9 +156,9 @@ def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
         case "min-latency":
             costs = outlooks_of(believed, boxes)
             rising = sorted(boxes, key=lambda one: (costs[one].output_cost_s, one))
-            return tuple(one for box in rising for one in (box, *below(believed, box)))
+            return tuple(number for box in rising for number in (box, *below(believed, box)))
     falling = sorted(boxes, key=lambda one: (-release_rate(believed, one), one))
-    return tuple(one for box in falling for one in releasing(believed, box))
+    return tuple(number for box in falling for number in releasing(believed, box))
 
 
 def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
@@ -198,10 +181,10 @@ def releasing(believed: NetworkEstimates, box: int) -> Iterator[int]:
     """The box, and on the way down each that releases more than the last of them."""
     yield box
     rate = release_rate(believed, box)
-    for one in below(believed, box):
-        if release_rate(believed, one) > rate:
-            rate = release_rate(believed, one)
-            yield one
+    for number in below(believed, box):
+        if release_rate(believed, number) > rate:
+            rate = release_rate(believed, number)
+            yield number
 
 
 def release_rate(believed: NetworkEstimates, operator: int) -> float:
