@@ -155,7 +155,7 @@ class HostUnits:
         snapshots = unit.snapshots
         for stream, below in snapshots.released.items():
             if below > 0:
-                self._ingest.say(Released(unit.name, stream, below))
+                self._ingest.gateway.say(Released(unit.name, stream, below))
         snapshots.released = {}
         if unit.commits.queries_moved:
             self._change_feeds(unit)
@@ -166,7 +166,7 @@ class HostUnits:
         """Let the gateway know how long the unit's log is, if it is longer than before."""
         if self._grown.get(unit.name) != unit.log_next:
             self._grown[unit.name] = unit.log_next
-            self._ingest.say(Grew(unit.name, unit.log_next))
+            self._ingest.gateway.say(Grew(unit.name, unit.log_next))
 
     def _change_feeds(self, unit: HostedUnit) -> None:
         changed = unit.streams_changed()
