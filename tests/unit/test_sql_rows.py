@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.network.network import Node
+from engine.network.node import Node
 from tests.property.query_grammar import Statement
 from tests.property.query_runs import Run, planned
 from tests.unit.test_class_network import add, class_of, feed, nodes, row
