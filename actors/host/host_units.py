@@ -160,7 +160,7 @@ class HostUnits:
         snapshots = unit.snapshots
         for stream, below in snapshots.released.items():
             if below > 0:
-                self._ingest.say(Released(unit.name, stream, below))
+                self._ingest.gateway.say(Released(unit.name, stream, below))
         snapshots.released = {}
         if unit.commits.queries_moved:
             self._change_feeds(unit)
@@ -172,7 +172,7 @@ class HostUnits:
         if self._grown.get(unit.name) != unit.log_next:
             self._grown[unit.name] = unit.log_next
             self._announce_at[unit.name] = time.monotonic() + ANNOUNCE_S
-            self._ingest.say(Grew(unit.name, unit.log_next))
+            self._ingest.gateway.say(Grew(unit.name, unit.log_next))
 
     def _change_feeds(self, unit: HostedUnit) -> None:
         changed = unit.streams_changed()

@@ -25,13 +25,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.host.inbox import Arrived, Inbox
+from actors.host.inbox import BACKOFF_LEAST_S, BACKOFF_MOST_S, Feed, Intake
 from actors.log.segment import LogMissing
-from actors.log.segment_log import FrameForgotten, Reader
-from actors.log.train_format import batch_head, batch_of
+from actors.log.segment_log import Reader
 from actors.messages.gateway_messages import (
     FROM_NOW,
     CaughtUp,
@@ -41,7 +39,6 @@ from actors.messages.gateway_messages import (
     Message,
     News,
     Reads,
-    Released,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -52,83 +49,119 @@ from actors.runtime.backoff import Backoff
 from actors.runtime.eventfd import WakeUp
 from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Channel, connect
-from engine.class_.door import Door, Piece, turned_away
 
 INGEST_PART = 0.5
-# A unit may save up for a burst.
-BURST_S = 0.25
-PIECES_MAX = 10_000
 # Of a stream at a time: each time costs looks at the gateway and at the class thread, which take the interpreter from slices.
 BATCHES_A_TURN = 4
 SLICE_S = 5e-3
 # Segments of a stream: as many as its log may fill from one snapshot of a class to the next.
 KEPT_MAPPED = 64
-# Between two tries to reach the gateway, or to subscribe where it has not heard of the stream yet.
-BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
 NEVER = float("inf")
 
 
-@dataclass(eq=False, slots=True)
-class Feed:
-    """One stream of one unit."""
+class GatewayLine:
+    """The connection of a host to its gateway. One thread keeps it; any thread may say something on it."""
 
-    intake: Intake
-    door: Door
-    folder: Path
-    next: int
-    upto: int | None = None
-    """Rows of the stream up to there; None if that is not known."""
-    frames: Iterator[tuple[int, memoryview]] | None = None
-    log: Reader | None = None
-    ask: int = 0
-    """The number of the last Subscribe."""
-    subscribed: bool = False
-    denied: bool = False
-    """Refused since the last Subscribed: the stream may have been dropped, and a new log may be there instead."""
-    lively: bool = False
-    """Among those that are read in turn."""
-    backoff: Backoff = field(default_factory=lambda: Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S))
-    cycle: int = 0
+    def __init__(self, path: Path) -> None:
+        self.channel: Channel | None = None
+        self.connect_at = 0.0
+        """When the next try is due."""
+        self._path = path
+        self._backoff = Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S)
+        self._lock = threading.Lock()  # over the channel
 
-    @property
-    def name(self) -> str:
-        return self.door.stream
+    def say(self, message: Message) -> None:
+        """Send a message, if there is a gateway."""
+        with self._lock:
+            if self.channel is not None:
+                try:
+                    self.channel.send(encode(message))
+                except OSError:
+                    # It hangs or is gone; the next try to connect shows which.
+                    self.channel.end()
 
-    def frame(self) -> tuple[int, memoryview] | None:
-        """The next one that is there; None if it is yet to come."""
-        assert self.log is not None
-        while True:
-            if self.frames is None:
-                self.frames = self.log.frames(self.next)
-            try:
-                found = next(self.frames, None)
-            except FrameForgotten as lost:
-                self.frames = self.log.frames(lost.next)
-                continue
-            if found is None:
-                self.frames = None
-            return found
+    def connected(self, now: float) -> Channel | None:
+        """Return a new connection; None if the gateway is not there, or a try is not due yet."""
+        if now < self.connect_at:
+            return None
+        try:
+            channel = connect(self._path)
+        except OSError:
+            self.connect_at = now + self._backoff.failed()
+            return None
+        self._backoff.succeeded()
+        return channel
+
+    def begin(self, channel: Channel) -> None:
+        """Use a connection from now on."""
+        with self._lock:
+            self.channel = channel
+
+    def receive(self) -> bytes | None:
+        assert self.channel is not None
+        return self.channel.receive()
+
+    def end(self) -> Channel | None:
+        """Return the connection, which is not used any more."""
+        with self._lock:
+            channel, self.channel = self.channel, None
+        self.connect_at = time.monotonic() + self._backoff.failed()
+        return channel
 
 
-@dataclass(eq=False, slots=True)
-class Intake:
-    """What of a unit is the ingest thread's."""
+class FeedTurns:
+    """The feeds that are read in turn, and those that wait for room in their queues."""
 
-    unit: str
-    inbox: Inbox
-    holds_back: bool
-    """True if input waits in the log while the queue has no room. The log forgets nothing that has not been read."""
-    shard: tuple[int, int] = (0, 1)
-    is_whole: bool = True
-    """True if `feeds` are all streams that are needed. A unit that repeats its steps may need frames of others."""
-    feeds: dict[str, Feed] = field(default_factory=dict)
-    budget_s: float = BURST_S
-    since: float = field(default_factory=time.monotonic)
+    def __init__(self) -> None:
+        self._lively: deque[Feed] = deque()
+        self._blocked: set[Feed] = set()
 
-    def part_of(self, rows: int) -> int:
-        """What is counted as the unit's of rows that nobody looks at; of all shards together, all."""
-        shard, shards = self.shard
-        return (rows + shard) // shards
+    def __bool__(self) -> bool:
+        return bool(self._lively)
+
+    def enliven(self, feed: Feed) -> None:
+        """Read a feed in turn from now on."""
+        if not feed.lively and feed.log is not None:
+            feed.lively = True
+            self._lively.append(feed)
+
+    def rest(self, feed: Feed) -> None:
+        """Stop reading a feed until it is enlivened."""
+        if feed.lively:
+            self._lively.remove(feed)
+            feed.lively = False
+        self._blocked.discard(feed)
+
+    def round(self) -> Iterator[Feed]:
+        """Yield each feed once; `end` its turn before the next."""
+        lively, self._lively = self._lively, deque()
+        while lively:
+            yield lively.popleft()
+
+    def end(self, feed: Feed, has_more: bool) -> None:
+        if has_more:
+            self._lively.append(feed)
+        else:
+            feed.lively = False
+
+    def is_blocked(self, feed: Feed) -> bool:
+        """Return True if a feed has to wait until `unblock`."""
+        if not feed.is_full():
+            return False
+        inbox = feed.intake.inbox
+        self._blocked.add(feed)
+        inbox.held_back = True
+        # Room that there is since is not reported: the class thread may have looked before.
+        if feed.is_full():
+            return True
+        self._blocked.discard(feed)
+        return False
+
+    def unblock(self) -> None:
+        """There may be room again."""
+        blocked, self._blocked = self._blocked, set()
+        for feed in blocked:
+            self.enliven(feed)
 
 
 class Ingest:
@@ -141,22 +174,19 @@ class Ingest:
         failed: Callable[[str, Exception], None],
     ) -> None:
         """Call `has_input` with each unit that has some, and `failed` with each unit of which the input cannot be let in."""
-        self._dirs, self._has_input, self._failed = dirs, has_input, failed
+        self._has_input, self._failed = has_input, failed
         self._wake_up = WakeUp()
         self._asked: deque[Callable[[], None]] = deque()
-        self._lock = threading.Lock()  # over the channel, which others may say something on
-        self._channel: Channel | None = None
+        self.gateway = GatewayLine(dirs.gateway_socket)
         self._poll = select.poll()
         self._poll.register(self._wake_up, select.POLLIN)
         self._woken = select.poll()
         self._woken.register(self._wake_up, select.POLLIN)
         self._awaits_slice = False
         self._intakes: dict[str, Intake] = {}
-        self._lively: deque[Feed] = deque()
-        self._blocked: set[Feed] = set()
+        self._turns = FeedTurns()
         self._later: dict[Feed, float] = {}  # to be tried again, and when
         self._asks = 0
-        self._connect_at, self._backoff = 0.0, Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S)
         self._stopping = False
 
     # -- for the class thread -----------------------------------------------------------------------
@@ -176,26 +206,16 @@ class Ingest:
 
     def rest(self, intake: Intake) -> None:
         """The unit sleeps: what its streams' logs forget is to be free."""
-        self._ask(lambda: self._rest(intake))
+        self._ask(intake.rest)
 
     def go_on(self) -> None:
         """There may be room again."""
-        self._ask(self._unblock)
+        self._ask(self._turns.unblock)
 
     def slice_ended(self) -> None:
         if self._awaits_slice:
             self._awaits_slice = False
             self._wake_up.set()
-
-    def say(self, message: Message) -> None:
-        """To the gateway, if it is there."""
-        with self._lock:
-            if self._channel is not None:
-                try:
-                    self._channel.send(encode(message))
-                except OSError:
-                    # It hangs or is gone; who connects again finds out.
-                    self._channel.end()
 
     def stop(self) -> None:
         self._stopping = True
@@ -211,8 +231,9 @@ class Ingest:
         try:
             while not self._stopping:
                 now = time.monotonic()
-                if self._channel is None and now >= self._connect_at:
-                    self._connect(now)
+                if self.gateway.channel is None and (channel := self.gateway.connected(now)) is not None:
+                    self._poll.register(channel, select.POLLIN)
+                    self._greet(channel)
                 self._retry(now)
                 more = self._read_round(now)
                 if self._awaits_slice and not more:
@@ -229,7 +250,14 @@ class Ingest:
             if number == self._wake_up.fileno():
                 self._wake_up.clear()
             else:
-                self._hear()
+                try:
+                    packet = self.gateway.receive()
+                except BlockingIOError:
+                    continue
+                if packet is None:
+                    self._hang_up()
+                else:
+                    self._hear_message(decode(packet))
 
     def _await_slice(self) -> None:
         """Or for the class thread to ask for something."""
@@ -243,38 +271,25 @@ class Ingest:
 
     def _wait_ms(self) -> float | None:
         due = min(self._later.values(), default=NEVER)
-        if self._channel is None:
-            due = min(due, self._connect_at)
+        if self.gateway.channel is None:
+            due = min(due, self.gateway.connect_at)
         return None if due == NEVER else 1e3 * max(due - time.monotonic(), 0.0) + 1.0
 
     # -- the gateway --------------------------------------------------------------------------------
 
-    def _connect(self, now: float) -> None:
-        try:
-            channel = connect(self._dirs.gateway_socket)
-        except OSError:
-            self._connect_at = now + self._backoff.failed()
-            return
-        self._backoff.succeeded()
-        self._poll.register(channel, select.POLLIN)
-        self._greet(channel)
-
     def _greet(self, channel: Channel) -> None:
         """Subscribe all feeds on a new connection."""
-        with self._lock:
-            self._channel = channel
+        self.gateway.begin(channel)
         for intake in self._intakes.values():
             self._say_reads(intake)
             for feed in intake.feeds.values():
                 self._subscribe(feed)
 
     def _hang_up(self) -> None:
-        with self._lock:
-            channel, self._channel = self._channel, None
+        channel = self.gateway.end()
         if channel is not None:
             self._poll.unregister(channel)
             channel.close()
-        self._connect_at = time.monotonic() + self._backoff.failed()
         for intake in self._intakes.values():
             for feed in intake.feeds.values():
                 feed.subscribed = False
@@ -282,18 +297,7 @@ class Ingest:
     def _subscribe(self, feed: Feed) -> None:
         self._asks += 1
         feed.ask = self._asks
-        self.say(Subscribe(feed.intake.unit, feed.name, feed.next, feed.intake.holds_back, feed.ask))
-
-    def _hear(self) -> None:
-        assert self._channel is not None
-        try:
-            packet = self._channel.receive()
-        except BlockingIOError:
-            return
-        if packet is None:
-            self._hang_up()
-            return
-        self._hear_message(decode(packet))
+        self.gateway.say(Subscribe(feed.intake.unit, feed.name, feed.next, feed.intake.holds_back, feed.ask))
 
     def _hear_message(self, message: Message) -> None:
         assert isinstance(message, Subscribed | News | CaughtUp | LogIsFull | Denied), message
@@ -310,7 +314,7 @@ class Ingest:
                 if ask == feed.ask:
                     self._begin(feed, message)
             case News():
-                self._enliven(feed)
+                self._turns.enliven(feed)
             case CaughtUp(_, _, at):
                 caught_up = feed.intake.inbox.caught_up
                 caught_up[feed.name] = max(at, caught_up.get(feed.name, at))
@@ -329,21 +333,21 @@ class Ingest:
             feed.next, feed.upto = found.next, found.rows
             feed.intake.inbox.begun.append((feed.name, found.next, found.rows, feed))
         if feed.denied:
-            self._rest_feed(feed)
+            self._turns.rest(feed)
             feed.log, feed.frames, feed.denied = None, None, False
         try:
             feed.log = feed.log or Reader(feed.folder, KEPT_MAPPED)
         except LogMissing:
             # Dropped since; the gateway says so, too.
             return
-        self._enliven(feed)
+        self._turns.enliven(feed)
 
     def _retry(self, now: float) -> None:
         for feed in [feed for feed, at in self._later.items() if at <= now]:
             del self._later[feed]
             if feed.subscribed:
-                self._enliven(feed)
-            elif self._channel is not None:
+                self._turns.enliven(feed)
+            elif self.gateway.channel is not None:
                 self._subscribe(feed)
 
     # -- units --------------------------------------------------------------------------------------
@@ -363,142 +367,60 @@ class Ingest:
             intake.feeds[feed.name] = feed
         self._say_reads(intake)
         for feed in more:
-            if self._channel is not None:
+            if self.gateway.channel is not None:
                 self._subscribe(feed)
 
     def _say_reads(self, intake: Intake) -> None:
         """Let the gateway forget the streams that only an earlier life of the unit has read."""
         if intake.is_whole:
-            self.say(Reads(intake.unit, tuple(intake.feeds)))
-
-    def _rest(self, intake: Intake) -> None:
-        for feed in intake.feeds.values():
-            if feed.log is not None:
-                feed.log.let_go()
+            self.gateway.say(Reads(intake.unit, tuple(intake.feeds)))
 
     def _drop(self, intake: Intake, streams: Iterable[str], for_good: bool) -> None:
         for stream in streams:
             feed = intake.feeds.pop(stream, None)
             if feed is None:
                 continue
-            self._rest_feed(feed)
+            self._turns.rest(feed)
             self._later.pop(feed, None)
             if for_good:
                 intake.inbox.problems.pop(stream, None)
-                self.say(Unsubscribe(intake.unit, stream))
-
-    def _rest_feed(self, feed: Feed) -> None:
-        """Stop reading a feed until it is enlivened."""
-        if feed.lively:
-            self._lively.remove(feed)
-            feed.lively = False
-        self._blocked.discard(feed)
+                self.gateway.say(Unsubscribe(intake.unit, stream))
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def _enliven(self, feed: Feed) -> None:
-        if not feed.lively and feed.log is not None:
-            feed.lively = True
-            self._lively.append(feed)
-
     def _read_round(self, now: float) -> bool:
-        """A few batches of each that has some; whether there may be more."""
-        lively, self._lively = self._lively, deque()
-        while lively:
-            feed = lively.popleft()
+        """Read a few batches of each feed that has some; return True if there may be more."""
+        for feed in self._turns.round():
             try:
                 has_more = all(self._read(feed, now) for _ in range(BATCHES_A_TURN))
             except Exception as problem:
                 # The unit is made again; no other unit is to suffer from its input.
                 has_more = False
                 self._failed(feed.intake.unit, problem)
-            if has_more:
-                self._lively.append(feed)
-            else:
-                feed.lively = False
-        return bool(self._lively)
+            self._turns.end(feed, has_more)
+        return bool(self._turns)
 
     def _read(self, feed: Feed, now: float) -> bool:
-        """One batch; False if none can be read at the moment."""
+        """Read one batch; return False if none can be read at the moment."""
         intake = feed.intake
-        if self._is_blocked(feed):
+        if self._turns.is_blocked(feed):
             return False
         began = time.thread_time()
-        in_time = self._has_time(intake, now)
+        part = INGEST_PART / max(1, len(self._intakes))
+        in_time = intake.has_time(now, part)
         if intake.holds_back and not in_time:
             intake.inbox.held_back = True
-            self._later[feed] = now - intake.budget_s / self._part
+            self._later[feed] = now - intake.budget_s / part
             return False
-        found = feed.frame()
-        if found is None:
+        frame = feed.frame()
+        if frame is None:
             if feed.subscribed:
-                self.say(Heard(intake.unit, feed.name, feed.next))
+                self.gateway.say(Heard(intake.unit, feed.name, feed.next))
             return False
-        self._let_in(feed, *found, in_time)
+        feed.let_in(*frame, in_time)
         used_s = time.thread_time() - began
         intake.inbox.used_s += used_s
         intake.budget_s -= used_s
         self._awaits_slice = True
         self._has_input(intake.unit)
         return True
-
-    @property
-    def _part(self) -> float:
-        return INGEST_PART / max(1, len(self._intakes))
-
-    def _has_time(self, intake: Intake, now: float) -> bool:
-        intake.budget_s = min(BURST_S, intake.budget_s + self._part * (now - intake.since))
-        intake.since = now
-        return intake.budget_s > 0
-
-    def _is_blocked(self, feed: Feed) -> bool:
-        if not is_full(feed):
-            return False
-        inbox = feed.intake.inbox
-        self._blocked.add(feed)
-        inbox.held_back = True
-        # Room that there is since is not told of: the class thread may have looked before.
-        if is_full(feed):
-            return True
-        self._blocked.discard(feed)
-        return False
-
-    def _unblock(self) -> None:
-        blocked, self._blocked = self._blocked, set()
-        for feed in blocked:
-            self._enliven(feed)
-
-    def _let_in(self, feed: Feed, number: int, payload: memoryview, in_time: bool) -> None:
-        intake, inbox = feed.intake, feed.intake.inbox
-        rows, _, before = batch_head(payload)
-        if number > feed.next and feed.upto is not None:
-            lost = turned_away(feed.name, number - 1, failed=intake.part_of(before - feed.upto))
-            self._put(inbox, Arrived(lost, before, feed))
-        if in_time:
-            cycle, keep = inbox.keep
-            if cycle != feed.cycle:
-                feed.cycle = cycle
-                feed.door.set_keep(keep)
-            piece = feed.door.admit(number, batch_of(payload), inbox.queued(feed.name))
-        else:
-            piece = turned_away(feed.name, number, rejected=intake.part_of(rows))
-        feed.next, feed.upto = number + 1, before + rows
-        inbox.bytes_in += len(payload)
-        self._put(inbox, Arrived(piece, feed.upto, feed))
-
-    def _put(self, inbox: Inbox, one: Arrived) -> None:
-        piece: Piece = one.piece
-        inbox.let_in[piece.stream] += len(piece.train)
-        inbox.pieces_in += 1
-        inbox.arrived.append(one)
-
-
-def is_full(feed: Feed) -> bool:
-    inbox = feed.intake.inbox
-    if inbox.pieces >= PIECES_MAX:
-        return True
-    room = min(inbox.rooms.get(feed.name, feed.door.queue_max), feed.door.queue_max)
-    return feed.intake.holds_back and inbox.queued(feed.name) >= room
-
-
-__all__ = ["Feed", "Ingest", "Intake", "Released"]

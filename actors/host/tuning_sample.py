@@ -17,7 +17,7 @@ from configs.classes.utility import UtilityGraph
 from engine.class_.explain import Line, explain
 from engine.class_.hosted_class import HostedClass
 from engine.measure.answer_quality import QueryQuality
-from engine.network.network import Node, slack_of
+from engine.network.node import Node, slack_of
 from engine.network.plan_alignment import Running
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from actors.host.commit_writer import CommitWriter
 from actors.host.idle_streams import IdleStreams
-from actors.host.ingest_thread import Feed
+from actors.host.inbox import Feed
 from actors.host.tuning_sample import Noticed, UnitNow
 from actors.host.unit_input import UnitInput
 from actors.host.unit_load import OpenRecord, UnitLoad, not_recorded

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from actors.host.inbox import Inbox
-from actors.host.ingest_thread import Feed, Intake
+from actors.host.inbox import Feed, Inbox, Intake
 from actors.host.recent_latency import RECENT_S
 from actors.log.segment import LogMissing
 from actors.log.segment_log import FrameForgotten, Reader

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from engine.data.train import Train
 from engine.measure.answer_quality import QueryQuality
-from engine.network.network import Node
+from engine.network.node import Node
 
 Sink = Callable[[str, Train], None]
 

@@ -11,7 +11,8 @@ from configs.errors import InvalidInput
 from engine.class_.class_answers import ClassAnswers
 from engine.data.held_state import Account, Lot, train_bytes
 from engine.data.train import Train
-from engine.network.network import ClassNetwork, Node
+from engine.network.network import ClassNetwork
+from engine.network.node import Node
 
 
 @dataclass(frozen=True)

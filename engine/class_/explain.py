@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.class_.runner import ClassRunner
-from engine.network.network import Node
+from engine.network.node import Node
 from scheduler.operators.policies.static import ratio
 
 # Tuples after which little is left of the first estimate of an operator: (1 - ALPHA) ** 10 windows of 100, 15% of it.

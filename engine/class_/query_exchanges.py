@@ -78,7 +78,7 @@ class QueryExchanges:
             if any(mark > until for mark in marks.values())
             and all(stream.name in marks and marks[stream.name] > until for stream in queries.timed(name))
         ]
-        if network.is_nearly_full() or (ready and network.have_twins_refused()):
+        if network.account.is_nearly_full or (ready and network.have_twins_refused()):
             self.give_up()
             self._buffer.settle(ExchangeGivenUp())
             return

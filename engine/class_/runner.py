@@ -24,7 +24,8 @@ from engine.data.train import LateRows, Train, counting_dropped, progress
 from engine.data.watermark_causes import Moment
 from engine.measure.answer_quality import QueryQuality
 from engine.measure.answer_values import AnswerValues
-from engine.network.network import ClassNetwork, Node, slack_of
+from engine.network.network import ClassNetwork
+from engine.network.node import Node, slack_of
 from engine.network.waiting_lookups import WaitingLookups, state_of
 from engine.operators.source import SourceOperator
 from engine.plan.plan import Query

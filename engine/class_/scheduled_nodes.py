@@ -13,7 +13,8 @@ from configs.classes.policies import PolicySettings
 from engine.data.train import Train
 from engine.measure.answer_values import AnswerValues
 from engine.measure.ideal_cost import Alone, alone_of
-from engine.network.network import ClassNetwork, Node, slack_of
+from engine.network.network import ClassNetwork
+from engine.network.node import Node, slack_of
 from scheduler.operators.network import Estimate, Network, NetworkEstimates
 from scheduler.operators.network import Operator as Box
 from scheduler.operators.scheduler import OperatorScheduler

@@ -47,6 +47,11 @@ class Account:
     def queue_room(self) -> int:
         return max(0, self.queue_limit - self.queued)
 
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether there may soon be no room for tuples."""
+        return 4 * self.state > 3 * self.state_limit or 4 * self.groups > 3 * self.limits.groups
+
     def make_room(self) -> None:
         """Let every operator forget the keys of which it holds no tuple any more."""
         for holding in self.holdings.values():

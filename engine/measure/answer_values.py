@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from configs.classes.utility import UtilityGraph
-from engine.network.network import Node
+from engine.network.node import Node
 
 
 class AnswerValues:

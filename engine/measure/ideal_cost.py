@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.network.network import Node
+from engine.network.node import Node
 from scheduler.operators.network import Estimate, Network
 
 

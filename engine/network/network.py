@@ -8,9 +8,7 @@ side. A node lives as long as a query uses it; removing a query disturbs nobody 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -18,25 +16,18 @@ from configs.classes.limits import ClassLimits
 from configs.classes.plans import PlanSettings
 from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput, nearest
-from engine.data.held_state import Account, Holding, Lot
+from engine.data.held_state import Account
 from engine.data.schema import StreamSchema
 from engine.data.train import (
-    LateRows,
     Mask,
     Train,
-    all_late,
-    dropped_rows,
-    late_together,
-    merged,
-    progress,
-    thinned,
 )
-from engine.data.watermark_causes import NO_PROGRESS, Meeting, followed
+from engine.data.watermark_causes import Meeting
 from engine.expressions.compiler import Condition, Failures, compile_condition
+from engine.network.node import Node, join_up, time_of, used_by
 from engine.operators.join import JoinSideOperator, JoinState
 from engine.operators.join_state import TOO_MANY_PAIRS
 from engine.operators.last import LastRows, LastRowsOperator, LookUp, LookUpOperator
-from engine.operators.protocol import Operator
 from engine.operators.rows import NumberOperator, RowWindowOperator
 from engine.operators.select import SelectOperator, plain_columns
 from engine.operators.source import SourceOperator
@@ -63,7 +54,6 @@ from engine.plan.plan import (
     Union,
     WindowAggregate,
     WindowJoin,
-    event_time,
     inputs,
 )
 from engine.plan.plan_references import check_lookups
@@ -73,144 +63,6 @@ from engine.windows.window_schedule import WindowSchedule
 
 # Before the name of a query, the user of what stands beside it until it takes its place; no query is named so.
 TWIN = "~"
-# Rows dropped from one queue that are held until the next train: they take room and work, of which shedding is to save both.
-MISSING_MAX = 4096
-
-
-@dataclass(eq=False)
-class Node:
-    """One box with its queue."""
-
-    key: Hashable
-    name: str
-    operator: Operator
-    downstream: list[Node] = field(default_factory=list)
-    upstream: list[Node] = field(default_factory=list)
-    queue: deque[Train] = field(default_factory=deque)
-    lots: deque[Lot | None] = field(default_factory=deque)  # of the trains in the queue; none at a source
-    tuples: int = 0  # queued
-    missing: LateRows | None = None
-    """Tuples dropped before the first train of a source's queue."""
-    width: int | None = None  # bytes of a tuple that it gives; 0 if there are texts among them, which differ
-    users: set[str] = field(default_factory=set)  # queries that need it
-    outputs: set[str] = field(default_factory=set)  # queries whose answers it gives
-    partner: Node | None = None
-    source: bool = False
-    stream: str = ""  # that a source takes in, in small letters
-    progressive: bool = False  # whether progress without tuples matters to it
-    tells: bool = False  # whether it passes on progress only
-    timed: bool = False  # whether it is told of progress only, and takes no tuples
-    relays: bool = True  # whether it passes on the progress that it is told
-    holding: Holding = field(default_factory=Holding)  # what the operator holds
-    worked: int = 0  # tuples that it took in slices; a call without any counts for one
-    worked_s: float = 0.0  # processor time of that
-    given: int = 0  # tuples that it passed on or answered
-
-    @property
-    def mean_cost_s(self) -> float | None:
-        """Processor time of a tuple on the mean; None before it has run."""
-        return self.worked_s / self.worked if self.worked else None
-
-    @property
-    def failed(self) -> Counter[str]:
-        """Tuples that failed in the operator or found no room, by reason."""
-        inside: Counter[str] | None = getattr(self.operator, "failed", None)
-        return self.holding.refused if inside is None else inside + self.holding.refused
-
-    def enqueue(self, train: Train, lot: Lot | None = None) -> bool:
-        """Queue a train; whether the node had nothing before."""
-        was_empty = not self.queue
-        if not len(train) and self.queue and not len(self.queue[-1]):
-            before = self.queue[-1]
-            self.queue[-1] = progress(
-                max(before.watermark, train.watermark),
-                followed(before.causes, train.causes),
-                late_together(before.late, train.late),
-            )
-        else:
-            self.queue.append(train)
-            self.tuples += len(train)
-            if not self.source:
-                self.lots.append(lot)
-        return was_empty
-
-    def arrived_within(self, tuples: int) -> float:
-        """When the train arrived with which so many tuples are queued."""
-        for train in self.queue:
-            tuples -= len(train)
-            if tuples <= 0:
-                return float(train.arrival[0])
-        return math.inf
-
-    def leave_lots(self) -> None:
-        """What is queued will not be taken."""
-        for lot in self.lots:
-            if lot is not None:
-                lot.leave()
-        self.lots.clear()
-
-    def wants(self, time: int) -> bool:
-        """Whether progress of event time to `time`, without tuples, matters to it or to those behind it."""
-        if self.progressive and self.operator.wants(time):
-            return True
-        return self.relays and any(below.wants(time) for below in self.downstream)
-
-    def dequeue(self, most: int, upto: float = math.inf) -> Train:
-        """The next train, cut to `most` tuples; at a source, with those behind it that fit whole and arrived by then."""
-        train = self.queue.popleft()
-        if len(train) > most:
-            self.queue.appendleft(train.slice(most, len(train)))
-            train = train.slice(0, most)
-        elif self.source and self.queue and self.missing is None:
-            train = self._gathered(train, most, upto)
-        elif self.lots and (lot := self.lots.popleft()) is not None:
-            lot.leave()
-        self.tuples -= len(train)
-        if self.missing is not None and len(train):
-            train = replace(train, late=self.take_missing())
-        return train
-
-    def take_missing(self) -> LateRows | None:
-        """Return the tuples that were dropped since this was asked for last."""
-        found, self.missing = self.missing, None
-        return found
-
-    def drop(self, most: int) -> int:
-        """Drop the oldest tuples of a source's queue; return how many there were. They are missing from the next train."""
-        left, missing = most, self.take_missing()
-        parts = [] if missing is None else [missing]
-        while left and self.queue:
-            train = self.dequeue(left)
-            left -= len(train)
-            # A copy: a slice would hold the whole batch.
-            parts.append(dropped_rows(train).take(np.arange(len(train))))
-        self.missing = thinned(all_late(parts), MISSING_MAX) if parts else None
-        return most - left
-
-    def older(self, before: float) -> int:
-        """Return how many of the oldest tuples in the queue arrived earlier than this."""
-        count = 0
-        for train in self.queue:
-            early = int((train.arrival < before).sum())
-            count += early
-            if early < len(train):
-                break
-        return count
-
-    def _gathered(self, first: Train, most: int, upto: float) -> Train:
-        """A call costs the same for few tuples as for many, and a shed stream comes in small trains."""
-        parts, tuples = [first], len(first)
-        while self.queue and goes_with(first, self.queue[0]) and tuples + len(self.queue[0]) <= most:
-            if self.queue[0].arrival[0] > upto:
-                break
-            parts.append(self.queue.popleft())
-            tuples += len(parts[-1])
-        return merged(parts)
-
-
-def goes_with(train: Train, other: Train) -> bool:
-    """Whether nothing is lost if the tuples of both are one train."""
-    return train.kept == other.kept and train.watermark == other.watermark == NO_PROGRESS
 
 
 class ClassNetwork:
@@ -365,11 +217,6 @@ class ClassNetwork:
         """Whether some window has SLIDE AT MOST."""
         return any(isinstance(node.operator, PeriodicWindowOperator) for node in self.nodes)
 
-    def is_nearly_full(self) -> bool:
-        """Whether there may soon be no room for tuples."""
-        account = self.account
-        return 4 * account.state > 3 * account.state_limit or 4 * account.groups > 3 * account.limits.groups
-
     def have_twins_refused(self) -> bool:
         """Whether some of what stands beside its query lacks tuples for which it had no room."""
         return any(node.holding.refused or node.failed[TOO_MANY_PAIRS] for node in self._beside)
@@ -410,9 +257,10 @@ class ClassNetwork:
             case WindowAggregate(below, RowWindow() as window):
                 yield self._row_windows(plan, below, window, user)
             case Numbered(below):
-                yield self._fed(Node(plan, "number", NumberOperator(), relays=False), below, user)
+                yield self._fed(Node(plan, "number", NumberOperator()), below, user)
             case IntervalJoin():
-                yield from self._interval_join(plan, user)
+                unit, test = time_of(plan.left).unit_us, condition_of(plan.residual)
+                yield from self._sides(plan, plan.low_us // unit, plan.high_us // unit, test, user)
             case WindowJoin():
                 yield from self._window_join(plan, user)
             case TableJoin():
@@ -475,7 +323,7 @@ class ClassNetwork:
             schedule=schedule,
         )
         name = "window:at most" if window.at_most else "window"
-        node = Node(plan, name, operator, progressive=True, timed=True)
+        node = Node(plan, name, operator, progressive=True)
         self._place(node)
         join_up(panes, node)
         return node
@@ -520,16 +368,11 @@ class ClassNetwork:
             PaneOperator(store),
             progressive=True,
             holding=store.holding,
-            tells=True,
         )
         self._fed(node, below, user)
         schedule = WindowSchedule(store, self._windows_as)
         self._stores.setdefault(key, []).append((store, schedule, node))
         return store, schedule, node
-
-    def _interval_join(self, plan: IntervalJoin, user: str) -> Iterator[Node]:
-        unit = time_of(plan.left).unit_us
-        return self._sides(plan, plan.low_us // unit, plan.high_us // unit, condition_of(plan.residual), user)
 
     def _window_join(self, plan: WindowJoin, user: str) -> Iterator[Node]:
         """Pairs within the ranges of each other, of which some common window's end still sees both."""
@@ -601,38 +444,9 @@ class ClassNetwork:
         return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
 
 
-def slack_of(node: Node) -> Callable[[], float] | None:
-    """What tells how many seconds an answer may take from falling due; None if no window of time leads to it."""
-    seen, stack = {id(node)}, [node]
-    while stack:
-        one = stack.pop()
-        if isinstance(one.operator, WindowOperator):
-            assert isinstance(one.key, WindowAggregate)
-            unit_s, operator = time_of(one.key.input).unit_us / 1e6, one.operator
-            return lambda: operator.slack * unit_s
-        stack += [above for above in one.upstream if id(above) not in seen]
-        seen.update(map(id, one.upstream))
-    return None
-
-
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
     """Whether panes of this length make up the window; with SLIDE AT MOST it may slide by less than it says."""
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
-
-
-def join_up(above: Node, below: Node) -> None:
-    above.downstream.append(below)
-    below.upstream.append(above)
-
-
-def used_by(node: Node, user: str) -> None:
-    """The query needs the node and all that feeds it."""
-    stack = [node]
-    while stack:
-        one = stack.pop()
-        if user not in one.users:
-            one.users.add(user)
-            stack.extend(one.upstream)
 
 
 def picked(plan: Plan) -> tuple[Plan, tuple[int, ...] | None]:
@@ -666,10 +480,3 @@ def walk(plan: Plan) -> Iterator[Plan]:
     yield plan
     for below in inputs(plan):
         yield from walk(below)
-
-
-def time_of(plan: Plan) -> EventTime:
-    """The event time of a plan that the planner has seen to have one."""
-    time = event_time(plan)
-    assert time is not None, f"{type(plan).__name__} has no event time"
-    return time

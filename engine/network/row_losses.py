@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from engine.network.network import TWIN, Node
+from engine.network.network import TWIN
+from engine.network.node import Node
 from engine.operators.source import SourceOperator
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.network.network import ClassNetwork, Node
+from engine.network.network import ClassNetwork
+from engine.network.node import Node
 from engine.operators.last import LookUp, LookUpOperator
 
 

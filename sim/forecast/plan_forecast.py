@@ -28,7 +28,8 @@ from configs.classes.policy_and_plan import PLANS, Choice
 from engine.class_.explain import Line
 from engine.data.train import Train
 from engine.measure.answer_values import urgency
-from engine.network.network import ClassNetwork, Node, slack_of
+from engine.network.network import ClassNetwork
+from engine.network.node import Node, slack_of
 from engine.network.plan_alignment import Aligned, Moved, Running, below_step, is_select
 from engine.operators.select import SelectOperator
 from engine.plan.plan import Apart, Filter, Plan, Project, Scan

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.class_.runner import ClassRunner, RunListener
 from engine.data.train import Train, counting_dropped, progress, same_arrival, train_from_arrow
-from engine.network.network import ClassNetwork, Node
+from engine.network.network import ClassNetwork
+from engine.network.node import Node
 from engine.sql import Catalog, parse_create_stream, plan_query
 
 SCHEMA = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")

@@ -25,7 +25,7 @@ from engine.class_.scheduled_nodes import FIRST_ESTIMATE
 from engine.data.schema import INT64
 from engine.data.train import Train, Values, same_arrival, train_from_arrow
 from engine.measure.answer_quality import TOGETHER, QueryQuality
-from engine.network.network import Node
+from engine.network.node import Node
 from engine.sql import Catalog, parse_create_stream, plan_query
 from loadshed.responses import ResponseStatistics
 from tests.support.query_grammar import Statement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.network.network import Node
+from engine.network.node import Node
 from tests.support.class_networks import add, class_of, feed, nodes, row
 from tests.support.query_grammar import Statement
 from tests.support.query_runs import Run, planned
