@@ -40,7 +40,7 @@ def explain(
     """Explain the state of a tenant's class, and the last decisions about it; exit code 1 if it is given up."""
     with service() as weir:
         # Tables fold what repeats itself: of many decisions few lines are left.
-        told = weir.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
+        told = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
     show(output, told, lambda: explanation(told, last, datetime.now(UTC)))
     if told["given_up"]:
         raise typer.Exit(EXIT_BROKEN)
@@ -57,7 +57,7 @@ def ledger(
 ) -> None:
     """Show what became of every row, by class and stream; exit code 1 if rows are unaccounted for, or a class is given up."""
     with service() as weir:
-        told = weir.ledger(tenant)
+        told = weir.live.ledger(tenant)
     show(output, told, lambda: ledger_table(told))
     if not told["closes"] or told["given_up"]:
         raise typer.Exit(EXIT_BROKEN)
