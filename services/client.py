@@ -3,6 +3,7 @@
     with Client() as weir:
         weir.put(QueryDeclaration(kind="Query", tenant="acme", name="odd", sql="SELECT …"))
         for row in weir.results("odd", follow=True): ...
+        weir.live.status()                       # what runs: `services.remote.live_views`
 
 Which service, and whose key, say WEIR_ENDPOINT and WEIR_API_KEY; without them it is the one that `weir up` runs from
 WEIR_HOME. A query is "acme/odd"; whoever has a key of one tenant need not name it. What goes wrong is raised as by a
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import orjson
 
@@ -44,9 +45,10 @@ from services.remote.given import (
     documents_in,
     rows_content,
 )
+from services.remote.live_views import LiveViews
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut, ToBring
 from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
-from services.remote.wire import TIMEOUT_S, TRIES, Wire, address_of
+from services.remote.wire import TIMEOUT_S, TRIES, Wire, address_of, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +77,7 @@ class Client:
             home_of(os.environ).must_not_be_killed()
             raise Away("no service is known", hint=f"set {ENDPOINT}, or start one here with `weir up`")
         self._wire = Wire(address, timeout_s, tries)
+        self.live = LiveViews(self._get, self.tenant)
 
     @property
     def endpoint(self) -> str:
@@ -166,8 +169,8 @@ class Client:
 
     def audit(self, kind: str | None = None, name: str | None = None, most: int = 100) -> list[AuditEntry]:
         """Changes, the last one first."""
-        answer = self._get("/v1/audit", kind=kind, name=name, limit=most)
-        return [AuditEntry.model_validate(item) for item in answer["items"]]
+        page = self._get("/v1/audit", kind=kind, name=name, limit=most)
+        return [AuditEntry.model_validate(entry) for entry in page["items"]]
 
     # -- keys ------------------------------------------------------------------------------------------
 
@@ -197,75 +200,18 @@ class Client:
         said = orjson.dumps({"feeds": [asdict(feed) for feed in feeds]})
         self._wire.call("PUT", "/v1/ingest/progress", content=said, headers=JSON)
 
-    # -- what runs -------------------------------------------------------------------------------------
-
-    def system(self) -> dict[str, Any]:
-        return self._get("/v1/system")
-
-    def classes(self) -> list[dict[str, Any]]:
-        """Return the classes as `weir top -o json` does; with a tenant's key only its own."""
-        items: list[dict[str, Any]] = self._get("/v1/classes")["items"]
-        return items
-
-    def status(self, tenant: str | None = None) -> dict[str, Any]:
-        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/status")
-
-    def explain(self, tenant: str | None = None, last: int | None = None) -> dict[str, Any]:
-        """The last decisions about its class, in words and in numbers."""
-        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/explain", last=last)
-
-    def operators(self, tenant: str | None = None) -> dict[str, Any]:
-        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/operators")
-
-    def quality(self, tenant: str | None = None) -> dict[str, Any]:
-        """How good the answers of its queries have been: what they were worth, missed deadlines, staleness."""
-        return self._get(f"/v1/tenants/{quoted(tenant or self.tenant())}/quality")
-
-    def ledger(self, tenant: str | None = None) -> dict[str, Any]:
-        """What became of every tuple; of all tenants, or of one."""
-        return self._get("/v1/ledger" if tenant is None else f"/v1/tenants/{quoted(tenant)}/ledger")
-
-    def lending(self, tenant: str | None = None) -> dict[str, Any]:
-        return self._get("/v1/lending" if tenant is None else f"/v1/tenants/{quoted(tenant)}/lending")
-
-    def history(self, seconds: int | None = None) -> dict[str, Any]:
-        return self._get("/v1/history", seconds=seconds)
-
-    def mirrors(self) -> list[dict[str, Any]]:
-        """How all mirrors fare; of a tenant's key, how fresh they are."""
-        items: list[dict[str, Any]] = self._get("/v1/mirroring")["items"]
-        return items
-
-    def mirror_status(self, name: str) -> dict[str, Any]:
-        return self._get(f"/v1/mirrors/{quoted(name)}/status")
-
-    def feed_statuses(self) -> list[dict[str, Any]]:
-        """Return the status of each feed; to a tenant's key without sources and errors."""
-        items: list[dict[str, Any]] = self._get("/v1/feeding")["items"]
-        return items
-
-    def feed_status(self, name: str) -> dict[str, Any]:
-        """Return the status of a feed, or of a stream with a source of its own."""
-        return self._get(f"/v1/feeds/{quoted(name)}/status")
-
-    def stream_input(self, name: str) -> dict[str, Any]:
-        """Return the counts of the rows of a stream; empty if the service does not know it."""
-        answer = self._get("/v1/feeding")
-        streams = [*answer["pushed"], *(stream for feed in answer["items"] for stream in feed["streams"])]
-        return next((stream for stream in streams if stream["name"].lower() == name.lower()), {})
+    # -- rows ------------------------------------------------------------------------------------------
 
     def tenant(self) -> str:
         """The one tenant that this key sees."""
         tenants = self._get("/v1/tenants", limit=2)["items"]
         if len(tenants) != 1:
-            problem = "sees no tenant" if not tenants else "sees several tenants"
+            count = "no tenant" if not tenants else "several tenants"
             raise InvalidInput(
-                f"the key {problem}", "tenant", hint="name it: TENANT, of a query TENANT/QUERY"
+                f"the key sees {count}", "tenant", hint="name it: TENANT, of a query TENANT/QUERY"
             )
         name: str = tenants[0]["document"]["name"]
         return name
-
-    # -- rows ------------------------------------------------------------------------------------------
 
     def put_rows(
         self,
@@ -347,8 +293,8 @@ class Client:
         return f"{place_of(Ref('Query', name, owner))}/results"
 
     def _get(self, path: str, **params: object) -> dict[str, Any]:
-        answer: dict[str, Any] = orjson.loads(self._wire.call("GET", path, params=params).content)
-        return answer
+        resource: dict[str, Any] = orjson.loads(self._wire.call("GET", path, params=params).content)
+        return resource
 
     def _post(self, path: str, said: Mapping[str, Any], again: bool = True) -> dict[str, Any]:
         answer = self._wire.call("POST", path, content=orjson.dumps(said), headers=JSON, again=again)
@@ -367,13 +313,6 @@ class Client:
 
 
 # -- as it is sent ---------------------------------------------------------------------------------------------
-
-
-def quoted(name: str) -> str:
-    """Within a path; a name that would lead elsewhere stays a name."""
-    if name in ("", ".", ".."):
-        raise InvalidInput("not a valid name", "name", name, "give the name of what is meant")
-    return quote(name, safe="")
 
 
 def place_of(ref: Ref) -> str:

@@ -34,18 +34,18 @@ class Common:
             self._manager = None
             return
         before = self._manager
-        made = common_manager(classes, self.settings.load, lanes)
-        if before is not None and same_limits(before, made):
+        manager = common_manager(classes, self.settings.load, lanes)
+        if before is not None and same_limits(before, manager):
             return
         if self.open_record is not None:
-            self._record = self.open_record("load", made.name, made)
+            self._record = self.open_record("load", manager.name, manager)
         if before is not None:
-            headroom = min(before.control.headroom, made.headroom_max)
-            made.control = replace(before.control, headroom=headroom)
-        self._manager = made
+            headroom = min(before.control.headroom, manager.headroom_max)
+            manager.control = replace(before.control, headroom=headroom)
+        self._manager = manager
 
     def keep_only(self, units: Container[str]) -> None:
-        self._cycles = {unit: one for unit, one in self._cycles.items() if unit in units}
+        self._cycles = {unit: cycle for unit, cycle in self._cycles.items() if unit in units}
 
     def hear(self, unit: str, cycle: CycleEnded, now: float) -> bool:
         """It decides when all have reported since the last decision, or one has twice; whether that changes anything."""

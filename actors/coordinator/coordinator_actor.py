@@ -123,8 +123,10 @@ class Coordinator:
     def decisions(self, class_name: str, last: int = 10) -> Decisions:
         """The last decisions about a class: of each unit's load manager, and about shares."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
-        asked = {unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()}
-        units = dict(zip(asked, ray.get(list(asked.values()), timeout=ANSWER_S), strict=True))
+        answers = {
+            unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()
+        }
+        units = dict(zip(answers, ray.get(list(answers.values()), timeout=ANSWER_S), strict=True))
         moves = self._control.ask(lambda plane, _: plane.moves(class_name, last))
         tuned = self._control.ask(lambda plane, _: plane.tunings.explanations(class_name, last))
         return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
@@ -139,8 +141,8 @@ class Coordinator:
         """What the policy of a class that tunes itself is chosen from, as its first unit has noticed it since this was asked."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         unit, host = next(iter(hosts.items()))
-        found: UnitNow | None = ray.get(find(host_name(host)).noticed.remote(unit), timeout=ANSWER_S)
-        return found
+        sample: UnitNow | None = ray.get(find(host_name(host)).noticed.remote(unit), timeout=ANSWER_S)
+        return sample
 
     def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
         """What the class comes to, and would come to by each policy; what follows is on its way when this returns."""

@@ -89,8 +89,8 @@ class NodeCores:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for node, saved in state["cores"].items():
-            accounts = [ClassAccount(**one) for one in saved["accounts"]]
-            self._accounts[node] = {one.name: one for one in entitled(accounts)}
+            accounts = [ClassAccount(**account) for account in saved["accounts"]]
+            self._accounts[node] = {account.name: account for account in entitled(accounts)}
             self._add_core(node, CapacityCore.restored(saved))
         self._lent_s = {(lender, borrower): seconds for lender, borrower, seconds in state["lent_s"]}
 
@@ -143,4 +143,4 @@ def accounts_on(node: str, seating: Seating, manager: Manager) -> dict[str, Clas
                 borrow_limit=account.borrow_limit / beside[declared.name],
             )
         )
-    return {one.name: one for one in entitled(accounts)}
+    return {account.name: account for account in entitled(accounts)}

@@ -58,8 +58,8 @@ class Seating:
         before = self.seats
         self._go_home()
         shards = self._shards()
-        found = place(self._placing(), list(shards.values()), self.classes_per_host)
-        self._take_seats({name: found[one.name] for name, one in shards.items() if one.name in found})
+        placed = place(self._placing(), list(shards.values()), self.classes_per_host)
+        self._take_seats({name: placed[shard.name] for name, shard in shards.items() if shard.name in placed})
         return {unit: seat for unit, seat in before.items() if unit not in shards}
 
     def bring(self, unit: str, node: str) -> None:
@@ -67,16 +67,16 @@ class Seating:
         shards = self._shards()
         there = [shard for shard in shards.values() if shard.seat is not None and shard.seat.node == node]
         there.append(replace(shards[unit], seat=None))
-        found = seats(Node(node, self.nodes[node]), there, self.classes_per_host)
-        self._take_seats(self.seats | {unit: found[shards[unit].name]})
+        placed = seats(Node(node, self.nodes[node]), there, self.classes_per_host)
+        self._take_seats(self.seats | {unit: placed[shards[unit].name]})
 
     def relief(self, loads: Mapping[str, float]) -> tuple[str, str] | None:
         """The unit that had better move, and the node where there is room for it."""
-        shards = {name: replace(one, load=loads.get(name, 0.0)) for name, one in self._shards().items()}
+        shards = {name: replace(shard, load=loads.get(name, 0.0)) for name, shard in self._shards().items()}
         move = relief(self._placing(), list(shards.values()))
         if move is None:
             return None
-        return next(name for name, one in shards.items() if one.name == move.shard), move.target
+        return next(name for name, shard in shards.items() if shard.name == move.shard), move.target
 
     def _shards(self) -> dict[str, Shard]:
         """All units there are to be, as placement sees them."""
@@ -96,13 +96,13 @@ class Seating:
 
     def _take_seats(self, found: Mapping[str, Seat]) -> None:
         """A host that is new gets a name no host has had: the last of that name may be about to end."""
-        known = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
+        names = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
         taken: dict[str, Seat] = {}
         for unit, seat in found.items():
-            if seat.host not in known:
+            if seat.host not in names:
                 self._hosts_made += 1
-                known[seat.host] = f"h{self._hosts_made}"
-            taken[unit] = Seat(seat.node, known[seat.host])
+                names[seat.host] = f"h{self._hosts_made}"
+            taken[unit] = Seat(seat.node, names[seat.host])
         self.seats = taken
 
     # -- homes ----------------------------------------------------------------------------------------
@@ -112,14 +112,14 @@ class Seating:
         return self.homes.get(next(iter(self.declarations.classes[class_of(unit)].streams), ""))
 
     def find_homes(self) -> None:
-        known = {
+        streams = {
             stream for class_ in self.declarations.classes.values() for stream in class_.streams
         } | self.declarations.streams.keys()
         self.homes = {
-            stream: node for stream, node in self.homes.items() if stream in known and node in self.nodes
+            stream: node for stream, node in self.homes.items() if stream in streams and node in self.nodes
         }
-        readers = {stream: self._nodes_reading(stream) for stream in known}
-        for stream in sorted(known - self.homes.keys()):
+        readers = {stream: self._nodes_reading(stream) for stream in streams}
+        for stream in sorted(streams - self.homes.keys()):
             if self.nodes:
                 taken = Counter(self.homes.values())
                 self.homes[stream] = min(readers[stream] or self.nodes, key=lambda node: (taken[node], node))
@@ -134,59 +134,59 @@ class Seating:
 
     def streams_at(self) -> dict[str, dict[str, Stream]]:
         """Return, by node, streams that come in there or are read there, with their readers."""
-        wanted: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
+        streams: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
         readers = self._readers()
         for name, declared in self.declarations.streams.items():
             home = self.homes.get(name)
             if home is not None:
                 for node in {home, *self._nodes_reading(name)}:
-                    found = Stream(declared.sql, home, readers.get((node, name), {}))
-                    wanted[node][declared.schema.name] = found
+                    stream = Stream(declared.sql, home, readers.get((node, name), {}))
+                    streams[node][declared.schema.name] = stream
         for class_ in self.declarations.classes.values():
             for sql, (name, schema) in zip(class_.declared.streams, class_.streams.items(), strict=True):
                 home = self.homes.get(name)
                 if home is not None:
                     for node in {home, *self._nodes_reading(name)}:
-                        found = Stream(sql, home, readers.get((node, name), {}))
-                        wanted[node].setdefault(schema.name, found)
-        return wanted
+                        stream = Stream(sql, home, readers.get((node, name), {}))
+                        streams[node].setdefault(schema.name, stream)
+        return streams
 
     def _readers(self) -> dict[tuple[str, str], dict[str, bool]]:
         """Return, by node and stream, the readers there, with True for those that may lose nothing."""
-        found: dict[tuple[str, str], dict[str, bool]] = {}
+        readers: dict[tuple[str, str], dict[str, bool]] = {}
         for unit, seat in self.seats.items():
-            one = self.declarations.classes[class_of(unit)]
-            for stream in self._streams_read(one):
+            class_ = self.declarations.classes[class_of(unit)]
+            for stream in self._streams_read(class_):
                 home = self.homes.get(stream)
-                found.setdefault((seat.node, stream), {})[unit] = one.declared.holds_back
+                readers.setdefault((seat.node, stream), {})[unit] = class_.declared.holds_back
                 if home is not None and home != seat.node:
                     # What the copy does not have yet is kept where the stream comes in.
-                    found.setdefault((home, stream), {})[copies_reader(seat.node)] = True
-        return found
+                    readers.setdefault((home, stream), {})[copies_reader(seat.node)] = True
+        return readers
 
     def _streams_read(self, one: CheckedClass) -> tuple[str, ...]:
         """Return what the queries of a class read; walking all plans takes long, and most classes have not changed."""
-        known = self._read.get(one.name)
-        if known is None or known[0] is not one:
+        read = self._read.get(one.name)
+        if read is None or read[0] is not one:
             self._read = {
-                name: known for name, known in self._read.items() if name in self.declarations.classes
+                name: read for name, read in self._read.items() if name in self.declarations.classes
             }
-            known = self._read[one.name] = (one, streams_read(one))
-        return known[1]
+            read = self._read[one.name] = (one, streams_read(one))
+        return read[1]
 
     def copies_at(self) -> dict[str, dict[str, Copy]]:
         """By node: units that have their home there and run elsewhere."""
-        wanted: dict[str, dict[str, Copy]] = {node: {} for node in self.nodes}
+        copies: dict[str, dict[str, Copy]] = {node: {} for node in self.nodes}
         for unit, seat in self.seats.items():
-            one, home = self.declarations.classes[class_of(unit)], self.home_of(unit)
+            class_, home = self.declarations.classes[class_of(unit)], self.home_of(unit)
             if home is not None and home != seat.node:
-                wanted[home][unit] = Copy(
+                copies[home][unit] = Copy(
                     seat.node,
-                    self._streams_read(one),
-                    one.declared.holds_back,
-                    one.declared.limits.result_bytes,
+                    self._streams_read(class_),
+                    class_.declared.holds_back,
+                    class_.declared.limits.result_bytes,
                 )
-        return wanted
+        return copies
 
     # -- what is saved --------------------------------------------------------------------------------
 
@@ -211,5 +211,5 @@ def weight(unit: Unit) -> float:
 def streams_read(one: CheckedClass) -> tuple[str, ...]:
     """Those that queries of the class read, by name in small letters."""
     plans = [query.plan for query in one.queries.values()]
-    found = {scan.stream.name.lower() for plan in plans for scan in sources(plan) if isinstance(scan, Scan)}
-    return tuple(sorted(found))
+    names = {scan.stream.name.lower() for plan in plans for scan in sources(plan) if isinstance(scan, Scan)}
+    return tuple(sorted(names))

@@ -23,13 +23,13 @@ class Tunings:
 
     def set_classes(self, classes: Iterable[LiveClass]) -> None:
         """Who is declared with another objective begins anew, with what serves that; who is with another plan, with that."""
-        wanted = {class_.name: core for class_ in classes if (core := tuning_core(class_)) is not None}
-        self._records = {name: one for name, one in self._records.items() if name in wanted}
+        cores = {class_.name: core for class_ in classes if (core := tuning_core(class_)) is not None}
+        self._records = {name: record for name, record in self._records.items() if name in cores}
         before, self._cores = self._cores, {}
-        for name, core in wanted.items():
-            known = before.get(name)
-            if known is not None and is_same(known, core):
-                self._cores[name] = known
+        for name, core in cores.items():
+            running = before.get(name)
+            if running is not None and is_same(running, core):
+                self._cores[name] = running
             else:
                 self._add(core)
 

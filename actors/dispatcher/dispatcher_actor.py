@@ -103,14 +103,14 @@ class Dispatcher:
 
     def _recall(self, recall: Callable[[], NodeShares | None]) -> str:
         try:
-            found = recall()
+            shares = recall()
         except Exception as problem:
             # Without shares it is of use again as soon as they are set; with a constructor that fails it never is.
             traceback.print_exc()
             return repr(problem)
-        if found is None:
+        if shares is None:
             return "nothing"
-        self._loop.set_shares(*found)
+        self._loop.set_shares(*shares)
         return "found"
 
     def _serve(self) -> None:

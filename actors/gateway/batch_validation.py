@@ -42,10 +42,10 @@ def check_columns(stream: StreamSchema, given: pa.Schema) -> None:
 def checked_batch(message: Part, stream: StreamSchema, arrow: pa.Schema, rows: int) -> pa.RecordBatch:
     """What the message holds, which is so many rows of the stream's columns; NotAccepted if not."""
     try:
-        found = pa.ipc.read_message(pa.py_buffer(message))
-        if not is_plain(found.metadata):
+        parsed = pa.ipc.read_message(pa.py_buffer(message))
+        if not is_plain(parsed.metadata):
             raise not_accepted(stream, "", "not a record batch, or a compressed one", "send it uncompressed")
-        batch = pa.ipc.read_record_batch(found, arrow)
+        batch = pa.ipc.read_record_batch(parsed, arrow)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, EOFError, struct.error) as problem:
         raise not_accepted(stream, "", "not a sound record batch of its columns", str(problem)) from None

@@ -116,11 +116,13 @@ class GatewayActor:
     @ray.method(concurrency_group="health")
     def status(self) -> dict[str, Any]:
         with self._following:
-            following = {f"{kind} {name}": one.status() for (kind, name), one in self._followers.items()}
+            following = {
+                f"{kind} {name}": follower.status() for (kind, name), follower in self._followers.items()
+            }
         failures = list(self._gateway.failures)
         endpoint = NO_ENDPOINT if self._endpoint is None else self._endpoint.status()
         dead = endpoint["dead"]
-        streams = [one | {"dead": dead.get(one["stream"], {})} for one in self._streams.status()]
+        streams = [stream | {"dead": dead.get(stream["stream"], {})} for stream in self._streams.status()]
         return {**endpoint, "streams": streams, "following": following, "failures": failures}
 
     def publish_keys(self, keys: Publishable) -> None:
@@ -228,12 +230,12 @@ class GatewayActor:
             released = self._streams.released_by(name)
         last = max(place.snapshots, saved.next - 1)
         snapshots = self._read(Log(folder / SNAPSHOTS, reader), last, most_bytes).frames
-        found = self._read(Log(folder, reader), place.commits, most_bytes).frames
+        commits = self._read(Log(folder, reader), place.commits, most_bytes).frames
         try:
             queries = (folder / QUERIES).read_bytes()
         except FileNotFoundError:
             raise LogMissing("the unit is about to begin", file=str(folder)) from None
-        return UnitFrames(time.monotonic(), found, snapshots, released, queries)
+        return UnitFrames(time.monotonic(), commits, snapshots, released, queries)
 
     def follow(self, origin: str, stream: str, readers: Mapping[str, bool] | None = None) -> None:
         """Have what the stream has at the gateway of another node, now or as soon as it is there, and expect its readers."""
@@ -260,14 +262,14 @@ class GatewayActor:
 
     def set_copies(self, copies: Mapping[str, Copy]) -> None:
         """Have copies of the logs of these units, and of no others that were named before; those stay as they are."""
-        for name, one in self._copies.items():
+        for name, copy in self._copies.items():
             now = copies.get(name)
-            if now is None or (now.origin, now.results_bytes) != (one.origin, one.results_bytes):
+            if now is None or (now.origin, now.results_bytes) != (copy.origin, copy.results_bytes):
                 self.unfollow_class(name)
         self._copies = dict(copies)
-        for name, one in copies.items():
-            self._streams.keep_for(name, one.streams, one.holds_back)
-            self.follow_class(one.origin, name, one.results_bytes)
+        for name, copy in copies.items():
+            self._streams.keep_for(name, copy.streams, copy.holds_back)
+            self.follow_class(copy.origin, name, copy.results_bytes)
 
     def unfollow(self, origin: str, stream: str) -> None:
         """What has come stays; the origin keeps nothing for this node any more."""
@@ -305,15 +307,15 @@ class GatewayActor:
     def _read(self, log: Log, from_number: int, most_bytes: int) -> Frames:
         # One reader a follower, which goes on where it was; calls of one follower do not overlap.
         reader = self._readers.pop(log, None) or Reader(log.folder)
-        found = []
+        frames = []
         size = 0
         for number, payload in frames_left(reader, from_number):
-            found.append((number, np.frombuffer(payload, np.uint8)))
+            frames.append((number, np.frombuffer(payload, np.uint8)))
             size += len(payload)
             if size >= most_bytes:
                 break
         self._readers[log] = reader
-        return Frames(time.monotonic(), found)
+        return Frames(time.monotonic(), frames)
 
     def _follow_stream(self, origin: str, stream: str) -> Follower:
         def make(result: Result) -> StreamCopy:
@@ -327,9 +329,9 @@ class GatewayActor:
         self, kind: str, name: str, pull: Pull, make: Callable[[Result], StreamCopy | ClassCopy]
     ) -> Follower:
         with self._following:
-            known = self._followers.get((kind, name.lower()))
-            if known is not None:
-                return known
+            running = self._followers.get((kind, name.lower()))
+            if running is not None:
+                return running
             follower = self._followers[kind, name.lower()] = Follower(make, pull, time.monotonic)
             follower.start()
             return follower

@@ -152,9 +152,9 @@ class Gateway:
             self._selector.unregister(producer)
             producer.close()
             return
-        wanted = selectors.EVENT_WRITE if producer.answering else selectors.EVENT_READ
-        if self._selector.get_key(producer).events != wanted:
-            self._selector.modify(producer, wanted, producer)
+        events = selectors.EVENT_WRITE if producer.answering else selectors.EVENT_READ
+        if self._selector.get_key(producer).events != events:
+            self._selector.modify(producer, events, producer)
 
     def _close(self) -> None:
         for reader in self._readers:

@@ -209,8 +209,8 @@ class Follower:
             copy.close()
 
     def _take_some(self, copy: StreamCopy | ClassCopy) -> None:
-        found = self._result(self._pull(copy.place))
-        copy.take(found, self.distance.hear(found.now, self._clock()))
+        frames = self._result(self._pull(copy.place))
+        copy.take(frames, self.distance.hear(frames.now, self._clock()))
 
     def _result(self, future: Future[Any]) -> Any:
         future.add_done_callback(lambda _: self._wake.set())

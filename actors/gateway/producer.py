@@ -56,15 +56,15 @@ class Producer:
 
     def columns(self, stream: str, given: pa.Schema) -> pa.Schema | Refused:
         """The columns as the stream has them, if those given are the same in any order."""
-        known = self._columns.get(stream)
-        if known is None or not given.equals(known[0]):
+        described = self._columns.get(stream)
+        if described is None or not given.equals(described[0]):
             answer = self._call(DESCRIBE, stream, 0, given.serialize())
             if isinstance(answer, Refused):
                 return answer
             assert isinstance(answer, Described)
-            known = (given, pa.ipc.read_schema(pa.py_buffer(answer.schema)))
-            self._columns[stream] = known
-        return known[1]
+            described = (given, pa.ipc.read_schema(pa.py_buffer(answer.schema)))
+            self._columns[stream] = described
+        return described[1]
 
     def publish_message(
         self, stream: str, rows: int, message: Part, part_of: BatchId | None = None
@@ -96,7 +96,7 @@ class Producer:
         return answer_of(fixed, self._receive(answer_body(fixed)))
 
     def _receive(self, size: int) -> bytes:
-        found = self._socket.recv(size, socket.MSG_WAITALL) if size else b""
-        if len(found) < size:
+        received = self._socket.recv(size, socket.MSG_WAITALL) if size else b""
+        if len(received) < size:
             raise ConnectionResetError("the gateway has gone before it answered")
-        return found
+        return received

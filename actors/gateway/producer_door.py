@@ -138,8 +138,8 @@ class Connection:
         self._socket.close()
 
     def _receive(self) -> bool:
-        wanted = self._into if self._into is not None else SCRATCH[: self._missing]
-        size = self._socket.recv_into(wanted)
+        into = self._into if self._into is not None else SCRATCH[: self._missing]
+        size = self._socket.recv_into(into)
         if not size:
             return False
         self._missing -= size
@@ -200,8 +200,8 @@ class Connection:
         if head.kind != DESCRIBE:
             return self._door.streams.append(head.stream, self._body, head.rows, head.part_of)
         try:
-            given = pa.ipc.read_schema(pa.py_buffer(self._body))
-            expected = self._door.streams.columns(head.stream, given)
+            schema = pa.ipc.read_schema(pa.py_buffer(self._body))
+            expected = self._door.streams.columns(head.stream, schema)
         except InvalidInput as problem:
             return Refused(str(problem))
         except (pa.ArrowException, OSError, ValueError) as problem:

@@ -268,13 +268,13 @@ class Replay:
         if span_ms != self._span_ms:
             self._messages.clear()
             self._span_ms = span_ms
-        made = self._messages.get((begin_ms, end_ms))
-        if made is None:
+        message = self._messages.get((begin_ms, end_ms))
+        if message is None:
             first, last = np.searchsorted(self._since, (begin_ms, end_ms))
-            made = Message(self._batch.slice(first, last - first), self._time_column)
-            self._messages[begin_ms, end_ms] = made
-        made.stamp(lap * self._period_ms)
-        return made
+            message = Message(self._batch.slice(first, last - first), self._time_column)
+            self._messages[begin_ms, end_ms] = message
+        message.stamp(lap * self._period_ms)
+        return message
 
 
 class Message:

@@ -38,9 +38,9 @@ class Subscriber:
         self._channel = connect(dirs.gateway_socket)
         self._waiting = False
         self._say(Subscribe(reader, stream, start, lossless))
-        found = self._hear(None)
-        assert isinstance(found, Subscribed)
-        self.next = found.next if start == FROM_NOW else start
+        answer = self._hear(None)
+        assert isinstance(answer, Subscribed)
+        self.next = answer.next if start == FROM_NOW else start
         self._log = Reader(dirs.stream(stream))
 
     def fileno(self) -> int:

@@ -192,8 +192,8 @@ def encode(message: Message) -> bytes:
         case AwaitGrowth(name, number):
             return _packet(AWAIT_GROWTH, number, 0, name)
         case Subscribed(reader, stream, ask, number, rows):
-            known = _UNKNOWN if rows is None else rows
-            return _packet(SUBSCRIBED, ask, number, reader, stream, third=known)
+            rows_before = _UNKNOWN if rows is None else rows
+            return _packet(SUBSCRIBED, ask, number, reader, stream, third=rows_before)
         case News(reader, stream, number):
             return _packet(NEWS, number, 0, reader, stream)
         case CaughtUp(reader, stream, at):

@@ -55,22 +55,22 @@ def units_to_json(units: Iterable[Unit]) -> list[Any]:
     """As they are kept for a host that begins anew."""
     return [
         [
-            one.declared.model_dump(mode="json"),
-            one.shard,
-            one.original,
-            one.share,
-            None if one.choice is None else str(one.choice),
+            unit.declared.model_dump(mode="json"),
+            unit.shard,
+            unit.original,
+            unit.share,
+            None if unit.choice is None else str(unit.choice),
         ]
-        for one in units
+        for unit in units
     ]
 
 
 def units_from_json(value: Iterable[Any]) -> list[Unit]:
-    found = []
-    for one, shard, original, share, *rest in value:
-        declared = LiveClass.model_validate(one)
-        found.append(Unit(declared, shard, original, share, choice_from_json(declared, *rest)))
-    return found
+    units = []
+    for saved, shard, original, share, *rest in value:
+        declared = LiveClass.model_validate(saved)
+        units.append(Unit(declared, shard, original, share, choice_from_json(declared, *rest)))
+    return units
 
 
 def choice_from_json(declared: LiveClass, value: Any = None) -> Choice | None:
@@ -221,7 +221,7 @@ class Qualities:
     slowdown: tuple[float, ...] = ()
 
     def __iter__(self) -> Iterator[Quality]:
-        columns = (getattr(self, one.name) for one in fields(self))
+        columns = (getattr(self, column.name) for column in fields(self))
         return map(Quality, *columns)
 
 

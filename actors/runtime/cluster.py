@@ -16,8 +16,8 @@ STOP_S = 2.0
 
 def nodes() -> list[dict[str, Any]]:
     # Ray's types do not know it.
-    found: list[dict[str, Any]] = cast(Any, ray).nodes()
-    return found
+    records: list[dict[str, Any]] = cast(Any, ray).nodes()
+    return records
 
 
 def head_node() -> Any:
@@ -41,22 +41,22 @@ def short_id(node_id: str) -> str:
 
 def end(names: Sequence[str], *arguments: Any) -> None:
     """Ask actors to stop, all at once, then kill them."""
-    asked = [found.stop.remote(*arguments) for found in map(found_or_none, names) if found is not None]
-    if asked:
-        ray.wait(asked, num_returns=len(asked), timeout=STOP_S)
+    answers = [actor.stop.remote(*arguments) for actor in map(found_or_none, names) if actor is not None]
+    if answers:
+        ray.wait(answers, num_returns=len(answers), timeout=STOP_S)
     kill(names)
 
 
 def kill(names: Sequence[str]) -> None:
-    for found in map(found_or_none, names):
-        if found is not None:
-            ray.kill(found)
+    for actor in map(found_or_none, names):
+        if actor is not None:
+            ray.kill(actor)
 
 
 def all_names() -> list[str]:
     """The actors of the system that are alive."""
-    found = ray.util.list_named_actors(all_namespaces=True)
-    return [one["name"] for one in found if one["namespace"] == NAMESPACE]
+    actors = ray.util.list_named_actors(all_namespaces=True)
+    return [actor["name"] for actor in actors if actor["namespace"] == NAMESPACE]
 
 
 def found_or_none(name: str) -> Any:

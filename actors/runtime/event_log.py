@@ -132,8 +132,8 @@ def _created(folder: Path, name: str) -> tuple[Path, int]:
     """A file for the next life."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lives = re.compile(re.escape(name) + r"-(\d+)\.jsonl")
-    found = (lives.fullmatch(file.name) for file in folder.iterdir())
-    life = max((int(one[1]) for one in found if one), default=0)
+    matches = (lives.fullmatch(file.name) for file in folder.iterdir())
+    life = max((int(match[1]) for match in matches if match), default=0)
     while True:
         life += 1
         path = folder / f"{name}-{life}.jsonl"
@@ -155,7 +155,7 @@ class LogWriter:
 
     def open(self, header: Header) -> EventLog:
         log = EventLog(self._folder, header, self._most_bytes, self._tell)
-        self._logs = [*(one for one in self._logs if one.is_open), log]
+        self._logs = [*(other for other in self._logs if other.is_open), log]
         return log
 
     def close(self) -> None:

@@ -26,9 +26,9 @@ def unchanged(look: Callable[[], object]) -> Callable[[], bool]:
 
     def is_idle() -> bool:
         nonlocal before
-        found = look()
-        was, before = before, found
-        return found == was
+        now = look()
+        was, before = before, now
+        return now == was
 
     return is_idle
 

@@ -28,8 +28,8 @@ def put(name: str, value: Any) -> None:
 
 def get(name: str) -> Any:
     """None if there is nothing of that name."""
-    found: bytes | None = internal_kv._internal_kv_get(_PREFIX + name, namespace=NAMESPACE)
-    return None if found is None else json.loads(found)
+    value: bytes | None = internal_kv._internal_kv_get(_PREFIX + name, namespace=NAMESPACE)
+    return None if value is None else json.loads(value)
 
 
 def delete(name: str) -> None:

@@ -14,10 +14,10 @@ def make_private(folder: Path) -> None:
     missing = [folder]
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise InvalidInput(
             "a run folder must be its owner's alone",
             "path",

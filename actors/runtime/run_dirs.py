@@ -130,7 +130,7 @@ class RunDirs:
     def remove(self) -> None:
         """Everything of this node, and of the system if no other node has anything here."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        if not any(found.is_dir() for found in listed(self.root)):
+        if not any(entry.is_dir() for entry in listed(self.root)):
             shutil.rmtree(self.root, ignore_errors=True)
 
 
@@ -160,14 +160,14 @@ def remove_dead_temporary(base: Path) -> list[Path]:
 
 def clusters(base: Path) -> dict[str, Cluster]:
     """Of systems of this user that were started on this machine and are alive."""
-    found = {}
+    by_system = {}
     for root in listed(base):
         if root.name.startswith(prefix()) and (root / CLUSTER).is_file():
             with lock_if_dead(root) as dead:
                 if not dead:
                     noted = json.loads((root / CLUSTER).read_text(encoding="utf-8"))
-                    found[root.name.removeprefix(prefix())] = Cluster(**noted)
-    return found
+                    by_system[root.name.removeprefix(prefix())] = Cluster(**noted)
+    return by_system
 
 
 def kill_users(folder: Path) -> None:

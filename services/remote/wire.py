@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import orjson
@@ -249,3 +249,10 @@ def problem_of(answer: httpx.Response) -> WeirError:
     if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or not answer.is_client_error:
         return Away(title, hint=hint)
     return InvalidInput(title, hint=hint)
+
+
+def quoted(name: str) -> str:
+    """Quote a name as one segment of a path, so that it cannot address another resource."""
+    if name in ("", ".", ".."):
+        raise InvalidInput("not a valid name", "name", name, "give the name of what is meant")
+    return quote(name, safe="")

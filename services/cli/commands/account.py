@@ -39,7 +39,7 @@ def explain(
     """Explain the state of a tenant's class, and the last decisions about it; exit code 1 if it is given up."""
     with service() as weir:
         # Tables fold what repeats itself: of many decisions few lines are left.
-        answer = weir.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
+        answer = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
     show(output, answer, lambda: explanation(answer, last, datetime.now(UTC)))
     if answer["given_up"]:
         raise typer.Exit(EXIT_BROKEN)
@@ -56,7 +56,7 @@ def ledger(
 ) -> None:
     """Show what became of every row, by class and stream; exit code 1 if rows are unaccounted for, or a class is given up."""
     with service() as weir:
-        answer = weir.ledger(tenant)
+        answer = weir.live.ledger(tenant)
     show(output, answer, lambda: ledger_table(answer))
     if not answer["closes"] or answer["given_up"]:
         raise typer.Exit(EXIT_BROKEN)

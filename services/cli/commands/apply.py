@@ -111,7 +111,7 @@ def get(
 def tenant_states() -> dict[str, str] | None:
     """Return the states of the classes that run, by tenant; None where no service answers."""
     with suppress(WeirError), service() as weir:
-        return {class_["name"]: class_["state"] for class_ in weir.classes()}
+        return {class_["name"]: class_["state"] for class_ in weir.live.classes()}
     return None
 
 
@@ -142,7 +142,7 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
 
 def tenant_status(weir: Client, name: str) -> Mapping[str, Any]:
     """Return the state of a tenant's class, with its reason."""
-    status = weir.status(name)
+    status = weir.live.status(name)
     return {"state": status["state"], "reason": status["reason"]}
 
 
@@ -150,7 +150,7 @@ def query_status(weir: Client, name: str) -> Mapping[str, Any]:
     """Return how many answers a query has given, and how many rows have failed in it."""
     tenant, _, query = name.partition("/")
     shown = ("answers", "failed", "failed_now", "failed_reason")
-    for line in weir.quality(tenant)["items"]:
+    for line in weir.live.quality(tenant)["items"]:
         if line["query"] == query:
             return {field: line[field] for field in shown}
     return {}
@@ -158,10 +158,10 @@ def query_status(weir: Client, name: str) -> Mapping[str, Any]:
 
 # How what is declared runs, by kind.
 STATUS: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
-    "Feed": lambda weir, name: weir.feed_status(name),
-    "Mirror": lambda weir, name: weir.mirror_status(name),
+    "Feed": lambda weir, name: weir.live.feed_status(name),
+    "Mirror": lambda weir, name: weir.live.mirror_status(name),
     "Query": query_status,
-    "Stream": lambda weir, name: weir.stream_input(name),
+    "Stream": lambda weir, name: weir.live.stream_input(name),
     "Tenant": tenant_status,
 }
 

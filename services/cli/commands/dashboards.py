@@ -97,7 +97,7 @@ def annotate(
     from services.dashboards.notes import annotate, notes_of
 
     with service() as weir:
-        notes = notes_of(weir.lending())
+        notes = notes_of(weir.live.lending())
     with opened(grafana, token_file, ca_file) as there:
         new = annotate(there, notes, dry_run)
     lines: list[dict[str, Any]] = [{"at": note.at.isoformat(), "text": note.text} for note in new]

@@ -134,7 +134,7 @@ def failing_queries() -> dict[str, str]:
     """Return which part of the rows of each failing query fails, and why; empty where no service answers."""
     failing: dict[str, tuple[float, str]] = {}
     with suppress(WeirError), service() as weir:
-        for shown in weir.classes():
+        for shown in weir.live.classes():
             for failure in shown.get("failures", ()):
                 for name in failure["queries"]:
                     key = f"{shown['name']}/{name}"
@@ -162,7 +162,7 @@ def quality(
 ) -> None:
     """Show how good answers have been: response times, what they were worth, missed deadlines, staleness."""
     with service() as weir:
-        answer = weir.quality(tenant)
+        answer = weir.live.quality(tenant)
     show(output, answer, lambda: quality_table(answer))
 
 

@@ -143,12 +143,12 @@ def count(number: int, one: str, several: str) -> str:
 
 
 def picture_of(weir: Client, table: ClassTable = class_view_table) -> Sheet:
-    views = [view_told(class_) for class_ in weir.classes()]
+    views = [view_told(class_) for class_ in weir.live.classes()]
     return table(f"{weir.endpoint}: {count(len(views), 'class', 'classes')}", views)
 
 
 def told_by(weir: Client) -> dict[str, object]:
-    return {"endpoint": weir.endpoint, "classes": weir.classes()}
+    return {"endpoint": weir.endpoint, "classes": weir.live.classes()}
 
 
 def described(system: System) -> dict[str, object]:

@@ -38,7 +38,7 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
     """Return a table of all feeds or of one feed, also of streams with a source. Errors are below it, or in the wide table."""
     try:
         with service() as weir:
-            statuses = weir.feed_statuses() if name is None else [weir.feed_status(name)]
+            statuses = weir.live.feed_statuses() if name is None else [weir.live.feed_status(name)]
     except UnknownName:
         raise
     except WeirError as problem:

@@ -105,8 +105,8 @@ def fed(tmp_path: Path) -> Iterator[Fed]:
 
 def test_administrators_see_how_feeds_run_and_why_not(fed: Fed) -> None:
     with fed.client("admin") as weir:
-        readings, broken, sensors = weir.feed_statuses()
-        assert weir.feed_status("broken") == broken
+        readings, broken, sensors = weir.live.feed_statuses()
+        assert weir.live.feed_status("broken") == broken
     assert 0.0 <= readings.pop("behind_s") <= max(0.0, time.time() - ERROR_AT) + 60
     assert readings == {
         "name": "Readings",
@@ -142,18 +142,18 @@ def test_streams_without_a_feed_are_told_apart(fed: Fed) -> None:
 
 def test_tenants_see_states_and_neither_sources_nor_errors(fed: Fed) -> None:
     with fed.client("tenant:gold") as weir:
-        told = weir.feed_statuses()
+        told = weir.live.feed_statuses()
         assert [one["name"] for one in told] == ["Readings", "broken", "sensors"]
         assert {key for one in told for key in one} == FOR_TENANTS
-        assert weir.feed_status("Readings")["streams"][0]["late"] == 50
+        assert weir.live.feed_status("Readings")["streams"][0]["late"] == 50
         with pytest.raises(UnknownName, match="no such Feed"):
-            weir.feed_status("pushed")
+            weir.live.feed_status("pushed")
     with fed.client("tenant:other") as weir:
-        assert weir.feed_status("Readings")["streams"] == [
+        assert weir.live.feed_status("Readings")["streams"] == [
             UNREJECTED | {"name": "Readings", "rows": 480, "offered": 0, "late": 0}
         ]
     with fed.client("ingest:hot") as feeder, pytest.raises(NotAllowed):
-        feeder.feed_statuses()
+        feeder.live.feed_statuses()
 
 
 def test_feeds_of_which_no_process_reports_are_stopped(fed: Fed) -> None:
@@ -214,8 +214,8 @@ def test_wide_get_feeds_shows_figures_and_the_last_error_and_no_json(fed: Fed) -
 
 def test_figures_of_a_feed_have_no_more_digits_than_are_known(fed: Fed) -> None:
     with fed.client("admin") as weir:
-        assert weir.feed_status("broken")["next_try_s"] == 4.4
-        behind_s = weir.feed_status("Readings")["behind_s"]
+        assert weir.live.feed_status("broken")["next_try_s"] == 4.4
+        behind_s = weir.live.feed_status("Readings")["behind_s"]
     assert behind_s == round(behind_s, 1)
     assert "next_try_s: 4.4 " in " ".join(fed.weir("describe", "feed", "broken")[1].split())
 

@@ -62,8 +62,8 @@ def polled(tmp_path: Path) -> Iterator[Polled]:
 
 def test_administrators_are_told_how_mirrors_fare_and_what_is_wrong(polled: Polled) -> None:
     with polled.client("admin") as weir:
-        told = {one["name"]: one for one in weir.mirrors()}
-        prices = weir.mirror_status("prices")
+        told = {one["name"]: one for one in weir.live.mirrors()}
+        prices = weir.live.mirror_status("prices")
     assert {name: one["state"] for name, one in told.items()} == {
         "prices": "running",
         "broken": "waiting",
@@ -84,16 +84,16 @@ SOON: dict[str, Any] = {"objects": 0, "polls": 0, "problems": {}, "last_problem"
 
 def test_tenants_are_told_how_fresh_mirrors_are_and_nothing_of_their_stores(polled: Polled) -> None:
     with polled.client("tenant:acme") as weir:
-        told = weir.mirrors()
+        told = weir.live.mirrors()
         assert [one["name"] for one in told] == ["prices", "broken", "soon"]
         assert {key for one in told for key in one} == SEEN_BY_TENANTS
-        assert weir.mirror_status("prices").keys() == SEEN_BY_TENANTS
+        assert weir.live.mirror_status("prices").keys() == SEEN_BY_TENANTS
         with pytest.raises(UnknownName, match="no such Mirror"):
-            weir.mirror_status("another")
+            weir.live.mirror_status("another")
         with pytest.raises(NotAllowed):
             weir.get("Mirror", "prices")
     with polled.client("ingest:prices") as feeder, pytest.raises(NotAllowed):
-        feeder.mirrors()
+        feeder.live.mirrors()
 
 
 def test_where_nothing_runs_that_is_told(polled: Polled) -> None:

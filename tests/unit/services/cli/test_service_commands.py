@@ -310,7 +310,7 @@ def test_a_class_as_the_service_tells_it_is_shown_as_it_is_here(running: Running
     look = running.system.look(None)
     assert look is not None
     with running.served.client("tenant:gold", "tenant:silver") as client:
-        told = [view_told(one) for one in client.classes()]
+        told = [view_told(one) for one in client.live.classes()]
     here = class_views(look.status.system, look.lending)
     assert [(one.name, one.share, one.original, one.units, one.asleep, one.drop) for one in told] == [
         (one.name, one.share, one.original, one.units, one.asleep, one.drop) for one in here

@@ -123,7 +123,7 @@ def test_a_version_that_is_not_there_is_not_changed(weir: Served) -> None:
         (lambda weir: weir.delete("tenant", "acme2"), "did you mean acme?"),
         (lambda weir: weir.delete("query", "acme/p"), "known: q"),
         (lambda weir: weir.get("feed", "sensors"), "there are none"),
-        (lambda weir: weir.status("acm"), "did you mean acme?"),
+        (lambda weir: weir.live.status("acm"), "did you mean acme?"),
         (lambda weir: next(weir.results("acme/qu")), "did you mean q?"),
         (lambda weir: weir.put_rows("tickss", [{"x": 1}]), "did you mean ticks?"),
     ],
@@ -144,7 +144,7 @@ def test_an_unknown_name_is_compared_with_names_that_the_key_may_see(weir: Serve
     with weir.client("tenant:other") as other:
         for hidden in ("acme", "acmee"):
             with pytest.raises(UnknownName) as caught:
-                other.status(hidden)
+                other.live.status(hidden)
             assert caught.value.hint == "known: other"
 
 
@@ -220,7 +220,12 @@ def test_a_tenants_key_sees_its_own_and_nothing_else(weir: Served) -> None:
 def test_what_runs_is_not_known_where_nothing_runs(weir: Served) -> None:
     weir.catalog.apply(list(map(Document, ALL)), "test")
     with weir.client("tenant:acme") as client:
-        for ask in (client.classes, client.status, client.explain, lambda: list(client.results("q"))):
+        for ask in (
+            client.live.classes,
+            client.live.status,
+            client.live.explain,
+            lambda: list(client.results("q")),
+        ):
             with pytest.raises(Away, match="nothing runs here"):
                 ask()
 

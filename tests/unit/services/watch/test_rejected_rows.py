@@ -117,22 +117,22 @@ def rejecting(tmp_path: Path) -> Iterator[tuple[Served, Metering]]:
 def test_service_counts_rejected_rows_by_feed_and_by_stream(rejecting: tuple[Served, Metering]) -> None:
     found, metered = rejecting
     with Client(found.url, found.key("admin")) as weir:
-        (readings,) = weir.feed_statuses()[0]["streams"]
+        (readings,) = weir.live.feed_statuses()[0]["streams"]
         assert (readings["rejected"], readings["rejected_now"], readings["last_reason"]) == (
             150,
             1.0,
             NO_TIME,
         )
-        assert weir.stream_input("PUSHED")["reasons"] == {"does not fit: v": 3}
-        ledger = weir.ledger()
+        assert weir.live.stream_input("PUSHED")["reasons"] == {"does not fit: v": 3}
+        ledger = weir.live.ledger()
         assert ledger["closes"]
         assert ledger["rejected_at_gateways"] == [
             {"stream": "Readings", "rows": 150, "reason": NO_TIME},
             {"stream": "pushed", "rows": 3, "reason": "does not fit: v"},
         ]
-        assert PROBLEM in weir.system()["problems"]
+        assert PROBLEM in weir.live.system()["problems"]
     with Client(found.url, found.key("tenant:gold")) as weir:
-        assert [line["stream"] for line in weir.ledger()["rejected_at_gateways"]] == ["Readings"]
+        assert [line["stream"] for line in weir.live.ledger()["rejected_at_gateways"]] == ["Readings"]
     assert metered.told()["weir_problems"] == 1
 
 
