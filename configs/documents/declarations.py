@@ -190,6 +190,9 @@ class Resource:
     for_admins: bool = False
     """Only administrators may read them."""
 
+    for_all: bool = False
+    """Every key that may read declarations may read them, whichever tenants it is for."""
+
 
 RESOURCES: Mapping[str, Resource] = {
     "Query": Resource("queries"),

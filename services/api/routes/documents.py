@@ -121,6 +121,8 @@ class Reading:
         match self._kind:
             case kind if RESOURCES[kind].for_admins:
                 caller.must_be_admin()
+            case kind if RESOURCES[kind].for_all:
+                pass
             case "Stream" if name is not None:
                 caller.must_see_stream(name)
             case "Stream":
@@ -129,7 +131,7 @@ class Reading:
                 caller.must_have_tenant()
 
     def _sees(self, caller: Caller) -> Callable[[Entry], bool]:
-        if caller.is_admin:
+        if caller.is_admin or RESOURCES[self._kind].for_all:
             return lambda _: True
         match self._kind:
             case "PriorityClass":
