@@ -121,8 +121,6 @@ class Reading:
         match self._kind:
             case kind if RESOURCES[kind].for_admins:
                 caller.must_be_admin()
-            case kind if RESOURCES[kind].for_all:
-                pass
             case "Stream" if name is not None:
                 caller.must_see_stream(name)
             case "Stream":
