@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from configs.base import Fraction, Name, Positive, Settings
 from configs.classes.limits import ClassLimits, Count, ResultBytes
@@ -168,6 +168,16 @@ class MirrorDeclaration(Settings):
         return self.options.get("password", "")
 
 
+class NoticeDeclaration(Settings):
+    """What the operator announces to all tenants, such as a pause for maintenance."""
+
+    kind: Literal["Notice"]
+    name: Name
+    text: Annotated[str, Field(min_length=1, max_length=500)]
+    until: AwareDatetime | None = None
+    """When it is over, with a time zone."""
+
+
 Declaration = (
     PriorityClassDeclaration
     | TenantDeclaration
@@ -176,6 +186,7 @@ Declaration = (
     | SessionDeclaration
     | MirrorDeclaration
     | QueryDeclaration
+    | NoticeDeclaration
 )
 KINDS: Mapping[str, type[Declaration]] = {
     get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(Declaration)
@@ -191,7 +202,7 @@ class Resource:
     """Only administrators may read them."""
 
     for_all: bool = False
-    """Every key that may read declarations may read them, whichever tenants it is for."""
+    """The key of any tenant may read them."""
 
 
 RESOURCES: Mapping[str, Resource] = {
@@ -202,6 +213,7 @@ RESOURCES: Mapping[str, Resource] = {
     "Mirror": Resource("mirrors", for_admins=True),
     "Stream": Resource("streams"),
     "Session": Resource("session", for_admins=True),
+    "Notice": Resource("notices", for_all=True),
 }
 """By kind, in the order in which declarations are deleted: what uses others comes before them."""
 PRESETS: Sequence[PriorityClassDeclaration] = (

@@ -36,6 +36,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "sql": "CREATE MIRROR one (item string, price float64) FROM HTTP 'http://shop.example/items/{key}' "
         "KEYS ('apple', 'pear') BANDWIDTH 50 PER SECOND"
     },
+    "Notice": {"text": "Gateways are upgraded on Monday", "until": "2027-01-04T06:00:00Z"},
     "Session": {"master": "local[1]", "conf": {"spark.driver.memory": "1g"}},
 }
 

@@ -17,6 +17,7 @@ from configs.documents.declarations import (
     Declaration,
     FeedDeclaration,
     MirrorDeclaration,
+    NoticeDeclaration,
     PriorityClassDeclaration,
     QueryDeclaration,
     SessionDeclaration,
@@ -72,7 +73,7 @@ def declarations_table(
 
 
 # Columns that may hold long texts.
-LONG = {"sql", "declared as", "overrides", "streams"}
+LONG = {"text", "sql", "declared as", "overrides", "streams"}
 
 
 COLUMNS: Mapping[str, Sequence[str]] = {
@@ -83,6 +84,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "Session": ("master",),
     "Mirror": ("declared as",),
     "Query": ("sql", "utility", "weight"),
+    "Notice": ("text", "until"),
 }
 
 
@@ -102,6 +104,8 @@ def summary(one: Declaration) -> tuple[object, ...]:
             return (one.sql,)
         case QueryDeclaration():
             return (one.sql, utility_told(one.utility), one.weight)
+        case NoticeDeclaration():
+            return (one.text, UNKNOWN if one.until is None else one.until.isoformat())
 
 
 def cell(value: object) -> str:

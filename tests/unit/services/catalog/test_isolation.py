@@ -58,6 +58,8 @@ DOCUMENTS = f"""
 ---
 {{kind: Tenant, name: globex, priority_class: copper}}
 ---
+{{kind: Notice, name: upgrade, text: Gateways are upgraded on Monday}}
+---
 {{kind: Query, tenant: globex, name: q, sql: SELECT value FROM ticks WHERE value > 23}}
 """
 # What a name in a path stands for, by what stands before it, and what the matrix calls it with.
@@ -67,6 +69,7 @@ NAMES: Mapping[str, str] = {
     "/streams/{name}": "ticks",
     "/feeds/{name}": "sensors",
     "/mirrors/{name}": "prices",
+    "/notices/{name}": "upgrade",
     "/keys/{id}": "spare",
     "/tenants/{tenant}": "acme",
     "/queries/{query}": "q",
@@ -88,6 +91,7 @@ BODIES: Mapping[str, object] = {
         "sql": "CREATE MIRROR prices (item string, price float64) FROM HTTP 'http://x/{key}' KEYS ('b') "
         "BANDWIDTH 5 PER SECOND"
     },
+    "putNotice": {"text": "Gateways are upgraded on Tuesday"},
     "putSession": {"conf": {"spark.sql.shuffle.partitions": "2"}},
     "putQuery": {"sql": QUERY["sql"]},
     "apply": {"documents": [QUERY]},
@@ -141,6 +145,7 @@ RULES: Sequence[tuple[str, Mapping[str, Told]]] = (
     (r"POST /v1/streams/{stream}/rows", FEEDERS),
     (r"GET /v1/streams/{name}", READERS),
     (r"GET /v1/(streams|caller)", WHO_HAS_A_KEY),
+    (r"GET /v1/notices(/{name})?", TENANTS),
     (r"GET /v1/(tenants|priority-classes|queries|classes|ledger|history)", TENANTS),
 )
 # Whose query it is, the body says.
