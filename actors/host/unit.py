@@ -1,8 +1,10 @@
 """One unit in its host: the class, its doors, its load manager and its log. No Ray, no threads of its own.
 
     run(quota)       a slice: take what has come, run operators, write down what has settled, now and then a snapshot
-    end_cycle(now)   the load cycle: monitors, load manager, what is reported
-    ask_advance      where a stream is idle, its event time goes on with the clock, within the next slice
+    end_cycle(now)   the load cycle: monitors, load manager, report
+
+Its parts: `UnitInput` (feeds and inbox), `UnitLoad` (load manager), `UnitSnapshots`, `CommitWriter` (the order of the log),
+`IdleStreams` (event time of streams without input) and `UnitMeasurements` (figures).
 
 Every call comes from the class thread; what the ingest thread needs of a unit is its `intake`.
 
@@ -11,7 +13,7 @@ Guarantees:
    again over the same logs goes on as if nothing had been.
 2. There always is a snapshot, from the unit's first moment on. It costs no more than SNAPSHOT_PART of the unit's time,
    unless input or commits since the last one have come near the bounds of what is kept of them.
-3. What `released` tells is not needed any more.
+3. Batches before those in `snapshots.released` are not needed any more.
 """
 
 from __future__ import annotations
