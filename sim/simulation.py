@@ -171,6 +171,7 @@ class Simulation:
         """Run the lane's slice on, call by call, until it ends or something else comes first."""
         host, now = lane.host, self.now
         assert host is not None
+        until = min(self._events.next_s(), self._end)
         while True:
             if lane.call_s >= 0:
                 host.finish(now)
@@ -185,7 +186,7 @@ class Simulation:
             self.overhead_s += lane.decision_s
             lane.call_s = cost_s + lane.decision_s
             now += lane.call_s
-            if now > self._events.next_s() or now > self._end:
+            if now > until:
                 self._events.push(now, CallEnds(lane))
                 return []
 

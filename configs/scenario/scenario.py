@@ -7,7 +7,7 @@ naming file, field, value and remedy. docs/scenarios.md describes every key.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -495,6 +495,11 @@ def checked_scenario(found: ScenarioData) -> Scenario:
 
 def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
     """Relations between fields that single fields cannot see, each with the invariant in words."""
+    yield from class_contradictions(scenario)
+    yield from fault_contradictions(scenario)
+
+
+def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
     names = [class_.name for class_ in scenario.classes]
     originals = scenario.original_shares()
     for place, class_ in enumerate(scenario.classes):
@@ -514,28 +519,35 @@ def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
                 "no such network", f"{at}.network", class_.network, nearest(class_.network, scenario.networks)
             )
             continue
-        needed = scenario.networks[class_.network].streams()
-        for stream in needed:
-            if stream not in class_.streams:
-                yield InvalidInput(
-                    f"the network reads stream {stream!r}, for which nothing arrives",
-                    f"{at}.streams",
-                    sorted(class_.streams),
-                    f"add {stream} with its arrivals",
-                )
-        for stream in class_.streams:
-            if stream not in needed:
-                yield UnknownName(
-                    "no query reads this stream", f"{at}.streams.{stream}", None, nearest(stream, needed)
-                )
-        for stream, stream_input in class_.streams.items():
-            if not math.isfinite(stream_input.arrivals.mean_rate()) or stream_input.arrivals.mean_rate() <= 0:
-                yield InvalidInput(
-                    "the mean arrival rate must be finite and above 0",
-                    f"{at}.streams.{stream}.arrivals",
-                    stream_input.arrivals.mean_rate(),
-                    "remove the stream or give it a rate",
-                )
+        yield from stream_contradictions(class_, scenario.networks[class_.network].streams(), at)
+
+
+def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: str) -> Iterator[InvalidInput]:
+    for stream in needed:
+        if stream not in class_.streams:
+            yield InvalidInput(
+                f"the network reads stream {stream!r}, for which nothing arrives",
+                f"{at}.streams",
+                sorted(class_.streams),
+                f"add {stream} with its arrivals",
+            )
+    for stream in class_.streams:
+        if stream not in needed:
+            yield UnknownName(
+                "no query reads this stream", f"{at}.streams.{stream}", None, nearest(stream, needed)
+            )
+    for stream, stream_input in class_.streams.items():
+        if not math.isfinite(stream_input.arrivals.mean_rate()) or stream_input.arrivals.mean_rate() <= 0:
+            yield InvalidInput(
+                "the mean arrival rate must be finite and above 0",
+                f"{at}.streams.{stream}.arrivals",
+                stream_input.arrivals.mean_rate(),
+                "remove the stream or give it a rate",
+            )
+
+
+def fault_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
+    names = [class_.name for class_ in scenario.classes]
     for place, fault in enumerate(scenario.faults):
         name = getattr(fault, "name", None)
         if name is not None and name not in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from itertools import islice, pairwise
@@ -41,11 +41,8 @@ def superbox(kind: str) -> str:
 # -- the examples of the traversals ------------------------------------------------------------------------
 
 
-def traversals(quick: bool) -> Found:
-    """A call takes o and a tuple p; with only one of them above 0, time counts the other out."""
-    hosts = {
-        kind: (run_tree(kind, 1.0, 0.0), run_tree(kind, 0.0, 1.0)) for kind in ("min-cost", "min-latency")
-    }
+def example_findings(hosts: Mapping[str, tuple[BoxHost, BoxHost]]) -> list[Finding]:
+    """Findings about each traversal, from runs in which only a tuple or only a call costs something."""
     findings = []
     expected: tuple[tuple[str, str, tuple[float, float], tuple[float, float]], ...] = (
         ("min-cost", "b4 b5 b3 b2 b6 b1", (15, 6), (12.5, 6.0)),
@@ -74,6 +71,14 @@ def traversals(quick: bool) -> Found:
                 rule="exactly",
             ),
         ]
+    return findings
+
+
+def traversals(quick: bool) -> Found:
+    """A call takes o and a tuple p; with only one of them above 0, time counts the other out."""
+    hosts = {
+        kind: (run_tree(kind, 1.0, 0.0), run_tree(kind, 0.0, 1.0)) for kind in ("min-cost", "min-latency")
+    }
     (cost_p, cost_o), (latency_p, latency_o) = (
         (own.mean_latency_s, other.mean_latency_s) for own, other in hosts.values()
     )
@@ -85,7 +90,7 @@ def traversals(quick: bool) -> Found:
     printed = "b3 b2 b1 b6 b1 b2 b5 b3 b2 b1 b4 b2 b1"
     return Found(
         (
-            *findings,
+            *example_findings(hosts),
             Finding(
                 "§3.3.1.2",
                 "min-latency wins while p/o is above",
@@ -211,8 +216,8 @@ def overheads(quick: bool) -> dict[str, float]:
     return overhead
 
 
-def by_traversal(quick: bool) -> Found:
-    """One application tree at half of its capacity, by what a tuple costs; and memory while it works a queue off."""
+def latency_by_traversal(quick: bool) -> dict[str, list[tuple[float, float]]]:
+    """Mean latency at half of the capacity, by what a tuple costs in a box; both in ms."""
     network = forest(1, 4, 3)
     scales = (0.02, 0.1, 0.5, 2.0) if quick else (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
     latency: dict[str, list[tuple[float, float]]] = {"min-cost": [], "min-latency": []}
@@ -227,6 +232,12 @@ def by_traversal(quick: bool) -> Found:
         for kind, points in latency.items():
             host = BoxHost(network, policy_of(superbox(kind)), estimates, CALL_S / 4)
             points.append((1e3 * scale * sum(BOX_S) / 2, 1e3 * host.run(came).mean_latency_s))
+    return latency
+
+
+def by_traversal(quick: bool) -> Found:
+    """One application tree at half of its capacity, by what a tuple costs; and memory while it works a queue off."""
+    latency = latency_by_traversal(quick)
     cheap, dear = ({kind: points[place][1] for kind, points in latency.items()} for place in (0, -1))
     kinds = ("min-memory", "min-cost", "min-latency")
     memory = {kind: memory_over_time(kind, 0) for kind in kinds}

@@ -200,18 +200,16 @@ DOUBLE, TENTH, ABOUT_HALF = 1.8, 8.0, 0.45
 def run_low(quick: bool) -> Found:
     """Figures 5 and 6."""
     evaluation = Evaluation(quick)
-    double = evaluation.gains("HS", "CS", LOW)
-    shorter = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
-    apart, apart_shorter = (
-        evaluation.gains("HS, no meetings", "CS", LOW),
-        ratios(evaluation.latency("CS", LOW), evaluation.latency("HS, no meetings", LOW)),
+    findings = (
+        *sharing_findings(evaluation),
+        *hybrid_findings(evaluation),
+        *late_findings(evaluation),
     )
-    missing = (
-        "the paper's costs are not known, and with these overload takes from HS what it was chosen for: sub-groups "
-        "that counted on meeting (2 and 4 at every fourth update) are late by different times and miss each other. Chosen "
-        f"without counting on that (Weir's `meetings: false`), it comes to {times(apart)}, and latency to a "
-        f"{', a '.join(f'{factor:.0f}th' for factor in apart_shorter)} of CS'. Processors two to five times as fast come to ×1.2 to ×2.0"
-    )
+    return Found(findings, charts_of(evaluation, LOW, "Figs. 5, 6"))
+
+
+def sharing_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """What schedules come to that share nothing, or do not run early."""
     lowest = all(
         poor <= good
         for name in ("No-S", "CS")
@@ -221,12 +219,7 @@ def run_low(quick: bool) -> Found:
         )
     )
     gap = ratios(evaluation.throughput("CS", LOW), evaluation.throughput("No-S", LOW))
-    late = evaluation.latency("H-LP", LOW)
-    shortened = mean([schedule.shortened for schedule in evaluation.fared("HS", LOW)])
-    as_late, cs_late = evaluation.latency("AS", LOW), evaluation.latency("CS", LOW)
-    as_good = all(gain >= DOUBLE for gain in evaluation.gains("AS", "CS", LOW))
-    as_poor = as_late[-1] > evaluation.latency("HS", LOW)[-1]
-    findings = (
+    return (
         Finding(
             "§5.2, Fig. 5",
             "no sharing and conservative have the lowest throughput",
@@ -247,6 +240,24 @@ def run_low(quick: bool) -> Found:
             "together. On a processor three times as fast the gap grows from ×1.0 to ×1.7 between 40 and 240 queries",
             rule="with most queries at least a tenth more than with fewest",
         ),
+    )
+
+
+def hybrid_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
+    double = evaluation.gains("HS", "CS", LOW)
+    shorter = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
+    apart, apart_shorter = (
+        evaluation.gains("HS, no meetings", "CS", LOW),
+        ratios(evaluation.latency("CS", LOW), evaluation.latency("HS, no meetings", LOW)),
+    )
+    missing = (
+        "the paper's costs are not known, and with these overload takes from HS what it was chosen for: sub-groups "
+        "that counted on meeting (2 and 4 at every fourth update) are late by different times and miss each other. Chosen "
+        f"without counting on that (Weir's `meetings: false`), it comes to {times(apart)}, and latency to a "
+        f"{', a '.join(f'{factor:.0f}th' for factor in apart_shorter)} of CS'. Processors two to five times as fast come to ×1.2 to ×2.0"
+    )
+    shortened = mean([schedule.shortened for schedule in evaluation.fared("HS", LOW)])
+    return (
         Finding(
             where="§5.2, Fig. 5",
             claim="hybrid about doubles conservative's throughput",
@@ -274,6 +285,16 @@ def run_low(quick: bool) -> Found:
             why="" if shortened > 0.5 or shortened < ABOUT_HALF else "about half",
             rule=f"at least {ABOUT_HALF:.0%} of the queries (the paper counts sub-groups)",
         ),
+    )
+
+
+def late_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """What late sharing and aggressive scheduling come to."""
+    late = evaluation.latency("H-LP", LOW)
+    as_late, cs_late = evaluation.latency("AS", LOW), evaluation.latency("CS", LOW)
+    as_good = all(gain >= DOUBLE for gain in evaluation.gains("AS", "CS", LOW))
+    as_poor = as_late[-1] > evaluation.latency("HS", LOW)[-1]
+    return (
         Finding(
             "§5.2",
             "late and late-pending sharing gain more as the number of queries grows",
@@ -299,20 +320,19 @@ def run_low(quick: bool) -> Found:
             rule=f"at least ×{DOUBLE:g} CS' throughput, and with most queries a higher latency than HS",
         ),
     )
-    return Found(findings, charts_of(evaluation, LOW, "Figs. 5, 6"))
 
 
 def run_high(quick: bool) -> Found:
     """Figures 7 and 8."""
     evaluation = Evaluation(quick)
-    gains = evaluation.gains("H-LP", "HS", HIGH)
-    modest = ratios(evaluation.latency("CS", HIGH), evaluation.latency("HS", HIGH))
-    before = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
-    dropped = ratios(evaluation.throughput("AS", HIGH), evaluation.throughput("AS", LOW))
-    heaviest = evaluation.sizes[-1]
-    in_hybrid, alone = evaluation.latency("H-LP", HIGH), evaluation.latency("C-LP", HIGH)
-    extreme = ratios(evaluation.latency("No-S", HIGH), evaluation.latency("H-LP", HIGH))
-    findings = (
+    findings = (*pending_findings(evaluation), *overload_findings(evaluation))
+    return Found(findings, charts_of(evaluation, HIGH, "Figs. 7, 8"))
+
+
+def pending_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """What late-pending sharing comes to."""
+    gains, in_hybrid = evaluation.gains("H-LP", "HS", HIGH), evaluation.latency("H-LP", HIGH)
+    return (
         Finding(
             where="§5.3, Fig. 7",
             claim="late-pending more than doubles hybrid's throughput",
@@ -333,6 +353,18 @@ def run_high(quick: bool) -> Found:
             ),
             rule="with most queries less than half of HS's",
         ),
+    )
+
+
+def overload_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """What becomes of the other schedules at the higher rate."""
+    modest = ratios(evaluation.latency("CS", HIGH), evaluation.latency("HS", HIGH))
+    before = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
+    dropped = ratios(evaluation.throughput("AS", HIGH), evaluation.throughput("AS", LOW))
+    extreme = ratios(evaluation.latency("No-S", HIGH), evaluation.latency("H-LP", HIGH))
+    heaviest = evaluation.sizes[-1]
+    in_hybrid, alone = evaluation.latency("H-LP", HIGH), evaluation.latency("C-LP", HIGH)
+    return (
         Finding(
             "§5.3, Fig. 8",
             "hybrid gains less on conservative than at the lower rate",
@@ -366,7 +398,6 @@ def run_high(quick: bool) -> Found:
             rule="no less latency with any number of queries",
         ),
     )
-    return Found(findings, charts_of(evaluation, HIGH, "Figs. 7, 8"))
 
 
 def charts_of(found: Evaluation, rate: int, figures: str) -> tuple[Chart, ...]:

@@ -9,6 +9,7 @@ queries.
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from itertools import pairwise
 
 from configs.classes.policies import policy_of
@@ -53,10 +54,21 @@ def arrivals(seed: int, tuples: int) -> list[tuple[float, int]]:
     return came
 
 
-def compared(quick: bool) -> Found:
+@dataclass(frozen=True)
+class PathRuns:
+    """Means over the queries, by policy."""
+
+    latency: dict[str, float]
+    memory: dict[str, float]
+    memory_max: dict[str, float]
+    over_time: dict[str, list[tuple[float, float]]]
+    """Memory of the first query."""
+
+
+def path_runs(quick: bool) -> PathRuns:
     queries, tuples = (10, 1600) if quick else (40, 8000)
     latency, memory, most = (dict.fromkeys(POLICIES, 0.0) for _ in range(3))
-    over_time = {}
+    over_time: dict[str, list[tuple[float, float]]] = {}
     for seed in range(queries):
         estimates, came = estimates_of(seed), arrivals(seed, tuples)
         for policy in POLICIES:
@@ -67,6 +79,12 @@ def compared(quick: bool) -> Found:
             most[policy] += max(size for _, size in host.memory) / queries
             if seed == 0:
                 over_time[policy] = host.memory[:: max(1, len(host.memory) // 500)]
+    return PathRuns(latency, memory, most, over_time)
+
+
+def compared(quick: bool) -> Found:
+    runs = path_runs(quick)
+    latency, memory = runs.latency, runs.memory
     saved = 100 * (1 - latency["path"] / latency["segment"])
     between = latency["path"] < latency["simplified-segment"] < latency["segment"]
     little = memory["segment"] <= memory["simplified-segment"] <= memory["path"]
@@ -112,8 +130,8 @@ def compared(quick: bool) -> Found:
         (
             Chart("Mean latency", "", "service times of a tuple", bars=latency),
             Chart("Memory, mean", "", "size of queued tuples", bars=memory),
-            Chart("Memory, most", "", "size of queued tuples", bars=most),
-            Chart("Memory in bursts", "time", "size of queued tuples", over_time),
+            Chart("Memory, most", "", "size of queued tuples", bars=runs.memory_max),
+            Chart("Memory in bursts", "time", "size of queued tuples", runs.over_time),
         ),
     )
 

@@ -344,8 +344,8 @@ DEAR_LOOKS = (
 )
 
 
-def clusters(quick: bool) -> Found:
-    """Every priority that is computed and compared costs what the cheapest operator costs, as in the thesis."""
+def cluster_testbeds(quick: bool) -> tuple[Testbed, Testbed]:
+    """One whose decisions cost nothing, and one where every priority that is compared costs what the cheapest operator does."""
     network = {"queries": 250} if quick else {}
     free = Testbed("sharaf-qos", network, {"seconds": 12.0 if quick else 200.0})
     plain = free.settings("bsd", 0.95)
@@ -354,17 +354,37 @@ def clusters(quick: bool) -> Found:
     dear = Testbed(
         free.preset, network, {**free.scenario, "costs": plain.costs.model_copy(update={"look_us": look_us})}
     )
+    return free, dear
 
-    def norm(testbed: Testbed, policy: str) -> float:
-        return of(testbed.ran(policy, 0.95), "slowdown.l2")
 
-    ideal, hnr = norm(free, "bsd"), norm(free, "hnr")
-    grouped = norm(free, "bsd:clusters=12")
+def slowdown_norm(testbed: Testbed, policy: str) -> float:
+    return of(testbed.ran(policy, 0.95), "slowdown.l2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterNorms:
+    """ℓ2 norms of slowdowns."""
+
+    ideal: float
+    """Of `bsd` whose decisions cost nothing."""
+    hnr: float
+    logarithmic: dict[int, float]
+    """By number of clusters, as is `uniform`."""
+    uniform: dict[int, float]
+    steps: dict[str, float]
+    """By technique that is added."""
+
+
+def clusters(quick: bool) -> Found:
+    """Every priority that is computed and compared costs what the cheapest operator costs, as in the thesis."""
+    free, dear = cluster_testbeds(quick)
+    ideal, hnr = slowdown_norm(free, "bsd"), slowdown_norm(free, "hnr")
+    grouped = slowdown_norm(free, "bsd:clusters=12")
     counts = (6, 12) if quick else CLUSTERS
     name = "bsd:clusters={},search=fagin,processing=clustered"
-    logarithmic = {count: norm(dear, name.format(count)) for count in counts}
+    logarithmic = {count: slowdown_norm(dear, name.format(count)) for count in counts}
     uniform = {
-        count: norm(dear, name.format(count) + ",clustering=uniform")
+        count: slowdown_norm(dear, name.format(count) + ",clustering=uniform")
         for count in ((12,) if quick else counts)
     }
     steps = {
@@ -373,7 +393,10 @@ def clusters(quick: bool) -> Found:
         "and Fagin": "bsd:clusters=12,search=fagin",
         "and clustered processing": name.format(12),
     }
-    bars = {step: logarithmic[12] if "proc" in step else norm(dear, policy) for step, policy in steps.items()}
+    bars = {
+        step: logarithmic[12] if "proc" in step else slowdown_norm(dear, policy)
+        for step, policy in steps.items()
+    }
     above = 100 * (logarithmic[12] / ideal - 1)
     alone = 100 * (grouped / ideal - 1)
     findings = (
@@ -403,21 +426,25 @@ def clusters(quick: bool) -> Found:
             rule="each step below the one before, and the naive one more than ten times the ideal",
         ),
     )
-    flat = {"BSD-Hypothetical": ideal, "HNR": hnr}
+    norms = ClusterNorms(ideal=ideal, hnr=hnr, logarithmic=logarithmic, uniform=uniform, steps=bars)
+    return Found(findings, cluster_charts(norms))
+
+
+def cluster_charts(norms: ClusterNorms) -> tuple[Chart, ...]:
+    flat = {"BSD-Hypothetical": norms.ideal, "HNR": norms.hnr}
     lines = {
-        "BSD-Logarithmic": list(logarithmic.items()),
-        "BSD-Uniform": list(uniform.items()),
-        **{title: [(count, value) for count in counts] for title, value in flat.items()},
+        "BSD-Logarithmic": list(norms.logarithmic.items()),
+        "BSD-Uniform": list(norms.uniform.items()),
+        **{title: [(count, value) for count in norms.logarithmic] for title, value in flat.items()},
     }
-    return Found(
-        findings,
-        (
-            Chart(
-                "ℓ2 norm of slowdowns by clusters (Fig. 27)", "clusters", "slowdown", lines=lines, log_y=True
-            ),
-            Chart(
-                "Implementations of BSD (Fig. 28)", "", "slowdown", bars=bars | {"ideal": ideal}, log_y=True
-            ),
+    return (
+        Chart("ℓ2 norm of slowdowns by clusters (Fig. 27)", "clusters", "slowdown", lines=lines, log_y=True),
+        Chart(
+            "Implementations of BSD (Fig. 28)",
+            "",
+            "slowdown",
+            bars=norms.steps | {"ideal": norms.ideal},
+            log_y=True,
         ),
     )
 

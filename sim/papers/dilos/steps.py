@@ -9,7 +9,7 @@ from configs.scenario.arrivals import StepArrivals
 from configs.scenario.scenario import Scenario, load_scenario
 from sim.papers.claim import Experiment, Finding, Found
 from sim.papers.dilos.figures import about, headrooms, millis, percents, plotted, responses
-from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, fared
+from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, Fared, fared
 from sim.simulation import Simulation
 
 STEP_S, QUICK_STEP_S = 50.0, 15.0
@@ -55,93 +55,121 @@ class Return:
         self._share = share
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepRuns:
+    """The scenario with and without lending."""
+
+    dilos: Fared
+    alone: Fared
+    watch: Return
+    low: tuple[float, float]
+    """Times within the first step, in which class 1's rate is low."""
+    high: tuple[float, float]
+    """Times within the third step, in which it is high."""
+
+
 def run_steps(quick: bool) -> Found:
     """Class 1's rate rises and falls while the others have more than fits into their shares."""
     scenario = s_steps(quick)
-    runs, step_s = (1, QUICK_STEP_S) if quick else (RUNS, STEP_S)
+    count, step_s = (1, QUICK_STEP_S) if quick else (RUNS, STEP_S)
     watch = Return(scenario.original_shares()["class1"])
-    dilos, alone = fared(scenario, "dilos", runs, watch), fared(scenario, "per-class", runs)
-    lost, low, high = dilos.loss_pct, (step_s / 10, step_s), (2 * step_s + step_s / 10, 3 * step_s)
-    shares = {name: [dilos.over(name, "share", *when) for when in (low, high)] for name in NAMES}
+    dilos = fared(scenario, "dilos", count, watch)
+    runs = StepRuns(
+        dilos=dilos,
+        alone=fared(scenario, "per-class", count),
+        watch=watch,
+        low=(step_s / 10, step_s),
+        high=(2 * step_s + step_s / 10, 3 * step_s),
+    )
     return Found(
-        (
-            Finding(
-                "§V, Table IV",
-                "Class 1 loses nothing and answers quickly, whatever its rate does",
-                "6.67 ms, 0%",
-                f"{dilos.mean_ms[0]:.2f} ms, {lost[0]:g}%",
-                lost[0] == 0 and dilos.mean_ms[0] < 10 and dilos.p95_ms[0] <= 300,
-                rule="no tuple lost, mean below 10 ms, p95 within its target",
-            ),
-            Finding(
-                "§V, Fig. 7",
-                "All classes answer within their delay targets of 300, 400, 500 ms",
-                "6.67, 96.8, 226 ms",
-                f"{millis(dilos.mean_ms)}; p95 {millis(dilos.p95_ms)}",
-                dilos.within_targets(),
-                rule="p95 of each class at most its target",
-            ),
-            Finding(
-                "§V, Table IV",
-                "Response times and losses follow the priorities",
-                "6.67 < 96.8 < 226 ms; 0 < 5.19 < 50.97%",
-                f"{millis(dilos.mean_ms)}; {percents(lost)}",
-                all(a < b for a, b in pairwise(dilos.mean_ms)) and all(a <= b for a, b in pairwise(lost)),
-                rule="means rise from class to class, losses do not fall",
-            ),
-            Finding(
-                "§V, Table IV",
-                "Class 2 loses 5%, class 3 half of its input",
-                "5.19%, 50.97%",
-                percents(lost[1:]),
-                holds := all(
-                    about(got, claimed) for got, claimed in zip(lost[1:], (5.19, 50.97), strict=True)
-                ),
-                why=""
-                if holds
-                else "Class 1's rates are printed only as a picture, so that how much it has to lend is a choice of ours; and "
-                "class 2 is not overloaded here: its 1,500 tuples/s take "
-                f"{dilos.over('class2', 'load', *high):.3f} of a processor in the long trains that its turns make of them, which "
-                "fits into the 0.3 that are its own.",
-                rule="each within a factor of two",
-            ),
-            Finding(
-                "§V",
-                "While class 1's load is low its excess capacity goes to the other two",
-                "(picture)",
-                f"class 1 holds {shares['class1'][0]:.2f} while its rate is low, {shares['class1'][1]:.2f} while it is high; the "
-                f"others {1 - shares['class1'][0]:.2f} and {1 - shares['class1'][1]:.2f}",
-                shares["class1"][0] <= 0.5
-                and shares["class1"][1] >= 0.55
-                and all(shares[name][0] > shares[name][1] for name in NAMES[1:]),
-                rule="class 1 holds at most 0.50 of its 0.60 in the first step and at least 0.55 in the third; both others hold more "
-                "in the first",
-            ),
-            Finding(
-                "§V",
-                "What it lends enables the others to shed less",
-                "(no figure)",
-                f"class 3 loses {lost[2]:.1f}%, without lending {alone.loss_pct[2]:.1f}%",
-                lost[1] <= alone.loss_pct[1] and lost[2] <= 0.75 * alone.loss_pct[2],
-                rule="class 3 loses at least a quarter less than with load managers that lend nothing, class 2 no more",
-            ),
-            Finding(
-                "§V, Fig. 8",
-                "As soon as class 1's load rises it gets back all or part of its original capacity",
-                "at the 100th second",
-                "; ".join(
-                    f"overloaded at {at_s:.1f} s, whole after {1e3 * after_s:.0f} ms"
-                    for at_s, after_s in zip(watch.overloaded_at, watch.after_s, strict=True)
-                ),
-                len(watch.after_s) == len(watch.overloaded_at) > 0 and max(watch.after_s) <= 0.15 + 1e-9,
-                rule="whenever it is overloaded its whole original share is back within one load cycle, 150 ms",
-            ),
-        ),
+        (*answer_findings(runs), *lending_findings(runs)),
         (
             responses(dilos, "Fig. 7: response times"),
             headrooms(dilos, "Fig. 8: headrooms"),
             plotted(dilos, "Fig. 8: shedding", "drop", "part of the input shed"),
             plotted(dilos, "Shares", "share", "share of the lane"),
+        ),
+    )
+
+
+def answer_findings(runs: StepRuns) -> tuple[Finding, ...]:
+    dilos, lost = runs.dilos, runs.dilos.loss_pct
+    return (
+        Finding(
+            "§V, Table IV",
+            "Class 1 loses nothing and answers quickly, whatever its rate does",
+            "6.67 ms, 0%",
+            f"{dilos.mean_ms[0]:.2f} ms, {lost[0]:g}%",
+            lost[0] == 0 and dilos.mean_ms[0] < 10 and dilos.p95_ms[0] <= 300,
+            rule="no tuple lost, mean below 10 ms, p95 within its target",
+        ),
+        Finding(
+            "§V, Fig. 7",
+            "All classes answer within their delay targets of 300, 400, 500 ms",
+            "6.67, 96.8, 226 ms",
+            f"{millis(dilos.mean_ms)}; p95 {millis(dilos.p95_ms)}",
+            dilos.within_targets(),
+            rule="p95 of each class at most its target",
+        ),
+        Finding(
+            "§V, Table IV",
+            "Response times and losses follow the priorities",
+            "6.67 < 96.8 < 226 ms; 0 < 5.19 < 50.97%",
+            f"{millis(dilos.mean_ms)}; {percents(lost)}",
+            all(a < b for a, b in pairwise(dilos.mean_ms)) and all(a <= b for a, b in pairwise(lost)),
+            rule="means rise from class to class, losses do not fall",
+        ),
+        Finding(
+            "§V, Table IV",
+            "Class 2 loses 5%, class 3 half of its input",
+            "5.19%, 50.97%",
+            percents(lost[1:]),
+            holds := all(about(got, claimed) for got, claimed in zip(lost[1:], (5.19, 50.97), strict=True)),
+            why=""
+            if holds
+            else "Class 1's rates are printed only as a picture, so that how much it has to lend is a choice of ours; and "
+            "class 2 is not overloaded here: its 1,500 tuples/s take "
+            f"{dilos.over('class2', 'load', *runs.high):.3f} of a processor in the long trains that its turns make of them, which "
+            "fits into the 0.3 that are its own.",
+            rule="each within a factor of two",
+        ),
+    )
+
+
+def lending_findings(runs: StepRuns) -> tuple[Finding, ...]:
+    dilos, alone, watch, lost = runs.dilos, runs.alone, runs.watch, runs.dilos.loss_pct
+    shares = {name: [dilos.over(name, "share", *when) for when in (runs.low, runs.high)] for name in NAMES}
+    return (
+        Finding(
+            "§V",
+            "While class 1's load is low its excess capacity goes to the other two",
+            "(picture)",
+            f"class 1 holds {shares['class1'][0]:.2f} while its rate is low, {shares['class1'][1]:.2f} while it is high; the "
+            f"others {1 - shares['class1'][0]:.2f} and {1 - shares['class1'][1]:.2f}",
+            shares["class1"][0] <= 0.5
+            and shares["class1"][1] >= 0.55
+            and all(shares[name][0] > shares[name][1] for name in NAMES[1:]),
+            rule="class 1 holds at most 0.50 of its 0.60 in the first step and at least 0.55 in the third; both others hold more "
+            "in the first",
+        ),
+        Finding(
+            "§V",
+            "What it lends enables the others to shed less",
+            "(no figure)",
+            f"class 3 loses {lost[2]:.1f}%, without lending {alone.loss_pct[2]:.1f}%",
+            lost[1] <= alone.loss_pct[1] and lost[2] <= 0.75 * alone.loss_pct[2],
+            rule="class 3 loses at least a quarter less than with load managers that lend nothing, class 2 no more",
+        ),
+        Finding(
+            "§V, Fig. 8",
+            "As soon as class 1's load rises it gets back all or part of its original capacity",
+            "at the 100th second",
+            "; ".join(
+                f"overloaded at {at_s:.1f} s, whole after {1e3 * after_s:.0f} ms"
+                for at_s, after_s in zip(watch.overloaded_at, watch.after_s, strict=True)
+            ),
+            len(watch.after_s) == len(watch.overloaded_at) > 0 and max(watch.after_s) <= 0.15 + 1e-9,
+            rule="whenever it is overloaded its whole original share is back within one load cycle, 150 ms",
         ),
     )
 
