@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or helm or browser or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo papers test test-slow test-live test-spark test-helm test-browser test-all check format bench openapi metrics dashboards chart soak lock clean
+.PHONY: help setup tools demo papers test test-slow test-live test-spark test-helm test-browser test-all check format bench openapi policies metrics dashboards chart soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -72,6 +72,9 @@ bench: $(READY) ## measure the figures README quotes
 
 openapi: $(READY) ## write docs/openapi.json as the routes are
 	@$(BIN)/python -m services.api.openapi
+
+policies: $(READY) ## write the table of policies in docs/scenarios.md as their models are
+	@$(BIN)/python -m configs.classes
 
 metrics: $(READY) ## write docs/metrics.md as the families are
 	@$(BIN)/python -m services.metrics

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 
-from configs.classes.policies import POLICY_KINDS, PolicySettings, policy_of
+from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, PolicySettings, policy_of
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.operators.policies import build_policy
 from scheduler.operators.scheduler import OperatorScheduler
@@ -19,7 +19,6 @@ OPERATORS = 11_000
 SWITCHED = 1_000  # operators of a class whose policy changes, all with input
 IDLE = 1_000  # of them; 10,000 are ready at every decision
 GAP_S = 1e-4  # between two arrivals
-CLUSTERED = ("lsf", "brt", "bsd")
 STATIC = ("hr", "hnr", "srpt", "chain")
 
 
@@ -103,5 +102,5 @@ def dearest_switch_s() -> float:
 
         return seconds_each(switch, 20)
 
-    kinds = [(kind, clusters) for kind in POLICY_KINDS for clusters in (0, 12)]
-    return max(switched_s(policy_of(*one)) for one in kinds if one[1] == 0 or one[0] in CLUSTERED)
+    kinds = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 12) for kind in CLUSTERED_KINDS]
+    return max(switched_s(policy_of(kind, clusters)) for kind, clusters in kinds)

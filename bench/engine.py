@@ -76,7 +76,7 @@ def registration_s() -> float:
         nonlocal number
         number += 1
         runner.add(plan_query(f"q{number}", text(number), catalog))
-        runner.believed()
+        runner.scheduled.believed()
 
     return seconds_each(register, 5)
 

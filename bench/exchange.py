@@ -115,15 +115,15 @@ def made() -> HostedClass:
         ),
         10_000,
     )
-    for stream in hosted.schemas:
+    for stream in hosted.queries.schemas:
         hosted.begin(stream, 0, 0)
     return hosted
 
 
 def input_of(hosted: HostedClass) -> Iterator[Piece]:
-    batches = dict.fromkeys(hosted.schemas, 0)
+    batches = dict.fromkeys(hosted.queries.schemas, 0)
     for stream, rows in w11_workload.turns(w11_workload.generated(SECONDS), TRAIN):
-        train = train_from_arrow(rows.combine_chunks(), hosted.schemas[stream].schema, 0.0)
+        train = train_from_arrow(rows.combine_chunks(), hosted.queries.schemas[stream].schema, 0.0)
         yield Piece(stream, batches[stream], len(train), 0, 0, train, None)
         batches[stream] += 1
 

@@ -159,14 +159,14 @@ class Full:
 def hosted(declared: LiveClass) -> HostedClass:
     """With answers of all kinds of times."""
     found = HostedClass(declared, 1000)
-    found.responses.add_array(np.random.default_rng(1).exponential(0.05, ANSWERS), 0.0)
-    found.runner.answered = dict.fromkeys(declared.queries, ANSWERS)
+    found.times.total.add_array(np.random.default_rng(1).exponential(0.05, ANSWERS), 0.0)
+    found.runner.answers.counts = dict.fromkeys(declared.queries, ANSWERS)
     return found
 
 
 def told_quality(there: HostedClass) -> Qualities:
     """It is made once a second, and goes out with each report."""
-    return qualities(there.runner.quality, 0.0)
+    return qualities(there.runner.answers.quality, 0.0)
 
 
 def slice_s() -> float:

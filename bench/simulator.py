@@ -15,7 +15,7 @@ def figures() -> list[Figure]:
     began = time.perf_counter()
     run.run()
     wall_s = time.perf_counter() - began
-    tuples = sum(host.ledger().offered for host in run.hosts.values())
+    tuples = sum(host.door.ledger().offered for host in run.hosts.values())
     return [
         Figure("dilos-sc, 120 s under dilos, wall time", wall_s, "s", limit=60.0),
         Figure("a simulated tuple through the DILoS network", 1e6 * wall_s / tuples, "µs", limit=60.0),

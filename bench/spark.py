@@ -305,7 +305,7 @@ def serve_class(cores: Cores, dirs: RunDirs, parent: Connection) -> None:
     host = Host("h", dirs, SETTINGS_OF_HOST, lambda *_: None, lambda problem: os._exit(1), cores=cores)
     host.start([Unit(CLASS, 0, 1.0, 1.0)])
     queue = Queue()
-    host.ask(lambda: setattr(host._units[CLASS.name].inbox, "arrived", queue))
+    host.ask(lambda: setattr(host.units.by_name[CLASS.name].inbox, "arrived", queue))
     while CLASS.name not in (dirs.stream("s") / "stream.json").read_text(encoding="utf-8"):
         time.sleep(LOOK_S)
     parent.send("ready")

@@ -10,6 +10,7 @@
     │   └── PlanningError     a query that cannot be planned, with line and column (`engine.sql.errors`)
     ├── NotAllowed            no key, or one that is not for this
     └── Away                  what it takes does not answer now: try again later
+        └── Busy              it is there, and has no room now
 
 A validator of a model raises Contradiction, which `configs.yaml_loading` turns into InvalidInput with file and path.
 
@@ -62,7 +63,14 @@ class Several(InvalidInput):
         first = problems[0]
         if len(problems) == 1:
             return first
-        return cls(first.title, first.field, first.value, first.hint, first.file, tuple(problems))
+        return cls(
+            first.title,
+            field=first.field,
+            value=first.value,
+            hint=first.hint,
+            file=first.file,
+            problems=tuple(problems),
+        )
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
@@ -94,6 +102,10 @@ class NotAllowed(WeirError):
 
 class Away(WeirError):
     """What it takes cannot be reached or has no room now; try again later."""
+
+
+class Busy(Away):
+    """It is there, and has no room now."""
 
 
 class Contradiction(ValueError):
@@ -128,12 +140,17 @@ BRIEF.maxlevel, BRIEF.maxlist, BRIEF.maxdict = 3, 10, 10
 BRIEF.maxstring = BRIEF.maxlong = BRIEF.maxother = 100
 
 
+def similar(name: str, names: Sequence[str]) -> list[str]:
+    """Return what the user probably meant, the most similar name first."""
+    # A near-certain match stands alone; what is only similar would draw attention from it.
+    certain = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+    return certain or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint that names what the user probably meant, or all there is when there is little."""
     names = sorted(known)
-    # A near-certain match stands alone; what is only similar would draw attention from it.
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
-    close = close or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = similar(name, names)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

@@ -30,18 +30,18 @@ def settings_of_text(
     kind, _, rest = text.partition(":")
     if kind not in kinds:
         raise UnknownName(f"no such {what}", option, kind, nearest(kind, kinds))
-    given: dict[str, object] = {"kind": kind}
+    settings: dict[str, object] = {"kind": kind}
     for part in rest.split(",") if rest else ():
         key, equals, value = part.partition("=")
         if not equals:
             raise InvalidInput(f"no setting of a {what}", option, part, f"write {example}")
-        given[key] = value
+        settings[key] = value
     model = type(union.validate_python({"kind": kind}))
     try:
-        return union.validate_python(model.model_validate({**usual, **given}))
+        return union.validate_python(model.model_validate({**usual, **settings}))
     except ValidationError as error:
         problem = problem_of(error, model, "")
-        if problem.field in given.keys() - model.model_fields:
+        if problem.field in settings.keys() - model.model_fields:
             problem.hint = f"{kind} has the settings {known_settings(model)}"
         problem.field = f"{option} {kind}:{problem.field}"
         raise problem from None
@@ -53,6 +53,6 @@ def known_settings(model: type[Settings]) -> str:
 
 def in_a_file(problem: InvalidInput, what: str) -> Contradiction:
     """What is wrong with a text that stands in a file, and not on a command line."""
-    told = problem.field.removeprefix(f"--{what}").strip()
-    title = f"{told}: {problem.title}" if told else problem.title
+    field = problem.field.removeprefix(f"--{what}").strip()
+    title = f"{field}: {problem.title}" if field else problem.title
     return Contradiction(title, value=problem.value, hint=problem.hint)

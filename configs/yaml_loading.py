@@ -99,7 +99,7 @@ def read_text(path: Path) -> str:
 def parse_model(model: type[Model], data: object, file: str = "") -> Model:
     """As `read_model`, of data already read."""
     if not isinstance(data, dict):
-        required = ", ".join(name for name, one in model.model_fields.items() if one.is_required())
+        required = ", ".join(name for name, field in model.model_fields.items() if field.is_required())
         title = "the file is empty" if data is None else "the file must hold keys and values"
         raise InvalidInput(title, value=data, file=file, hint=f"it needs the keys {required}")
     try:
@@ -187,24 +187,24 @@ class StrictLoader(yaml.SafeLoader):
     # At composition: construction lays merged keys (`<<`) over the node, which may then repeat its own.
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        seen: set[tuple[str, str]] = set()
+        keys: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
+                if (key.tag, key.value) in keys:
                     raise yaml.composer.ComposerError(
                         None, None, f"the key {key.value} is given twice", key.start_mark
                     )
-                seen.add((key.tag, key.value))
+                keys.add((key.tag, key.value))
         return node
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, value in node.value:
             if key.tag != MERGE:
                 continue
-            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                if isinstance(one, yaml.MappingNode):
-                    self.flatten_mapping(one)
-                    self._merged += len(one.value) + 1
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if isinstance(source, yaml.MappingNode):
+                    self.flatten_mapping(source)
+                    self._merged += len(source.value) + 1
                 if self._merged > MERGED_MAX:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"more than {MERGED_MAX:,} merged keys", node.start_mark
@@ -235,9 +235,9 @@ def check_digits(node: yaml.ScalarNode) -> None:
 
 def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> InvalidInput:
     """The first error, or the first unknown key if there is one."""
-    found = min(error.errors(), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
-    kind, location, value = found["type"], found["loc"], found["input"]
-    context: Mapping[str, Any] = found.get("ctx", {})
+    details = min(error.errors(), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
+    kind, location, value = details["type"], details["loc"], details["input"]
+    context: Mapping[str, Any] = details.get("ctx", {})
     if location and location[-1] == "[key]":  # a key of a mapping that is not a name
         place = locate(model, location[:-2])
         return InvalidInput("not a valid name", place.path, value, A_NAME, file)
@@ -261,9 +261,15 @@ def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> Inv
             hint = nearest(str(value), map(str, place.schema.get("enum", ())))
             return UnknownName("no such choice", place.path, value, hint, file)
         case "value_error" if isinstance(context["error"], Contradiction):
-            told: Contradiction = context["error"]
-            return InvalidInput(told.title, joined(place.path, told.field), told.value, told.hint, file)
-    complaint = COMPLAINTS.get(kind, found["msg"][0].lower() + found["msg"][1:]).format(**context)
+            contradiction: Contradiction = context["error"]
+            return InvalidInput(
+                contradiction.title,
+                joined(place.path, contradiction.field),
+                contradiction.value,
+                contradiction.hint,
+                file,
+            )
+    complaint = COMPLAINTS.get(kind, details["msg"][0].lower() + details["msg"][1:]).format(**context)
     if kind in TEXT_LENGTHS and "pattern" not in place.schema:
         complaint = TEXT_LENGTHS[kind].format(**context)
     if value is None:
@@ -319,7 +325,7 @@ def resolved(node: Schema, definitions: Schema) -> Schema:
         if "$ref" in node:
             node = definitions[node["$ref"].rsplit("/", 1)[-1]]
         elif "anyOf" in node:
-            node = next(one for one in node["anyOf"] if one.get("type") != "null")
+            node = next(option for option in node["anyOf"] if option.get("type") != "null")
         else:
             return {**node, **default}
 

@@ -264,8 +264,8 @@ class LoadManager:
                 held_back=cycle.held_back,
             )
         )  # fmt: skip
-        wanted = offered + self._held_work(cycle)
-        commands: list[LoadCommand] = [ReportUsage(wanted / self._capacity(before.headroom), offered)]
+        needed = offered + self._held_work(cycle)
+        commands: list[LoadCommand] = [ReportUsage(needed / self._capacity(before.headroom), offered)]
         if keep != before.keep:
             commands.append(SetKeep(keep))
         if oldest_s and self.max_age_s is not None:

@@ -48,12 +48,12 @@ class LoadMonitor:
         stream, offered = input_.stream, input_.offered
         if cycle_s < LEAST_CYCLE_S:  # a clock that stood still or ran back has measured nothing
             return self.rate(stream)
-        seen, known = offered / cycle_s, self._rates.get(stream)
+        current, before = offered / cycle_s, self._rates.get(stream)
         batch = self._batches.get(stream, 0.0)
-        if known is None or abs(offered - known * cycle_s) > noise(known * cycle_s, batch):
-            rate = seen
+        if before is None or abs(offered - before * cycle_s) > noise(before * cycle_s, batch):
+            rate = current
         else:
-            rate = known + RATE_ALPHA * (seen - known)
+            rate = before + RATE_ALPHA * (current - before)
         self._rates[stream] = rate
         if input_.batches:
             size = offered / input_.batches

@@ -188,8 +188,8 @@ def _optional(kind: Any, args: tuple[Any, ...]) -> Codec:
 def _items(item: Codec, make: Callable[[Any], Any]) -> Codec:
     encode, decode = item
     return Codec(
-        lambda value: [encode(one) for one in value],
-        lambda value: make([decode(one) for one in _list(value)]),
+        lambda value: [encode(item) for item in value],
+        lambda value: make([decode(item) for item in _list(value)]),
     )
 
 
@@ -198,10 +198,10 @@ def _mapping(key: Codec, item: Codec) -> Codec:
 
     def decode(value: Any) -> dict[Any, Any]:
         read = pairs.decode(value)
-        made = dict(read)
-        if len(made) != len(read):
+        result = dict(read)
+        if len(result) != len(read):
             raise NotARecord("a key is there twice")
-        return made
+        return result
 
     return Codec(lambda value: pairs.encode(value.items()), decode)
 
@@ -281,16 +281,16 @@ class Kind:
 
     def core_of(self, settings: Mapping[str, Any]) -> Core:
         try:
-            made: Core = self._core_of(settings)
+            core: Core = self._core_of(settings)
         except (KeyError, TypeError, ValueError) as problem:
             raise NotARecord(f"no {self.make.__name__} is made from that: {problem}") from None
-        return made
+        return core
 
     def _core_of(self, settings: Mapping[str, Any]) -> Any:
         if issubclass(self.make, Restorable):
             return self.make.restored(settings)
         codecs = self._codecs(self._arguments())
-        made = self.make(
+        core = self.make(
             **{
                 name: codecs[name].decode(value)
                 for name, value in settings.items()
@@ -298,8 +298,8 @@ class Kind:
             }
         )
         for name, codec in self._codecs(self._carried).items():
-            setattr(made, name, codec.decode(settings[name]))
-        return made
+            setattr(core, name, codec.decode(settings[name]))
+        return core
 
     def _arguments(self) -> list[str]:
         return [
@@ -345,7 +345,7 @@ def cut_from(line: Mapping[str, Any]) -> str | None:
 def header_from(line: Mapping[str, Any]) -> Header:
     if line.get("weir_events") != VERSION:
         raise NotARecord(f"no header of version {VERSION}")
-    core = next((known for known in KINDS if known == line.get("core")), None)
+    core = next((kind for kind in KINDS if kind == line.get("core")), None)
     if core is None:
         raise NotARecord(f"{line.get('core')!r} is none of {', '.join(KINDS)}")
     name, clock, settings = (line.get(key) for key in ("name", "clock", "settings"))

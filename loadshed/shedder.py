@@ -122,9 +122,9 @@ class KeyCounts:
 
     def end_cycle(self, keep: float) -> None:
         """Chances for the keys that were counted, at what is to be kept in the next cycle; the others are forgotten."""
-        seen = np.flatnonzero(self._counts[:-1])
-        counts, keys = self._counts[seen], self._table.keys[seen]
-        self._level = fair_level(counts, keep) if len(seen) else None
+        occupied = np.flatnonzero(self._counts[:-1])
+        counts, keys = self._counts[occupied], self._table.keys[occupied]
+        self._level = fair_level(counts, keep) if len(occupied) else None
         self._table.clear()
         self._counts[:] = 0
         self._chances[:] = np.nan

@@ -129,14 +129,14 @@ class Explanation:
     def words(self) -> str:
         """The decision in words: what was seen → what follows."""
         way = WAYS[self.objective]
-        seen = f"{way.words} {told(self.measured, way.unit)} under {self.policy}"
+        text = f"{way.words} {told(self.measured, way.unit)} under {self.policy}"
         if self.policy in self.forecasts:
-            seen += f" (forecast {told(self.forecasts[self.policy], way.unit)})"
+            text += f" (forecast {told(self.forecasts[self.policy], way.unit)})"
         if self.best and self.best != self.policy:
-            seen += f", {self.best} would come to {told(self.forecasts[self.best], way.unit)}"
+            text += f", {self.best} would come to {told(self.forecasts[self.best], way.unit)}"
             if self.policy in self.forecasts:
-                seen += f", {gain_of(self.forecasts, self.policy, self.best):.0%} less"
-        return f"{seen} → {self._follows()}"
+                text += f", {gain_of(self.forecasts, self.policy, self.best):.0%} less"
+        return f"{text} → {self._follows()}"
 
     def _follows(self) -> str:
         match self.branch:
@@ -250,7 +250,7 @@ class TuningCore:
 
     def _gone_back(self, memory: Memory, before: str, why: tuple[str, ...]) -> Memory:
         """To the policy before; those that are the reason are not tried for a while."""
-        times = max(memory.disappointed.get(one, 0) for one in why)
+        times = max(memory.disappointed.get(choice, 0) for choice in why)
         bar = min(BARRED * 2**times, BARRED_MAX)
         return replace(
             switched(memory, before),
@@ -261,9 +261,9 @@ class TuningCore:
 
 def last_of(decisions: Iterable[Explanation], last: int) -> list[Explanation]:
     """The last decisions, and before them those by which a class has come to go by another policy, however long ago."""
-    known = list(decisions)
-    split = max(0, len(known) - last)
-    return [*(one for one in known[:split] if one.after != one.policy), *known[split:]]
+    every = list(decisions)
+    split = max(0, len(every) - last)
+    return [*(decision for decision in every[:split] if decision.after != decision.policy), *every[split:]]
 
 
 def tuning_core(declared: PriorityClass) -> TuningCore | None:
@@ -298,8 +298,8 @@ def with_past(past: Mapping[str, float], event: Compared, policy: str) -> Mappin
     """With what is forecast now. Who was not known before is taken to have been as good as the policy in force."""
     if policy not in event.forecasts:
         return past
-    known = past.get(policy, 0.0)
-    return {name: PAST_KEPT * past.get(name, known) + value for name, value in event.forecasts.items()}
+    mean = past.get(policy, 0.0)
+    return {name: PAST_KEPT * past.get(name, mean) + value for name, value in event.forecasts.items()}
 
 
 def with_ratio(ratios: tuple[float, ...], event: Compared, policy: str) -> tuple[float, ...]:

@@ -25,6 +25,7 @@ from urllib.parse import urlencode
 import orjson
 
 from configs.documents.declarations import (
+    RESOURCES,
     Declaration,
     Document,
     Ref,
@@ -56,15 +57,6 @@ PAGE = 1000
 DRY_RUN = "?dry_run=true"
 ROWS_MOST = 1_000_000
 JSON = {"Content-Type": "application/json"}
-PLACES: Mapping[str, str] = {
-    "PriorityClass": "priority-classes",
-    "Tenant": "tenants",
-    "Stream": "streams",
-    "Feed": "feeds",
-    "Mirror": "mirrors",
-    "Query": "queries",
-    "Session": "session",
-}
 
 
 Documents = DocumentLike | Sequence[DocumentLike]
@@ -147,13 +139,13 @@ class Client:
                 return [self.get(kind, "spark")]
             except UnknownName:
                 return []
-        path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{PLACES[kind]}"
+        path = f"/v1/tenants/{quoted(tenant)}/queries" if tenant else f"/v1/{RESOURCES[kind].path}"
         return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
         """Declare or change a document, also a plain dict; with a version, only if that version is there (0: none)."""
-        given = document_in(declaration)
-        declaration = given.declaration if isinstance(given, Document) else given
+        document = document_in(declaration)
+        declaration = document.declaration if isinstance(document, Document) else document
         ref = ref_of(declaration)
         content = orjson.dumps(as_document(declaration))
         headers = JSON | condition(version)
@@ -306,8 +298,8 @@ class Client:
 
     def _post(self, path: str, said: Mapping[str, Any], again: bool = True) -> dict[str, Any]:
         answer = self._wire.call("POST", path, content=orjson.dumps(said), headers=JSON, again=again)
-        found: dict[str, Any] = orjson.loads(answer.content)
-        return found
+        content: dict[str, Any] = orjson.loads(answer.content)
+        return content
 
     def _items(self, path: str) -> Iterator[dict[str, Any]]:
         """Of all pages."""
@@ -330,7 +322,7 @@ def place_of(ref: Ref) -> str:
             return "/v1/session"
         case "Query":
             return f"/v1/tenants/{quoted(ref.tenant)}/queries/{quoted(ref.name)}"
-    return f"/v1/{PLACES[ref.kind]}/{quoted(ref.name)}"
+    return f"/v1/{RESOURCES[ref.kind].path}/{quoted(ref.name)}"
 
 
 def condition(version: int | None) -> dict[str, str]:
@@ -363,11 +355,11 @@ def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
     try:
         yield
     except WeirError as problem:
-        found = IN_BODY.match(problem.title)
-        if found is not None and int(found[1]) < len(documents):
-            one = documents[int(found[1])]
-            place = (one.place if isinstance(one, Document) else "") or str(ref_of_any(one))
-            problem.title = place + problem.title[found.end() :]
+        match = IN_BODY.match(problem.title)
+        if match is not None and int(match[1]) < len(documents):
+            document = documents[int(match[1])]
+            place = (document.place if isinstance(document, Document) else "") or str(ref_of_any(document))
+            problem.title = place + problem.title[match.end() :]
         raise
 
 

@@ -78,6 +78,8 @@ class ControlRing:
     loads: dict[str, LoadManager]
     capacity: CapacityCore | None
     redistribute_every: int
+    originals: Mapping[str, float]
+    """Original shares, by class."""
     tunings: Mapping[str, TuningCore] = field(default_factory=dict)
     """Of classes that tune themselves."""
     open_record: OpenRecord | None = None
@@ -140,6 +142,9 @@ class ControlRing:
                     self._decide[name](command, now)
         return grants
 
+    def shares(self) -> Mapping[str, float]:
+        return self.originals if self.capacity is None else self.capacity.shares
+
     def manager_of(self, name: str) -> LoadManager | None:
         return self.loads.get(name) or self.loads.get(EVERYBODY)
 
@@ -163,6 +168,7 @@ def build_ring(
         loads=load_managers(manager, scenario.classes, scenario.load, shares, scenario.lanes),
         capacity=capacity if moves_shares(manager) else None,
         redistribute_every=scenario.load.redistribute_every,
+        originals=shares,
         tunings=tunings or {},
         open_record=open_record,
     )

@@ -15,7 +15,6 @@ from configs.classes.policies import Automatic, PolicySettings
 from configs.scenario.scenario import Aggregate, SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
-from scheduler.ratios import ratio
 from scheduler.tuning import Compared, TuningCore, tuning_core
 from sim.forecast.operator_costs import Cost
 from sim.forecast.policy_forecast import (
@@ -26,8 +25,9 @@ from sim.forecast.policy_forecast import (
     TriedOperator,
     forecasts,
     objective_value,
+    quality,
 )
-from sim.run.simulated_answers import Worth
+from sim.run.simulated_answers import AnswerTotals
 from sim.run.simulated_host import SimulatedHost
 
 # Load cycles whose arrivals are remembered; of a longer time between two comparisons, the last ones.
@@ -47,7 +47,10 @@ class TunedClass:
     _arrivals: dict[str, deque[Arrived]] = field(init=False, default_factory=dict)
     _queued: list[int] = field(init=False, default_factory=list)
     _due: float = field(init=False)
-    _worth: Worth = field(init=False, default=Worth(0, 0.0, 0.0, 0, 0.0))
+    _totals: AnswerTotals = field(
+        init=False,
+        default=AnswerTotals(answers=0, utility=0.0, stale_s=0.0, due=0, tardy_s=0.0),
+    )
     _compared_at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
@@ -57,7 +60,7 @@ class TunedClass:
         for input_ in cycle.inputs:
             slots = self._arrivals.setdefault(input_.stream, deque(maxlen=CYCLES_KEPT))
             slots.append(Arrived(input_.offered, input_.batches))
-        self._queued.append(host.queued_tuples())
+        self._queued.append(host.queues.tuples())
 
     def compared(
         self, now: float, host: SimulatedHost, capacity: float, cycle_s: float, simulate: Simulate
@@ -68,26 +71,17 @@ class TunedClass:
         self._due = now + self.every_s
         queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
         measured = objective_value(self.settings.objective, self._seen(now, host, queued))
-        found = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
+        values = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
         # What is measured and what is forecast are of the same arrivals.
         self._queued.clear()
         self._arrivals.clear()
-        self.seen = host.seen = ResponseStatistics(host.target_s)
-        return Compared(measured, found)
+        self.seen = host.answers.new_sample()
+        return Compared(measured, values)
 
     def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
-        before, self._worth = self._worth, host.answers.worth()
-        answers, stale_s = self._worth.answers - before.answers, self._worth.stale_s - before.stale_s
-        lost = 1 - ratio(self._worth.utility - before.utility, answers) if answers else None
-        due, tardy_s = self._worth.due - before.due, self._worth.tardy_s - before.tardy_s
+        before, self._totals = self._totals, host.answers.totals()
         seconds, self._compared_at = now - self._compared_at, now
-        return Seen(
-            self.seen,
-            queued,
-            stale_s / seconds if seconds > 0 else None,
-            lost,
-            1e3 * tardy_s / due if due else None,
-        )
+        return quality(self.seen, self._totals.since(before), queued, seconds)
 
     def class_now(self, host: SimulatedHost, capacity: float, cycle_s: float) -> ClassNow:
         return ClassNow(
@@ -106,24 +100,23 @@ def tuned(settings: SimulatedClass, host: SimulatedHost) -> TunedClass | None:
     auto, core = settings.policy, tuning_core(settings)
     if core is None or not isinstance(auto, Automatic):
         return None
-    host.seen = ResponseStatistics(host.target_s)
-    return TunedClass(settings, core, auto.every_s, candidates(settings.objective), host.seen)
+    return TunedClass(settings, core, auto.every_s, candidates(settings.objective), host.answers.new_sample())
 
 
 def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
     """The class's operators as they were measured; of what a tuple cost, the part of the call is known."""
-    entries = {number: entry.stream for entry in host.entries for number in entry.operators}
-    found = []
+    entries = {number: entry.stream for entry in host.door.entries for number in entry.operators}
+    operators = []
     for number, (operator, estimate) in enumerate(
         zip(host.network.operators, host.scheduler.statistics.estimates, strict=True)
     ):
-        call_s, train = host.plan.boxes[number].call_s, host.mean_train(number)
+        call_s, train = host.plan.boxes[number].call_s, host.calls.mean_train(number)
         if isinstance(host.plan.boxes[number].model, Aggregate):
             # Results of many thousand tuples at once: a running average has forgotten the last ones before the next come.
-            estimate = host.mean_estimate(number) or estimate
+            estimate = host.calls.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)
-        found.append(
+        operators.append(
             TriedOperator(
                 name=operator.name,
                 feeds=operator.downstream,
@@ -135,4 +128,4 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
                 slack_s=operator.slack_s,
             )
         )
-    return tuple(found)
+    return tuple(operators)

@@ -138,16 +138,16 @@ def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
         for size in replaying.file(file):
             read += size
             advance(read)
-    if not any(one.reports for one in replays.values()):
+    if not any(replay.reports for replay in replays.values()):
         raise InvalidInput(
             "no core's record begins in it", hint="give an event log or a folder of them", file=str(path)
         )
     order = list(KINDS)
-    reports = (report for one in replays.values() for report in one.reports.values())
+    reports = (report for replay in replays.values() for report in replay.reports.values())
     return ReplayReport(
         tuple(sorted(reports, key=lambda one: (one.folder, order.index(one.core), one.name))),
-        tuple(delivery for one in replays.values() for delivery in one.deliveries()),
-        tuple(file for one in replays.values() for file in one.empty),
+        tuple(delivery for replay in replays.values() for delivery in replay.deliveries()),
+        tuple(file for replay in replays.values() for file in replay.empty),
     )
 
 
@@ -350,19 +350,19 @@ class _Replay:
 def _delivery(sender: str, receiver: str, sent: Sequence[_Messages], heard: Sequence[_Messages]) -> Delivery:
     count = excused = 0
     lost = None
-    for clock in dict.fromkeys(one.span.clock for one in sent):
-        arrived = _Arrived([one for one in heard if one.span.clock == clock])
-        for one in sent:
-            if one.span.clock != clock:
+    for clock in dict.fromkeys(messages.span.clock for messages in sent):
+        arrived = _Arrived([messages for messages in heard if messages.span.clock == clock])
+        for messages in sent:
+            if messages.span.clock != clock:
                 continue
-            for at, said, line in zip(one.at, one.said, one.line, strict=True):
+            for at, said, line in zip(messages.at, messages.said, messages.line, strict=True):
                 if arrived.next_is(at, said):
                     count += 1
-                elif at >= one.span.last - ON_ITS_WAY_S or not arrived.awaits(at):
+                elif at >= messages.span.last - ON_ITS_WAY_S or not arrived.awaits(at):
                     excused += 1
                 elif lost is None:
                     lost = Disagreement(
-                        file=one.file,
+                        file=messages.file,
                         line=line,
                         at=at,
                         event="message",
@@ -372,7 +372,7 @@ def _delivery(sender: str, receiver: str, sent: Sequence[_Messages], heard: Sequ
     return Delivery(
         sender=sender,
         receiver=receiver,
-        sent=sum(len(one.at) for one in sent),
+        sent=sum(len(messages.at) for messages in sent),
         heard=count,
         excused=excused,
         first_lost=lost,
@@ -383,11 +383,11 @@ class _Arrived:
     """What a listener heard in all its lives by one clock."""
 
     def __init__(self, heard: Sequence[_Messages]) -> None:
-        self._spans = [one.span for one in heard]
+        self._spans = [messages.span for messages in heard]
         self._at, self._said = array("d"), array("q")
-        for one in heard:
-            self._at += one.at
-            self._said += one.said
+        for messages in heard:
+            self._at += messages.at
+            self._said += messages.said
         self._place = 0
 
     def awaits(self, at: float) -> bool:

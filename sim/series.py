@@ -26,7 +26,12 @@ class Series:
 
     classes: dict[str, ClassSeries]
     stride: int = 1
+    shared_s: dict[str, float] = field(init=False)
+    """Share times seconds so far, by class."""
     _cycle: int = 0
+
+    def __post_init__(self) -> None:
+        self.shared_s = dict.fromkeys(self.classes, 0.0)
 
     def due(self) -> bool:
         """Whether this cycle is to be recorded; call once a cycle."""

@@ -69,10 +69,8 @@ class RayEffects:
     def start_host(self, host: str, node: str) -> None:
         dirs = self.settings.dirs(node)
         settings = self.settings
-        handle = settings.start_host(
-            host, self._node_ids[node], dirs, settings.live, settings.cores, settings.events
-        )
-        self.actors.meet(host_name(host), handle)
+        arguments = (host, self._node_ids[node], dirs, settings.live, settings.cores, settings.events)
+        self.actors.meet(host_name(host), settings.start_host(*arguments))
 
     def stop_host(self, host: str) -> None:
         name = host_name(host)
@@ -85,7 +83,8 @@ class RayEffects:
         self.actors.set(host_name(host), "set_units", list(units))
 
     def scale_headroom(self, host: str, unit: str, factor: float, share: float, original: float) -> None:
-        self.actors.call(host_name(host), "scale_headroom", unit, factor, share, original)
+        scale = (unit, factor, share, original)
+        self.actors.call(host_name(host), "scale_headroom", *scale)
 
     def set_keep(self, host: str, unit: str, keep: float) -> None:
         self.actors.call(host_name(host), "set_keep", unit, keep)

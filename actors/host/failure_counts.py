@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from actors.host.recent_latency import LATE_PIECE_S as PIECE_S
 from actors.host.recent_latency import LATE_S as WINDOW_S
 from actors.messages.unit_messages import FAILURE_QUERIES_MAX, FAILURES_MAX, Failure
-from engine.class_.runner import ClassRunner, FailingOperator
+from engine.class_.runner import ClassRunner
+from engine.network.row_losses import FailingOperator, failing_operators
 from scheduler.ratios import ratio
 
 Counts = tuple[int, Mapping[str, int]]
@@ -33,7 +34,7 @@ class FailureCounts:
         """Return the largest failures; `is_last` reads the counts although they were read just before."""
         if self._noted and not is_last and now - self._noted[-1][0] < PIECE_S:
             return self._failures
-        operators = runner.failing()
+        operators = failing_operators(runner.scheduled.taken())
         if self._noted:
             before = self._noted[-1][1]
             for operator in operators:
@@ -46,7 +47,8 @@ class FailureCounts:
             self._noted.popleft()
         found = [failure for operator in operators for failure in self._failures_of(operator)]
         found.sort(key=lambda failure: (-failure.part, -failure.rows, failure.operator, failure.reason))
-        self._failures, self._taken = tuple(found[:FAILURES_MAX]), runner.taken_by_operator()
+        self._failures = tuple(found[:FAILURES_MAX])
+        self._taken = {id(node): taken for node, taken in runner.scheduled.taken()}
         return self._failures
 
     def _failures_of(self, operator: FailingOperator) -> Iterator[Failure]:

@@ -22,7 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.host.host import Host, HostStatus, prepare_process
 from actors.host.tuning_sample import UnitNow
-from actors.host.unit import OpenRecord, not_recorded
+from actors.host.unit_load import OpenRecord, not_recorded
 from actors.messages.unit_messages import Account, Explanations, Unit, UnitReport, units_from_json
 from actors.runtime import kv_store
 from actors.runtime.cpu_pinning import Cores, keep_process_off

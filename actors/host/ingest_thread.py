@@ -48,6 +48,7 @@ from actors.messages.gateway_messages import (
     decode,
     encode,
 )
+from actors.runtime.backoff import Backoff
 from actors.runtime.eventfd import WakeUp
 from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Channel, connect
@@ -86,7 +87,7 @@ class Feed:
     """Refused since the last Subscribed: the stream may have been dropped, and a new log may be there instead."""
     lively: bool = False
     """Among those that are read in turn."""
-    pause_s: float = BACKOFF_LEAST_S
+    backoff: Backoff = field(default_factory=lambda: Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S))
     cycle: int = 0
 
     @property
@@ -155,7 +156,7 @@ class Ingest:
         self._blocked: set[Feed] = set()
         self._later: dict[Feed, float] = {}  # to be tried again, and when
         self._asks = 0
-        self._connect_at, self._pause_s = 0.0, BACKOFF_LEAST_S
+        self._connect_at, self._backoff = 0.0, Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S)
         self._stopping = False
 
     # -- for the class thread -----------------------------------------------------------------------
@@ -252,10 +253,9 @@ class Ingest:
         try:
             channel = connect(self._dirs.gateway_socket)
         except OSError:
-            self._connect_at = now + self._pause_s
-            self._pause_s = min(2 * self._pause_s, BACKOFF_MOST_S)
+            self._connect_at = now + self._backoff.failed()
             return
-        self._pause_s = BACKOFF_LEAST_S
+        self._backoff.succeeded()
         self._poll.register(channel, select.POLLIN)
         self._greet(channel)
 
@@ -274,7 +274,7 @@ class Ingest:
         if channel is not None:
             self._poll.unregister(channel)
             channel.close()
-        self._connect_at = time.monotonic() + self._pause_s
+        self._connect_at = time.monotonic() + self._backoff.failed()
         for intake in self._intakes.values():
             for feed in intake.feeds.values():
                 feed.subscribed = False
@@ -319,11 +319,11 @@ class Ingest:
             case Denied(_, _, reason):
                 feed.subscribed, feed.denied = False, True
                 feed.intake.inbox.problems[feed.name] = reason
-                self._later[feed] = time.monotonic() + feed.pause_s
-                feed.pause_s = min(2 * feed.pause_s, BACKOFF_MOST_S)
+                self._later[feed] = time.monotonic() + feed.backoff.failed()
 
     def _begin(self, feed: Feed, found: Subscribed) -> None:
-        feed.subscribed, feed.pause_s = True, BACKOFF_LEAST_S
+        feed.subscribed = True
+        feed.backoff.succeeded()
         feed.intake.inbox.problems.pop(feed.name, None)
         if feed.next == FROM_NOW:
             feed.next, feed.upto = found.next, found.rows

@@ -12,6 +12,7 @@ from itertools import islice
 
 from actors.messages.unit_messages import BOUNDS, QUERIES_MAX, Answered, Counted, Qualities
 from engine.class_.hosted_class import HostedClass
+from engine.class_.scheduled_nodes import waiting_s
 from loadshed.aloma import Branch
 from loadshed.manager import Explanation
 from loadshed.responses import ResponseStatistics
@@ -59,7 +60,7 @@ class Counting:
         self._asking = reclaim
 
     def told(self, hosted: HostedClass, now: float, quality: Qualities) -> Counted:
-        ages = [hosted.runner.waiting_s(stream, now) for stream in hosted.schemas]
+        ages = [waiting_s(hosted.runner.network.source(stream), now) for stream in hosted.queries.schemas]
         return Counted(
             pid=os.getpid(),
             born=self.born,
@@ -72,8 +73,8 @@ class Counting:
             reclaims=self._reclaims,
             reclaims_overdue=self._overdue,
             reclaim_s=self._reclaim_s,
-            answered=answered(hosted.responses),
-            results=dict(islice(hosted.runner.answered.items(), QUERIES_MAX)),
+            answered=answered(hosted.times.total),
+            results=dict(islice(hosted.runner.answers.counts.items(), QUERIES_MAX)),
             queue_bytes=hosted.runner.network.account.queued,
             queue_age_s=max(ages, default=0.0),
             queue_work_s=self._queue_work_s,

@@ -79,12 +79,12 @@ class Noticed:
     def follow(self, policy: object, hosted: HostedClass) -> None:
         """Answers are looked at from now on, or not any more."""
         if not isinstance(policy, Automatic):
-            hosted.seen = None
-        elif hosted.seen is None:
+            hosted.times.noticed = None
+        elif hosted.times.noticed is None:
             hosted.notice()
 
     def cycle_ended(self, cycle: CycleEnded, keep: float, hosted: HostedClass, now: float) -> None:
-        if hosted.seen is None:
+        if hosted.times.noticed is None:
             return
         self._at = now
         if hosted.is_exchanging:
@@ -103,17 +103,17 @@ class Noticed:
 
     def now(self, hosted: HostedClass, capacity: float) -> UnitNow | None:
         """None of a class that says its policy."""
-        if hosted.seen is None:
+        if hosted.times.noticed is None:
             return None
         stale, lost, tardy_ms = self._worth(hosted)
-        operators = hosted.runner.believed().network.operators
+        operators = hosted.runner.scheduled.believed().network.operators
         found = UnitNow(
             lines=tuple(explain(hosted.runner)),
             arrivals={stream: tuple(slots) for stream, slots in self._arrivals.items()},
             cycle_s=self.cycle_s,
             capacity=capacity,
             train_max=self.train_max,
-            seen=hosted.seen,
+            seen=hosted.times.noticed,
             queued=self._queued / self._cycles if self._cycles else 0.0,
             stale=stale,
             lost=lost,
@@ -121,9 +121,9 @@ class Noticed:
             graphs=tuple([operator.utility for operator in operators]),
             weights=tuple([operator.weight for operator in operators]),
             slacks=tuple([slack_s_of(node) for node in hosted.runner.network.nodes]),
-            running=hosted.running(),
+            running=hosted.queries.running(),
             is_exchanging=hosted.is_exchanging or self._exchanging,
-            has_given_up=hosted.has_given_up,
+            has_given_up=hosted.exchanges.has_given_up,
         )
         self._anew(hosted)
         return found
@@ -139,12 +139,12 @@ class Noticed:
         self._before = None
 
     def _begin(self, hosted: HostedClass) -> None:
-        self._queries = tuple(hosted.runner.quality.values())
+        self._queries = tuple(hosted.runner.answers.quality.values())
         self._before = totals(self._at, self._queries)
 
     def _worth(self, hosted: HostedClass) -> tuple[float | None, float | None, float | None]:
         """Staleness, lost utility, and tardiness."""
-        queries, before = tuple(hosted.runner.quality.values()), self._before
+        queries, before = tuple(hosted.runner.answers.quality.values()), self._before
         same = len(queries) == len(self._queries) and all(map(is_, queries, self._queries))
         if before is None or not same or self._at <= before.at:
             return None, None, None

@@ -43,6 +43,7 @@ from actors.messages.turn_messages import (
     decode,
     encode,
 )
+from actors.runtime.backoff import Backoff
 from actors.runtime.cpu_pinning import Cores, pin_this_thread
 from actors.runtime.eventfd import WakeUp
 from actors.runtime.unix_channel import Channel, connect
@@ -140,12 +141,11 @@ class SliceClient:
 
     def serve(self) -> None:
         """Take turns until `stop`."""
-        pause_s = BACKOFF_LEAST_S
+        backoff = Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S)
         while not self._stopping:
             if self._take_turns():
-                pause_s = BACKOFF_LEAST_S
-            self._rest(pause_s)
-            pause_s = min(2 * pause_s, BACKOFF_MOST_S)
+                backoff.succeeded()
+            self._rest(backoff.failed())
 
     def _take_turns(self) -> bool:
         """Until the dispatcher is gone; whether it was heard at all."""

@@ -163,8 +163,8 @@ def step_bytes(step: Step) -> bytes:
             return named_bytes(_TOOK, stream, tuples)
         case Opened(stream, batch, offered, shed, rejected, kept, mask, failed, upto):
             length = NO_MASK if mask is None else len(mask)
-            fates = _OPENED.pack(offered, shed, rejected, failed, upto, kept, length)
-            return named_bytes(_OPEN, stream, batch) + fates + (mask or b"")
+            fates = (offered, shed, rejected, failed, upto, kept, length)
+            return named_bytes(_OPEN, stream, batch) + _OPENED.pack(*fates) + (mask or b"")
         case Evicted(stream, tuples):
             return named_bytes(_EVICTED, stream, tuples)
         case Advanced(stream, time, now):

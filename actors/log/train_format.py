@@ -117,10 +117,9 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
             arrays.append(contiguous(column.data))
         records.append(known.masked_or_text(column, text))
     moment = train.arrival[0] if same else 0.0
-    header = _TRAIN.pack(
-        VERSION, TRAIN, same, len(records), len(causes), rows, train.kept, train.watermark, moment
-    )
-    head = b"".join((header, *records))
+    counts = (same, len(records), len(causes), rows)
+    header = (VERSION, TRAIN, *counts, train.kept, train.watermark, moment)
+    head = b"".join((_TRAIN.pack(*header), *records))
     if causes:
         head = head.ljust(aligned(len(head)), b"\0") + causes
     return append_in_a_row(parts, head, arrays if rows else ())
@@ -180,8 +179,8 @@ def batch_parts(
     """An input batch, when it arrived, and how many rows came before it; and the bytes of all parts."""
     parts, size = train_parts(train)
     mark, number = (NOBODY, 0) if part_of is None else (part_of.mark, part_of.number)
-    header = _BATCH.pack(VERSION, BATCH, len(train), arrival, before, mark, number)
-    return [header, *parts], _BATCH.size + size
+    header = (VERSION, BATCH, len(train), arrival, before, mark, number)
+    return [_BATCH.pack(*header), *parts], _BATCH.size + size
 
 
 def mark_of(producer: str) -> bytes:

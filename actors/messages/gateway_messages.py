@@ -201,7 +201,8 @@ def encode(message: Message) -> bytes:
         case LogIsFull(reader, stream):
             return _packet(LOG_IS_FULL, 0, 0, reader, stream)
         case Denied(reader, stream, reason):
-            return _packet(DENIED, 0, 0, reader, stream, reason)[:MESSAGE_MAX]
+            texts = (reader, stream, reason)
+            return _packet(DENIED, 0, 0, *texts)[:MESSAGE_MAX]
 
 
 def _packet(kind: int, first: int, second: int, *texts: str, third: int = 0) -> bytes:
@@ -308,7 +309,8 @@ REASON_MAX = 2000
 def head_bytes(kind: int, stream: str, rows: int, body: int, part_of: BatchId | None = None) -> bytes:
     name = stream.encode()
     mark, number = (NOBODY, 0) if part_of is None else (part_of.mark, part_of.number)
-    return HEAD.pack(VERSION, kind, len(name), rows, body, mark, number) + name
+    head = (VERSION, kind, len(name), rows, body, mark, number)
+    return HEAD.pack(*head) + name
 
 
 def name_size(head: memoryview) -> int:

@@ -88,7 +88,8 @@ class NotUnderstood(Exception):
 def encode(message: Message) -> bytes:
     match message:
         case Ended(name, lane, used_s, ran_s, backlog):
-            return _ENDED.pack(VERSION, ENDED, lane, backlog, used_s, ran_s) + name.encode()
+            fields = (VERSION, ENDED, lane, backlog, used_s, ran_s)
+            return _ENDED.pack(*fields) + name.encode()
         case Granted(name, lane, quota_s):
             return _GRANTED.pack(VERSION, GRANTED, lane, quota_s) + name.encode()
         case Ready(name):

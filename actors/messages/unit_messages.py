@@ -92,27 +92,40 @@ class Copy:
     """Where the class says how much of its answers is kept."""
 
 
+OF_UNITS, GAUGE = "of units", "gauge"
+# How a figure of a class is made of those of its units; without either they are summed.
+MEAN: Mapping[str, str] = {OF_UNITS: "mean"}
+WORST: Mapping[str, str] = {OF_UNITS: "worst"}
+
+
+def gauge(unit: str, help: str) -> Mapping[str, tuple[str, str]]:
+    """Return the metadata of a figure that is exported as it is: `weir_class_NAME`, summed over the units."""
+    return {GAUGE: (unit, help)}
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """A unit as people see it; whatever is counted counts from its beginning."""
 
     headroom: float = 0.0
     load: float = 0.0
-    keep: float = 1.0
+    keep: float = field(default=1.0, metadata=MEAN)
     queued: int = 0
     results: int = 0
     results_per_s: float = 0.0
-    mean_ms: float = 0.0  # of the last seconds
-    p50_ms: float = 0.0
-    p95_ms: float = 0.0
-    p99_ms: float = 0.0
+    mean_ms: float = field(default=0.0, metadata=WORST)  # of the last seconds
+    p50_ms: float = field(default=0.0, metadata=WORST)
+    p95_ms: float = field(default=0.0, metadata=WORST)
+    p99_ms: float = field(default=0.0, metadata=WORST)
     offered: int = 0
     delivered: int = 0
     shed: int = 0
     late: int = 0
     rejected: int = 0
     failed: int = 0
-    state_bytes: int = 0
+    state_bytes: int = field(
+        default=0, metadata=gauge("bytes", "Bytes of the class's windows, groups and queues.")
+    )
     ingest_s: float = 0.0  # processor time of taking input in
     used_s: float = 0.0  # processor time of its slices
     within_target_pct: float = 100.0  # from the beginning
@@ -121,18 +134,33 @@ class Figures:
     slowdown: dict[str, float] = field(default_factory=dict)  # from the beginning
     staleness: dict[str, float] = field(default_factory=dict)  # from the beginning
     tardiness: dict[str, float] = field(default_factory=dict)  # from the beginning; of windows
-    slowdown_now: float = 0.0  # mean of the last seconds; 0 without answers
-    utility_now: float = 1.0  # mean of the last seconds
-    missed_now: float = 0.0  # part of the answers of the last seconds
-    staleness_now: float = 0.0  # of the last seconds
-    tardy_now: float = 0.0  # part of the answers of windows of the last seconds
+    slowdown_now: float = field(default=0.0, metadata=MEAN)  # mean of the last seconds; 0 without answers
+    utility_now: float = field(default=1.0, metadata=MEAN)  # mean of the last seconds
+    missed_now: float = field(default=0.0, metadata=MEAN)  # part of the answers of the last seconds
+    staleness_now: float = field(default=0.0, metadata=MEAN)  # of the last seconds
+    tardy_now: float = field(default=0.0, metadata=MEAN)  # part of the answers of windows of the last seconds
     queue_bytes: int = 0  # between operators
     late_now: dict[str, float] = field(default_factory=dict)
     """By stream, the part of the rows of the last minute of input that came behind its watermark; without those that have none."""
-    queue_age_s: float = 0.0  # of the oldest tuple that no operator has taken
-    shed_now: float = 0.0  # part of the rows of the last seconds that was shed, at the door or from the queue
+    queue_age_s: float = field(default=0.0, metadata=WORST)  # of the oldest tuple that no operator has taken
+    # Part of the rows of the last seconds that was shed, at the door or from the queue.
+    shed_now: float = field(default=0.0, metadata=MEAN)
     taken_per_s: float = 0.0  # tuples that operators have taken in the last seconds
-    held_back: int = 0  # units whose input waits outside for room
+    held_back: int = field(
+        default=0,
+        metadata=gauge(
+            "shards",
+            "Number of shards of the class with a full queue, so that further input waits in the logs of its streams, and at"
+            " producers when a log is full.",
+        ),
+    )
+    unsaved_bytes: int = field(
+        default=0,
+        metadata=gauge(
+            "bytes",
+            "Bytes that the class wrote to its log after its last snapshots: what a restart repeats first.",
+        ),
+    )
 
 
 # Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.

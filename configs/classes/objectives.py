@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from configs.classes.policies import POLICY, POLICY_KINDS, PolicySettings, policy_of
+from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, PolicySettings, policy_of
 
 Objective = Literal[
     "response",
@@ -64,9 +64,5 @@ def candidates(objective: Objective) -> list[PolicySettings]:
     """All that a class that tunes itself chooses from, its objective's own first. Decisions of those that look at every
     ready operator are simulated as if they took no time, so they are there in clusters."""
     own = policy_for(objective)
-    every = [POLICY.validate_python({"kind": kind}) for kind in POLICY_KINDS]
-    quick = [
-        one.model_copy(update={"clusters": CLUSTERS}) if "clusters" in type(one).model_fields else one
-        for one in every
-    ]
-    return [own, *(one for one in quick if one != own)]
+    policies = [policy_of(kind, CLUSTERS if kind in CLUSTERED_KINDS else 0) for kind in POLICY_KINDS]
+    return [own, *(policy for policy in policies if policy != own)]

@@ -117,10 +117,10 @@ def schedule_text(settings: PeriodicSettings, beside: PeriodicSchedule = USUAL) 
     """What `schedule_of` reads, of settings that are not the usual ones, or those of `beside`."""
     shared = {"order": beside.order, "eager": beside.eager}
     usual = type(settings)().model_dump() | shared
-    given = {
+    settings_given = {
         name: value for name, value in settings.model_dump(exclude={"kind"}).items() if value != usual[name]
     }
-    words = ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
+    words = ",".join(f"{name}={str(value).lower()}" for name, value in settings_given.items())
     return f"{settings.kind}:{words}" if words else settings.kind
 
 
@@ -129,12 +129,12 @@ def compared_schedules(
 ) -> dict[str, PeriodicSettings]:
     """Every schedule, in the order and as eager as `own`; it in every order; and those that are named."""
     orders = [own.model_copy(update={"order": order}) for order in (own.order, *ORDERS)]
-    found = [
+    schedules = [
         *(schedule_of(text, own) for text in sharing),
         *orders,
         *(schedule_of(text, own) for text in named),
     ]
-    return {schedule_text(one, own): one for one in found}
+    return {schedule_text(schedule, own): schedule for schedule in schedules}
 
 
 def checked_schedule_name(name: str) -> str:

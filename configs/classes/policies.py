@@ -1,8 +1,9 @@
 """Which operator of a class runs next: one frozen model per policy, closed in one union.
 
-`scheduler.operators.policies.build_policy` turns a member of the union into the policy itself. What each one minimises
-stands beside it; formulas are in ALGORITHMS terms (S global selectivity, C̄ expected cost of a tuple from the
-operator to the root, T ideal cost of a result, W wait of the head tuple).
+The union is the list of all policies: options, checks, documents and tests derive theirs from it. A row in
+`scheduler.operators.policies.build` says what builds the policy. The first sentence of a model is its line in docs/scenarios.md;
+formulas use S for global selectivity, C̄ for the expected cost of a tuple from the operator to the root, T for the ideal cost of
+a result, and W for the wait of the oldest tuple.
 """
 
 from __future__ import annotations
@@ -27,25 +28,31 @@ Clusters = Annotated[int, Field(ge=0, le=1000)]
 
 
 class RoundRobin(Settings):
-    """Cyclic order; minimises nothing, starves nobody."""
+    """Cyclic order: every operator with input once per cycle."""
 
     kind: Literal["rr"] = "rr"
 
 
 class FirstComeFirstServed(Settings):
-    """Oldest head tuple first: least maximum response."""
+    """Oldest tuple first: least maximum response time."""
 
     kind: Literal["fcfs"] = "fcfs"
 
 
+class LongestQueueFirst(Settings):
+    """Most waiting tuples first: no queue grows long, and no estimate is needed."""
+
+    kind: Literal["lqf"] = "lqf"
+
+
 class ShortestRemaining(Settings):
-    """1/T."""
+    """1/T: shortest ideal processing time first."""
 
     kind: Literal["srpt"] = "srpt"
 
 
 class HighestRate(Settings):
-    """S/C̄: least mean response. The default."""
+    """S/C̄: least mean response time. The default."""
 
     kind: Literal["hr"] = "hr"
     sharing: Sharing = "pdt"
@@ -65,19 +72,19 @@ class Chain(Settings):
 
 
 class PathCapacity(Settings):
-    """The path that takes most tuples a second through to the root: least latency (MavStream)."""
+    """The path that takes most tuples per second through to the root: least latency (MavStream)."""
 
     kind: Literal["path"] = "path"
 
 
 class Segment(Settings):
-    """The part of a path that releases most memory a second (MavStream)."""
+    """The part of a path that releases most memory per second (MavStream)."""
 
     kind: Literal["segment"] = "segment"
 
 
 class SimplifiedSegment(Settings):
-    """The same with at most two parts a path: fewer hand-overs for a little more memory (MavStream)."""
+    """As `segment`, with at most two parts per path: fewer hand-overs for a little more memory (MavStream)."""
 
     kind: Literal["simplified-segment"] = "simplified-segment"
     gamma: Annotated[float, Field(gt=0, lt=1)] = 0.75
@@ -93,14 +100,14 @@ class FixedPriority(Settings):
 
 
 class SlopeSlack(Settings):
-    """Highest loss of utility a second at the expected latency, then least slack: utility under bursty load (Carney)."""
+    """Highest loss of utility per second at the expected latency, then least slack: utility under bursty load (Carney)."""
 
     kind: Literal["slope-slack"] = "slope-slack"
     push_through: PushThrough = False
 
 
 class Bucketed(Settings):
-    """Slope-slack by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
+    """As `slope-slack`, by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
 
     kind: Literal["bucket"] = "bucket"
     gradients: Parts = 20
@@ -152,14 +159,14 @@ class LongestStretchFirst(Waiting):
 
 
 class BalanceResponse(Waiting):
-    """(S/C̄)·W: least ℓ2 of response."""
+    """(S/C̄)·W: least ℓ2 norm of response times."""
 
     kind: Literal["brt"] = "brt"
     sharing: Sharing = "pdt"
 
 
 class BalanceSlowdown(Waiting):
-    """S/(C̄·T)·W/T: least ℓ2 of slowdown.
+    """S/(C̄·T)·W/T: least ℓ2 norm of slowdowns.
 
     `clusters` 0 evaluates every ready operator at each decision; 12 logarithmic clusters cost about 5% of the
     objective (Sharaf §3.8.3) and make a decision independent of the number of operators.
@@ -170,7 +177,7 @@ class BalanceSlowdown(Waiting):
 
 
 class FreshnessAware(Settings):
-    """(1 − (1−S)^(N^β))/(N^β·C̄), N tuples waiting: least staleness of the outputs, by weight of the query.
+    """(1 − (1−S)^(N^β))/(N^β·C̄), with N tuples waiting: least staleness of the outputs, by weight of the query.
 
     `beta` 1 is for freshness alone; 0 is for answers by processor time, as `hr`.
     """
@@ -180,13 +187,13 @@ class FreshnessAware(Settings):
 
 
 class EarliestDeadline(Settings):
-    """Earliest deadline first (Golab §4.1): nobody is tardy as long as anybody's order has nobody tardy."""
+    """Earliest deadline first: no tardiness as long as all deadlines can be met (Golab §4.1)."""
 
     kind: Literal["edf"] = "edf"
 
 
 class DeadlineOrRate(Settings):
-    """EDF among those that can still make their deadlines, HR among those that cannot: least tardiness (Sharaf §3.5.2)."""
+    """`edf` among results that can still meet their deadlines, `hr` among the others, whichever can wait less: least tardiness (Sharaf §3.5.2)."""
 
     kind: Literal["edf-hr"] = "edf-hr"
 
@@ -194,6 +201,7 @@ class DeadlineOrRate(Settings):
 PolicySettings = Annotated[
     RoundRobin
     | FirstComeFirstServed
+    | LongestQueueFirst
     | ShortestRemaining
     | HighestRate
     | HighestNormalizedRate
@@ -236,28 +244,12 @@ class Automatic(Settings):
 ClassPolicy = Annotated[PolicySettings | Automatic, Field(discriminator="kind")]
 """What a class may say."""
 
-PolicyKind = Literal[
-    "rr",
-    "fcfs",
-    "srpt",
-    "hr",
-    "hnr",
-    "chain",
-    "path",
-    "segment",
-    "simplified-segment",
-    "fixed",
-    "slope-slack",
-    "bucket",
-    "superbox",
-    "lsf",
-    "brt",
-    "bsd",
-    "fas",
-    "edf",
-    "edf-hr",
-]
-POLICY_KINDS: tuple[PolicyKind, ...] = get_args(PolicyKind)
+POLICY_MODELS: tuple[type[Settings], ...] = get_args(get_args(PolicySettings)[0])
+POLICY_KINDS: tuple[str, ...] = tuple(model.model_fields["kind"].default for model in POLICY_MODELS)
+CLUSTERED_KINDS: tuple[str, ...] = tuple(
+    model.model_fields["kind"].default for model in POLICY_MODELS if issubclass(model, Waiting)
+)
+"""Policies that have `clusters`."""
 
 
 POLICY: TypeAdapter[PolicySettings] = TypeAdapter(PolicySettings)
@@ -285,7 +277,9 @@ PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy
 
 def policy_text(settings: PolicySettings) -> str:
     """A policy by its name, with the settings that are not the usual ones: what `policy_of` reads."""
-    given = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
+    settings_set = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
     return (
-        settings.kind + (":" if given else "") + ",".join(f"{name}={value}" for name, value in given.items())
+        settings.kind
+        + (":" if settings_set else "")
+        + ",".join(f"{name}={value}" for name, value in settings_set.items())
     )

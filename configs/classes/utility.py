@@ -36,17 +36,17 @@ class UtilityPoint(Settings):
 
 def points_in(text: str, field: str) -> list[dict[str, float]]:
     """The points of `200:1,400:0.5,900:0`, as a document has them; whether they make a graph is not looked at."""
-    found = []
-    for one in text.split(","):
-        latency, colon, utility = one.partition(":")
+    points = []
+    for point in text.split(","):
+        latency, colon, utility = point.partition(":")
         try:
             if not colon:
                 raise ValueError
-            found.append({"latency_ms": float(latency), "utility": float(utility)})
+            points.append({"latency_ms": float(latency), "utility": float(utility)})
         except ValueError:
             hint = "give points as LATENCY_MS:UTILITY, with commas between them: 200:1,400:0.5,900:0"
-            raise InvalidInput("not a point of a utility graph", field, one, hint) from None
-    return found
+            raise InvalidInput("not a point of a utility graph", field, point, hint) from None
+    return points
 
 
 def told(points: Utility | None) -> str:

@@ -180,6 +180,27 @@ Declaration = (
 KINDS: Mapping[str, type[Declaration]] = {
     get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(Declaration)
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Where the API has the declarations of a kind, and for whom."""
+
+    path: str
+    for_admins: bool = False
+    """Only administrators may read them."""
+
+
+RESOURCES: Mapping[str, Resource] = {
+    "Query": Resource("queries"),
+    "Tenant": Resource("tenants"),
+    "PriorityClass": Resource("priority-classes"),
+    "Feed": Resource("feeds", for_admins=True),
+    "Mirror": Resource("mirrors", for_admins=True),
+    "Stream": Resource("streams"),
+    "Session": Resource("session", for_admins=True),
+}
+"""By kind, in the order in which declarations are deleted: what uses others comes before them."""
 PRESETS: Sequence[PriorityClassDeclaration] = (
     PriorityClassDeclaration(kind="PriorityClass", name="gold", priority=6, delay_target_ms=300),
     PriorityClassDeclaration(kind="PriorityClass", name="silver", priority=3, delay_target_ms=400),
@@ -225,7 +246,7 @@ def ref_named(kind: str, name: str) -> Ref:
 
 def kind_named(kind: str) -> str:
     """The kind that is meant."""
-    names = {form: one for one in KINDS for form in (one.lower(), *plurals(one.lower()))}
+    names = {form: kind for kind in KINDS for form in (kind.lower(), *plurals(kind.lower()))}
     if kind.lower() not in names:
         raise UnknownName("no such kind", "KIND", kind, nearest(kind, KINDS))
     return names[kind.lower()]
@@ -237,9 +258,9 @@ def plurals(name: str) -> tuple[str, ...]:
 
 def as_document(one: Declaration) -> dict[str, Any]:
     """As it was written."""
-    told = one.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    fields = one.model_dump(mode="json", by_alias=True, exclude_unset=True)
     head = {"kind": one.kind, **({"tenant": one.tenant} if isinstance(one, QueryDeclaration) else {})}
-    return {**head, "name": one.name, **told}
+    return {**head, "name": one.name, **fields}
 
 
 # -- files -----------------------------------------------------------------------------------------------------
@@ -260,11 +281,11 @@ class Document:
 
 def read_documents(paths: Iterable[Path]) -> list[Document]:
     """The declarations of all files; InvalidInput names file and document of the first that is wrong."""
-    found: list[Document] = []
+    documents: list[Document] = []
     for path in paths:
-        found += documents_of(read_text(path), str(path))
-    check_differ(found)
-    return found
+        documents += documents_of(read_text(path), str(path))
+    check_differ(documents)
+    return documents
 
 
 def documents_of(text: str, file: str = "") -> list[Document]:
@@ -279,11 +300,11 @@ def documents_of(text: str, file: str = "") -> list[Document]:
         raise InvalidInput(
             f"a file has {DOCUMENTS_MAX:,} documents at most", value=len(parsed), file=file, hint="split it"
         )
-    found: list[Document] = []
+    documents: list[Document] = []
     problems: list[InvalidInput] = []
     for number, data in parsed:
         try:
-            found.append(declared_in(data, f"{file}, document {number}" if file else ""))
+            documents.append(declared_in(data, f"{file}, document {number}" if file else ""))
         except InvalidInput as problem:
             if file:
                 line = line_of(text, number - 1, problem.field)
@@ -291,30 +312,30 @@ def documents_of(text: str, file: str = "") -> list[Document]:
             problems.append(problem)
     if problems:
         raise Several.of(problems)
-    return found
+    return documents
 
 
 def declared_in(data: object, place: str = "") -> Document:
     """The declaration that a document holds."""
-    known = f"one of {', '.join(KINDS)}"
+    kinds = f"one of {', '.join(KINDS)}"
     if not isinstance(data, dict):
         hint = "write `kind:` and `name:`, and what that kind needs"
         raise InvalidInput("a document must hold keys and values", value=data, file=place, hint=hint)
     if "kind" not in data:
-        raise InvalidInput("required, but missing", "kind", file=place, hint=f"add `kind:`, {known}")
+        raise InvalidInput("required, but missing", "kind", file=place, hint=f"add `kind:`, {kinds}")
     kind = data["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
         raise UnknownName("no such kind", "kind", kind, nearest(str(kind), KINDS), place)
     name = data.get("name")
-    told = f"{kind} {name}" if isinstance(name, str) and len(name) < 100 else kind
-    label = f"{place} ({told})" if place else told
+    title = f"{kind} {name}" if isinstance(name, str) and len(name) < 100 else kind
+    label = f"{place} ({title})" if place else title
     return Document(parse_model(KINDS[kind], data, label), label)
 
 
 def check_differ(documents: Iterable[Document]) -> None:
-    seen: dict[Ref, Document] = {}
+    documents_by_ref: dict[Ref, Document] = {}
     for document in documents:
-        first = seen.setdefault(document.ref.folded, document)
+        first = documents_by_ref.setdefault(document.ref.folded, document)
         if first is not document:
             raise InvalidInput(
                 f"declared before, in {first.place}",
@@ -340,20 +361,24 @@ def live_class(
     `fed` has the names of the streams that feeds of several streams bring.
     """
     streams = list(streams)
-    asked = tenant.overrides.model_dump(exclude_none=True)
+    overrides = tenant.overrides.model_dump(exclude_none=True)
     limits = tenant.limits.model_dump(exclude_none=True)
-    check_within(asked, priority_class, tenant, "overrides")
+    check_within(overrides, priority_class, tenant, "overrides")
     check_within(limits, priority_class.limits.filled(), tenant, "limits")
-    given = priority_class.model_dump(exclude={"kind"}) | asked
-    if "objective" in asked and "policy" not in asked and not isinstance(priority_class.policy, Automatic):
+    terms = priority_class.model_dump(exclude={"kind"}) | overrides
+    if (
+        "objective" in overrides
+        and "policy" not in overrides
+        and not isinstance(priority_class.policy, Automatic)
+    ):
         # The policy of the class serves another objective.
-        given["policy"] = None
+        terms["policy"] = None
     return parse_model(
         LiveClass,
-        given
+        terms
         | {
             "name": tenant.name,
-            "limits": given["limits"] | limits,
+            "limits": terms["limits"] | limits,
             "key": tenant.key,
             "shards": tenant.shards,
             "streams": tuple(stream.declaration(stream.name) for stream in streams),
@@ -386,9 +411,9 @@ def check_within(asked: Mapping[str, Any], given: Settings, tenant: TenantDeclar
             continue
         bound = getattr(given, name)
         if value < bound if name in AT_LEAST else value > bound:
-            told = f"{'at least' if name in AT_LEAST else 'at most'} {shown_bound(bound)}"
+            limit = f"{'at least' if name in AT_LEAST else 'at most'} {shown_bound(bound)}"
             raise InvalidInput(
-                f"priority class {tenant.priority_class} gives {told}",
+                f"priority class {tenant.priority_class} gives {limit}",
                 f"{field}.{name}",
                 value,
                 "stay within it, or choose another priority class",
@@ -405,24 +430,24 @@ def streams_file(declarations: Iterable[Declaration]) -> StreamsFile | None:
     session = SessionSettings()
     streams: dict[str, StreamDeclaration] = {}
     feeds: dict[str, FeedDeclaration] = {}
-    for one in declarations:
-        match one:
+    for declaration in declarations:
+        match declaration:
             case StreamDeclaration():
-                streams[one.name] = one
+                streams[declaration.name] = declaration
             case FeedDeclaration():
-                feeds[one.name] = one
+                feeds[declaration.name] = declaration
             case SessionDeclaration():
-                session = SessionSettings.model_validate(bare(one))
+                session = SessionSettings.model_validate(bare(declaration))
     fed = {name for feed in feeds.values() for name in feed.streams}
-    brought = {name: one for name, one in streams.items() if one.source is not None or name in fed}
+    brought = {name: stream for name, stream in streams.items() if stream.source is not None or name in fed}
     if not brought:
         return None
     return parse_model(
         StreamsFile,
         {
             "session": session,
-            "streams": {name: bare(one) for name, one in brought.items()},
-            "feeds": {name: bare(one) for name, one in feeds.items()},
+            "streams": {name: bare(stream) for name, stream in brought.items()},
+            "feeds": {name: bare(feed) for name, feed in feeds.items()},
         },
     )
 

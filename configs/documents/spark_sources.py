@@ -180,20 +180,22 @@ def problems_of_source(name: str, options: Mapping[str, str]) -> Iterator[Contra
 
 
 def misnamed(name: str, source: Source, options: Mapping[str, str]) -> Iterator[Contradiction]:
-    known = {one.lower() for one in source.options}
+    declared = {option.lower() for option in source.options}
     for option, value in options.items():
         if name == KAFKA and option.lower() in KAFKA_REFUSED:
             yield Contradiction("not for a stream", f"options.{option}", value, KAFKA_REFUSED[option.lower()])
-        elif option.lower() not in known and not (name == KAFKA and option.lower().startswith(KAFKA_PREFIX)):
+        elif option.lower() not in declared and not (
+            name == KAFKA and option.lower().startswith(KAFKA_PREFIX)
+        ):
             hint = nearest(option, source.options)
             yield Contradiction(f"{name} has no such option", "options", option, hint)
 
 
 def missing(source: Source, given: Mapping[str, str]) -> Iterator[Contradiction]:
     for choices in source.needs:
-        found = [given[choice.lower()] for choice in choices if choice.lower() in given]
-        if not found:
+        present = [given[choice.lower()] for choice in choices if choice.lower() in given]
+        if not present:
             hint = "add " + " or ".join(f"`{choice}: …`" for choice in choices) + " to the options"
             yield Contradiction("required, but missing", f"options.{choices[0]}", hint=hint)
-        elif len(found) > 1:
-            yield Contradiction("only one of these can be given", "options", found, f"keep {found[0]}")
+        elif len(present) > 1:
+            yield Contradiction("only one of these can be given", "options", present, f"keep {present[0]}")

@@ -191,12 +191,12 @@ class FeedDefinition(Settings):
     @property
     def conditions(self) -> dict[str, str]:
         """Of the rows that each stream takes."""
-        return {name: one.where or "true" for name, one in self.streams.items()}
+        return {name: stream.where or "true" for name, stream in self.streams.items()}
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
         """Of the streams that do not take all."""
-        return {name: one.columns for name, one in self.streams.items() if one.columns}
+        return {name: stream.columns for name, stream in self.streams.items() if stream.columns}
 
 
 class SessionSettings(Settings):
@@ -222,12 +222,12 @@ class SessionSettings(Settings):
                 raise Contradiction("not a setting of Spark's", "conf", key, "they begin with spark.")
             if "\n" in value:
                 raise Contradiction("has more than one line", "conf", key, "write it on one line")
-        for place, one in enumerate(self.packages):
-            if not re.fullmatch(r"[^:,\s]+:[^:,\s]+:[^:,\s]+", one):
+        for place, package in enumerate(self.packages):
+            if not re.fullmatch(r"[^:,\s]+:[^:,\s]+:[^:,\s]+", package):
                 raise Contradiction(
                     "not the coordinates of a package",
                     f"packages[{place}]",
-                    one,
+                    package,
                     f"write group:name:version, for example {KAFKA_CONNECTOR}",
                 )
         return self
@@ -258,8 +258,8 @@ class StreamsFile(Settings):
                     hint = "let one of the two have it"
                     raise Contradiction(f"feed {brought[stream]} brings it already", where, stream, hint)
                 brought[stream] = name
-        for stream, one in self.streams.items():
-            if one.source is None and stream not in brought:
+        for stream, definition in self.streams.items():
+            if definition.source is None and stream not in brought:
                 raise Contradiction(
                     "nothing brings the stream",
                     f"streams.{stream}.source",
@@ -269,27 +269,27 @@ class StreamsFile(Settings):
 
     @model_validator(mode="after")
     def checkpoints_differ(self) -> Self:
-        seen: dict[str, str] = {}
-        for name, one in self.all_feeds().items():
-            folder = one.source.checkpoint
+        field_by_folder: dict[str, str] = {}
+        for name, feed in self.all_feeds().items():
+            folder = feed.source.checkpoint
             if folder is None:
                 continue
-            if folder in seen:
+            if folder in field_by_folder:
                 raise Contradiction(
-                    f"{seen[folder]} has the same checkpoint",
+                    f"{field_by_folder[folder]} has the same checkpoint",
                     f"{self.source_field(name)}.checkpoint",
                     folder,
                     "give each source a folder of its own, or leave it out",
                 )
-            seen[folder] = self.source_field(name)
+            field_by_folder[folder] = self.source_field(name)
         return self
 
     def all_feeds(self) -> dict[str, FeedDefinition]:
         """Also of the streams that have a source of their own."""
         own = {
-            name: FeedDefinition(source=one.source, streams={name: FedStream()})
-            for name, one in self.streams.items()
-            if one.source is not None
+            name: FeedDefinition(source=stream.source, streams={name: FedStream()})
+            for name, stream in self.streams.items()
+            if stream.source is not None
         }
         return own | dict(self.feeds)
 
@@ -298,8 +298,8 @@ class StreamsFile(Settings):
         fed = {name for feed in feeds for name in self.all_feeds()[feed].streams}
         return self.model_copy(
             update={
-                "streams": {name: one for name, one in self.streams.items() if name in fed},
-                "feeds": {name: one for name, one in self.feeds.items() if name in feeds},
+                "streams": {name: stream for name, stream in self.streams.items() if name in fed},
+                "feeds": {name: feed for name, feed in self.feeds.items() if name in feeds},
             }
         )
 
@@ -311,8 +311,8 @@ class StreamsFile(Settings):
         """
         feeds: dict[str, list[str]] = {}
         fetched = KAFKA_CONNECTOR in self.packages() and KAFKA_CONNECTOR not in self.session.packages
-        for name, one in self.all_feeds().items():
-            feeds.setdefault(KAFKA if fetched and one.source.format == KAFKA else "", []).append(name)
+        for name, feed in self.all_feeds().items():
+            feeds.setdefault(KAFKA if fetched and feed.source.format == KAFKA else "", []).append(name)
         return {connector: self.part(names) for connector, names in feeds.items()}
 
     def source_field(self, feed: str) -> str:
@@ -321,23 +321,23 @@ class StreamsFile(Settings):
 
     def packages(self) -> tuple[str, ...]:
         """To be fetched: of the session and of the formats that are read, unless their jars are here."""
-        given = self.session.packages
-        here = (*given, self.session.conf.get("spark.jars", ""))
+        packages = self.session.packages
+        here = (*packages, self.session.conf.get("spark.jars", ""))
         reads_kafka = any(feed.source.format == KAFKA for feed in self.all_feeds().values())
-        if reads_kafka and not any(KAFKA_ARTIFACT in one for one in here):
-            return (*given, KAFKA_CONNECTOR)
-        return given
+        if reads_kafka and not any(KAFKA_ARTIFACT in artifact for artifact in here):
+            return (*packages, KAFKA_CONNECTOR)
+        return packages
 
     def secrets(self) -> tuple[str, ...]:
         """Values that are to be seen nowhere, the longest first: one may stand within another."""
-        given = [self.session.conf, *(feed.source.options for feed in self.all_feeds().values())]
-        found = {
+        option_sets = [self.session.conf, *(feed.source.options for feed in self.all_feeds().values())]
+        versions = {
             value
-            for settings in given
+            for settings in option_sets
             for key, value in settings.items()
             if SECRET.search(key) and len(value) >= SECRET_LENGTH_MIN
         }
-        return tuple(sorted(found, key=lambda value: (-len(value), value)))
+        return tuple(sorted(versions, key=lambda value: (-len(value), value)))
 
 
 def load_streams(path: Path) -> StreamsFile:

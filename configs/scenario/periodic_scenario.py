@@ -109,13 +109,13 @@ class WindowGroup(Settings):
 
     @model_validator(mode="after")
     def names_differ(self) -> Self:
-        seen: set[str] = set()
+        names: set[str] = set()
         for place, query in enumerate(self.queries):
-            if query.name in seen:
+            if query.name in names:
                 raise Contradiction(
                     "query names must differ", f"queries[{place}].name", query.name, "rename one of the two"
                 )
-            seen.add(query.name)
+            names.add(query.name)
         return self
 
 
@@ -217,8 +217,8 @@ class PeriodicScenario(Settings):
 
 def intervals(seconds: float, interval_s: float) -> int:
     """How many a length is; 0 if it is none of their multiples."""
-    found = round(seconds / interval_s)
-    return found if abs(seconds / interval_s - found) <= ROUNDING * max(1, found) else 0
+    count = round(seconds / interval_s)
+    return count if abs(seconds / interval_s - count) <= ROUNDING * max(1, count) else 0
 
 
 def checked_periodic(found: ScenarioData) -> PeriodicScenario:
@@ -250,8 +250,8 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
     for name, group in scenario.groups.items():
         at, synopsis = f"groups.{name}", scenario.synopses.get(group.synopsis)
         if synopsis is None:
-            known = nearest(group.synopsis, scenario.synopses)
-            yield UnknownName("no such synopsis", f"{at}.synopsis", group.synopsis, known)
+            hint = nearest(group.synopsis, scenario.synopses)
+            yield UnknownName("no such synopsis", f"{at}.synopsis", group.synopsis, hint)
             continue
         if not group.queries and scenario.drawn is None:
             hint = "list some, each with name, range_s and slide_s, or add `drawn:` at the top"
@@ -268,7 +268,10 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
                 yield from uneven(value, f"{at}.queries[{place}].{key}", synopsis.interval_s)
         if scenario.drawn is not None:
             yield from undrawable(scenario.drawn, synopsis.interval_s)
-    spent = {f"synopses.{name}": one.update_s / one.interval_s for name, one in scenario.synopses.items()}
+    spent = {
+        f"synopses.{name}": synopsis.update_s / synopsis.interval_s
+        for name, synopsis in scenario.synopses.items()
+    }
     if scenario.one_time is not None:
         spent["one_time"] = scenario.one_time.cost_us / 1e6 / scenario.one_time.every_s
     if sum(spent.values()) >= 1:

@@ -159,13 +159,13 @@ class QueryNetwork(Settings):
 
     @model_validator(mode="after")
     def names_differ(self) -> Self:
-        seen: set[str] = set()
+        names: set[str] = set()
         for place, query in enumerate(self.queries):
-            if query.name in seen:
+            if query.name in names:
                 raise Contradiction(
                     "query names must differ", f"queries[{place}].name", query.name, "rename one of the two"
                 )
-            seen.add(query.name)
+            names.add(query.name)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -239,7 +239,9 @@ class SharafNetwork(Settings):
     def streams(self) -> tuple[str, ...]:
         if self.joins:
             return ("left", "right")
-        return ("tuples",) if self.inputs == 1 else tuple(f"tuples{one + 1}" for one in range(self.inputs))
+        return (
+            ("tuples",) if self.inputs == 1 else tuple(f"tuples{number + 1}" for number in range(self.inputs))
+        )
 
 
 class OperatorBox(Settings):
@@ -283,41 +285,41 @@ class OperatorNetwork(Settings):
     @model_validator(mode="after")
     def in_order(self) -> Self:
         size = len(self.operators)
-        for place, one in enumerate(self.operators):
-            if any(not place < below < size for below in one.feeds):
+        for place, box in enumerate(self.operators):
+            if any(not place < below < size for below in box.feeds):
                 raise Contradiction(
                     "an operator feeds such as come after it",
                     f"operators[{place}].feeds",
-                    list(one.feeds),
+                    list(box.feeds),
                     "list operators so that each comes after those that feed it",
                 )
-            if one.partner is not None and (
-                not 0 <= one.partner < size or self.operators[one.partner].partner != place
+            if box.partner is not None and (
+                not 0 <= box.partner < size or self.operators[box.partner].partner != place
             ):
                 raise Contradiction(
                     "the two sides of a join name each other",
                     f"operators[{place}].partner",
-                    one.partner,
+                    box.partner,
                     "give each the place of the other",
                 )
         first: dict[str, OperatorBox] = {}
-        for place, one in enumerate(self.operators):
-            known = first.setdefault(one.query, one) if one.query and not one.feeds else one
+        for place, box in enumerate(self.operators):
+            first_box = first.setdefault(box.query, box) if box.query and not box.feeds else box
             for key in ("utility", "weight", "slack_ms"):
-                if getattr(known, key) != getattr(one, key):
+                if getattr(first_box, key) != getattr(box, key):
                     raise Contradiction(
-                        f"the answers of query {one.query} come of several operators, with another {key} of each",
+                        f"the answers of query {box.query} come of several operators, with another {key} of each",
                         f"operators[{place}].{key}",
-                        getattr(one, key),
+                        getattr(box, key),
                         f"give all of them the same {key}, or names of different queries",
                     )
         fed = {below for operator in self.operators for below in operator.feeds}
-        for place, one in enumerate(self.operators):
-            if (one.stream is None) != (place in fed):
+        for place, box in enumerate(self.operators):
+            if (box.stream is None) != (place in fed):
                 raise Contradiction(
                     "an operator takes tuples either of a stream or from others",
                     f"operators[{place}].stream",
-                    one.stream,
+                    box.stream,
                     "name a stream, or let another operator feed it",
                 )
         return self
@@ -475,11 +477,11 @@ class Scenario(Settings):
 
 def load_scenario(source: str) -> Scenario:
     """A preset by name, or a YAML file by path; InvalidInput if anything in it cannot be."""
-    found = scenario_data(source)
-    if found.kind != "classes":
+    data = scenario_data(source)
+    if data.kind != "classes":
         hint = "name a scenario of classes; `weir sim` runs either"
-        raise InvalidInput("describes periodic queries, not classes", "kind", found.kind, hint, found.file)
-    return checked_scenario(found)
+        raise InvalidInput("describes periodic queries, not classes", "kind", data.kind, hint, data.file)
+    return checked_scenario(data)
 
 
 def checked_scenario(found: ScenarioData) -> Scenario:
@@ -495,43 +497,43 @@ def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
     """Relations between fields that single fields cannot see, each with the invariant in words."""
     names = [class_.name for class_ in scenario.classes]
     originals = scenario.original_shares()
-    for place, one in enumerate(scenario.classes):
+    for place, class_ in enumerate(scenario.classes):
         at = f"classes[{place}]"
-        if names.index(one.name) != place:
-            yield InvalidInput("class names must differ", f"{at}.name", one.name, "rename one of the two")
+        if names.index(class_.name) != place:
+            yield InvalidInput("class names must differ", f"{at}.name", class_.name, "rename one of the two")
             continue
-        if one.min_share > originals[one.name] + 1e-12:
+        if class_.min_share > originals[class_.name] + 1e-12:
             yield InvalidInput(
                 "a minimum share cannot exceed the original share",
                 f"{at}.min_share",
-                one.min_share,
-                f"priority {one.priority:g} gives {originals[one.name]:.3f}: raise the priority or lower min_share",
+                class_.min_share,
+                f"priority {class_.priority:g} gives {originals[class_.name]:.3f}: raise the priority or lower min_share",
             )
-        if one.network not in scenario.networks:
+        if class_.network not in scenario.networks:
             yield UnknownName(
-                "no such network", f"{at}.network", one.network, nearest(one.network, scenario.networks)
+                "no such network", f"{at}.network", class_.network, nearest(class_.network, scenario.networks)
             )
             continue
-        needed = scenario.networks[one.network].streams()
+        needed = scenario.networks[class_.network].streams()
         for stream in needed:
-            if stream not in one.streams:
+            if stream not in class_.streams:
                 yield InvalidInput(
                     f"the network reads stream {stream!r}, for which nothing arrives",
                     f"{at}.streams",
-                    sorted(one.streams),
+                    sorted(class_.streams),
                     f"add {stream} with its arrivals",
                 )
-        for stream in one.streams:
+        for stream in class_.streams:
             if stream not in needed:
                 yield UnknownName(
                     "no query reads this stream", f"{at}.streams.{stream}", None, nearest(stream, needed)
                 )
-        for stream, given in one.streams.items():
-            if not math.isfinite(given.arrivals.mean_rate()) or given.arrivals.mean_rate() <= 0:
+        for stream, stream_input in class_.streams.items():
+            if not math.isfinite(stream_input.arrivals.mean_rate()) or stream_input.arrivals.mean_rate() <= 0:
                 yield InvalidInput(
                     "the mean arrival rate must be finite and above 0",
                     f"{at}.streams.{stream}.arrivals",
-                    given.arrivals.mean_rate(),
+                    stream_input.arrivals.mean_rate(),
                     "remove the stream or give it a rate",
                 )
     for place, fault in enumerate(scenario.faults):

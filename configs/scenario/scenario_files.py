@@ -52,11 +52,11 @@ def kind_of(data: object, file: str) -> ScenarioKind:
             if key in data:
                 hint = f"add `kind: periodic`, which `{key}` belongs to"
                 raise InvalidInput("required, but missing", "kind", hint=hint, file=file)
-    given = data.get("kind", "classes")
+    stated = data.get("kind", "classes")
     for kind in SCENARIO_KINDS:
-        if given == kind:
+        if stated == kind:
             return kind
-    raise UnknownName("no such kind", "kind", given, nearest(str(given), SCENARIO_KINDS), file)
+    raise UnknownName("no such kind", "kind", stated, nearest(str(stated), SCENARIO_KINDS), file)
 
 
 def scenario_path(source: str, field: str, beside: Path) -> Path:

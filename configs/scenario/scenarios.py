@@ -12,8 +12,8 @@ AnyScenario = Scenario | PeriodicScenario
 
 def load_any_scenario(source: str) -> AnyScenario:
     """A preset by name, or a YAML file by path; InvalidInput if anything in it cannot be."""
-    found = scenario_data(source)
-    return checked_periodic(found) if found.kind == "periodic" else checked_scenario(found)
+    data = scenario_data(source)
+    return checked_periodic(data) if data.kind == "periodic" else checked_scenario(data)
 
 
 def load_periodic(source: str) -> PeriodicScenario:

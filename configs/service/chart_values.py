@@ -587,12 +587,12 @@ class ChartValues(Values):
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """As Helm lays values over the chart's: key by key, lists whole, null takes away."""
-    found = dict(base)
+    result = dict(base)
     for key, value in over.items():
         if value is None:
-            found.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
-            found[key] = merged(found[key], value)
+            result.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merged(result[key], value)
         else:
-            found[key] = value
-    return found
+            result[key] = value
+    return result

@@ -50,9 +50,13 @@ class UpSettings(Settings):
     service: ServiceSettings = ServiceSettings()
     cluster: ClusterSettings = ClusterSettings()
 
+    @property
+    def on_cluster(self) -> bool:
+        return self.cluster.address is not None
+
     @model_validator(mode="after")
     def is_known_by_ray(self) -> Self:
-        if self.gateway.host == NODE and self.cluster.address is None:
+        if self.gateway.host == NODE and not self.on_cluster:
             raise Contradiction(
                 "only a cluster has addresses of nodes",
                 "gateway.host",

@@ -1,13 +1,47 @@
-"""Doing again what was committed: the steps of commits, a source's train at a time; their answers are known already."""
+"""The repetition of commits: their steps are done again, a train of a source at a time, and lead to the same state."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from engine.class_.runner import Clock
-from engine.class_.steps import Commit, Step
+from engine.class_.class_input import ClassInput
+from engine.class_.class_queries import ClassQueries
+from engine.class_.commit_buffer import CommitBuffer
+from engine.class_.door import Piece, unpacked
+from engine.class_.input_account import Entrance, Following
+from engine.class_.query_exchanges import QueryExchanges
+from engine.class_.repetition import Repetition
+from engine.class_.runner import ClassRunner, Clock
+from engine.class_.steps import (
+    Advanced,
+    Commit,
+    Evicted,
+    Exchanged,
+    ExchangeGivenUp,
+    Interrupted,
+    LimitsSet,
+    Opened,
+    PlanSet,
+    QueryAdded,
+    QueryRemoved,
+    Released,
+    Step,
+    StreamLeft,
+    StreamsSet,
+    Took,
+    WindowsSet,
+)
+from engine.data.train import Train
+
+# Returns a batch's tuples by stream and number; None if they are not kept any more.
+Fetch = Callable[[str, int], Train | None]
+
+
+def nothing_kept(stream: str, batch: int) -> Train | None:
+    return None
+
 
 # More than anybody reads; a class with a mistake may find one with each commit.
 MISMATCHES_KEPT = 100
@@ -35,28 +69,162 @@ class Mismatches:
             yield f"and {self._more:,} more"
 
 
-class Repetition:
+class CommitReplay:
+    """Repeats commits, and holds input that comes meanwhile; false when everything is repeated and nothing is held."""
+
     def __init__(
         self,
-        repeat: Callable[[Step, Clock], None],
-        check: Callable[[Commit], None],
-        commits: Iterable[Commit] = (),
+        repetition: Repetition,
+        *,
+        runner: ClassRunner,
+        queries: ClassQueries,
+        exchanges: QueryExchanges,
+        input_: ClassInput,
+        buffer: CommitBuffer,
     ) -> None:
-        """`repeat` does a step again, `check` looks at what has come of a commit's."""
-        self._repeat, self._check = repeat, check
-        self._commits = deque(commits)
-        self._steps: deque[Step] = deque()
+        self.mismatches = Mismatches()
+        self._repetition, self._runner, self._buffer = repetition, runner, buffer
+        self._queries, self._exchanges, self._input = queries, exchanges, input_
+        self.fetch: Fetch = nothing_kept
+        self._to_add: dict[str, str] = {}  # of queries that are added together, those that have been repeated
+        self._held: deque[tuple[Piece, int]] = deque()
+        self._following: dict[str, Following] = {}  # by stream, where to read on after the repetition
 
     def __bool__(self) -> bool:
-        return bool(self._commits or self._steps)
+        return bool(self._repetition or self._held)
+
+    def begin(self, commits: Sequence[Commit]) -> None:
+        """Repeat these commits from now on."""
+        self._repetition.begin(commits)
+        self._runner.answers.measures = not commits
+        self._following = {}
+        for step in (step for commit in commits for step in commit.steps):
+            match step:
+                case Opened(stream, batch):
+                    self._following[stream] = Following(batch + 1, step.upto)
+                case StreamLeft(stream):
+                    self._following[stream] = Following()
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
-        began = cpu()
-        while self and cpu() - began < quota_s:
-            if not self._steps:
-                self._steps.extend(self._commits[0].steps)
-            if self._steps:
-                self._repeat(self._steps.popleft(), now)
-            if not self._steps:
-                self._check(self._commits.popleft())
-        return cpu() - began
+        """Repeat for a slice, and queue what was held once everything is repeated; return the processor time used."""
+        used_s = 0.0
+        if self._repetition:
+            used_s = self._repetition.run(quota_s, now, cpu, repeat=self._repeat, check=self._check)
+        self._runner.answers.measures = not self._repetition
+        if not self._repetition and self._following:
+            self._continue_streams()
+        return used_s
+
+    # --- input -----------------------------------------------------------------------------------------
+
+    def following(self) -> dict[str, Following]:
+        """Return where to read on, by stream, as far as steps still to be repeated say that."""
+        return self._following if self._repetition else {}
+
+    def stream_begins(self, stream: str, following: Following) -> None:
+        """Begin a stream here that no step has read."""
+        if self._repetition and self._following.get(stream) == Following():
+            self._following[stream] = following
+
+    def hold(self, piece: Piece, upto: int) -> None:
+        """Keep a piece until everything is repeated."""
+        self._held.append((piece, upto))
+        self._following[piece.stream] = Following(piece.batch + 1, upto)
+
+    def queue_held(self) -> None:
+        while self._held:
+            self._input.queue(*self._held.popleft())
+
+    def held(self, stream: str) -> int:
+        """Return the tuples that wait until everything is repeated; the ledger does not know them yet."""
+        return sum(len(piece.train) for piece, _ in self._held if piece.stream == stream)
+
+    def _continue_streams(self) -> None:
+        """Continue streams where repetition has ended; streams with held pieces continue with these."""
+        held = {piece.stream for piece, _ in self._held}
+        for stream, following in self._following.items():
+            if stream not in held:
+                self._input.set_next(stream, following)
+        self._following.clear()
+
+    def reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
+        """Queue a batch's tuples as its door let them in the first time, but for those that are done."""
+        entrance.next_batch = opened.batch + 1
+        left = opened.inside - done
+        if not left:
+            entrance.leave(opened)
+            return
+        entrance.queue(opened, left)
+        if self._runner.network.source(opened.stream) is None:
+            return  # nothing reads it: it is about to be dropped
+        train = self.fetch(opened.stream, opened.batch)
+        types = tuple(field.type for field in self._queries.schemas[opened.stream].schema.fields)
+        if train is None or tuple(column.type for column in train.columns) != types:
+            self.mismatches.add(f"batch {opened.batch} of {opened.stream} is not kept any more")
+            entrance.lose_last()
+            return
+        places = unpacked(opened.mask, len(train))
+        train = train if places is None else train.take(places)
+        train.kept = opened.kept
+        self._runner.offer(opened.stream, train.slice(done, len(train)))
+
+    # --- steps -----------------------------------------------------------------------------------------
+
+    def _repeat(self, step: Step, now: Clock) -> None:
+        runner = self._runner
+        match step:
+            case Opened(stream):
+                entrance = self._input.open(stream)
+                entrance.enter(step)
+                self.reopen(entrance, step, 0)
+            case Took(stream, tuples):
+                runner.take_next(stream, tuples, now)
+            case Evicted(stream, tuples):
+                self._input.evict(stream, tuples)
+            case Advanced(stream, time, at):
+                runner.advance(stream, time, at)
+                runner.drain(now)
+            case Released(query, upto_us, at):
+                runner.release(query, upto_us, at)
+                runner.drain(now)
+            case QueryAdded(name, sql, with_next):
+                self._to_add[name] = sql
+                if not with_next:
+                    self._add()
+            case QueryRemoved(name):
+                if name in self._queries.by_name:
+                    with self._exchanges.restarted():
+                        self._queries.remove(name)
+            case StreamLeft(stream):
+                self._input.forget_position(stream)
+            case StreamsSet(statements):
+                self._queries.set_streams(statements)
+            case LimitsSet(limits):
+                runner.network.account.set_limits(limits)
+            case WindowsSet(windows):
+                runner.network.windows = windows
+            case PlanSet(plan):
+                self._exchanges.set_plan(plan)
+            case Exchanged(name):
+                self._exchanges.exchange(name)
+            case ExchangeGivenUp():
+                self._exchanges.give_up()
+
+    def _add(self) -> None:
+        running = self._queries.by_name
+        added = {name: sql for name, sql in self._to_add.items() if name not in running}
+        with self._exchanges.restarted():
+            self._queries.plan_and_add(added)
+        self._to_add = {}
+
+    def _check(self, commit: Commit) -> None:
+        """Compare the number of answers with the first time's; readers know those, so they stay."""
+        interrupted = commit.steps[-1:] == (Interrupted(),)
+        counts = self._runner.answers.counts
+        for query, committed in commit.answered.items():
+            count = counts.get(query)
+            if count is None or count == committed or (interrupted and count > committed):
+                continue
+            self.mismatches.add(f"{query}: {count} answers after repeating, {committed} were committed")
+            counts[query] = committed
+        self._buffer.check(commit)

@@ -36,7 +36,7 @@ class Line:
 
 def explain(runner: ClassRunner) -> list[Line]:
     """A line an operator, those that feed others first."""
-    believed = runner.believed()
+    believed = runner.scheduled.believed()
     nodes = runner.network.nodes
     place = {id(node): number for number, node in enumerate(nodes)}
     return [
@@ -45,12 +45,12 @@ def explain(runner: ClassRunner) -> list[Line]:
             name=node.name,
             feeds=tuple(place[id(below)] for below in node.downstream),
             queries=tuple(sorted(node.outputs or shared_by(node))),
-            tuples=runner.taken(number),
+            tuples=runner.scheduled.tuples[number],
             cost_us=1e6 * estimate.cost_s,
             selectivity=estimate.selectivity,
             rate=ratio(segment.selectivity, segment.cost_s),
             queued=node.tuples,
-            calls=runner.calls(number),
+            calls=runner.scheduled.calls[number],
             outputs=tuple(sorted(node.outputs)),
         )
         for number, (node, estimate, segment) in enumerate(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.class_.input_account import Entrance
 from engine.class_.runner import ClassRunner
+from engine.class_.scheduled_nodes import waiting_s
 from engine.class_.work_calibration import SteadyWork, WorkCheck
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 
@@ -54,9 +55,9 @@ class LoadCycle:
         observed: bool,
     ) -> CycleEnded:
         """A new cycle begins; `observed` is whether what was used is the cost of what operators did."""
-        believed = runner.believed()
+        believed = runner.scheduled.believed()
         places = {id(node): place for place, node in enumerate(runner.network.nodes)}
-        waiting = {stream: runner.waiting_s(stream, now) for stream in entrances}
+        waiting = {stream: waiting_s(runner.network.source(stream), now) for stream in entrances}
         longest = max(waiting.values(), default=0.0)
         works: dict[str, float] = {}
         believed_s = 0.0

@@ -465,7 +465,15 @@ class ClassNetwork:
         # One reader a window: a query may have several, and a window outlive the query that built it.
         reader = f"{window} {plan.aggregates} {plan.schema}"
         kind = PeriodicWindowOperator if window.at_most else WindowOperator
-        operator = kind(store, reader, range_, slide, plan.aggregates, plan.schema, schedule)
+        operator = kind(
+            store,
+            reader,
+            range_,
+            slide,
+            aggregates=plan.aggregates,
+            schema=plan.schema,
+            schedule=schedule,
+        )
         name = "window:at most" if window.at_most else "window"
         node = Node(plan, name, operator, progressive=True, timed=True)
         self._place(node)

@@ -180,7 +180,9 @@ class PeriodicWindowOperator(WindowOperator):
         schema: Schema,
         schedule: WindowSchedule,
     ) -> None:
-        super().__init__(store, reader, range_, slide, aggregates, schema, schedule)
+        super().__init__(
+            store, reader, range_, slide, aggregates=aggregates, schema=schema, schedule=schedule
+        )
         fresh = store.fresh_from()
         if fresh is not None:
             schedule.start_after(reader, (fresh + range_) // store.pane - 1)

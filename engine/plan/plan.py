@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from engine.data.schema import BOOLEAN, INT64, DataType, Field, Schema, StreamSchema, TableSchema
+from engine.plan.aggregations import Aggregation
 
 # --- expressions ----------------------------------------------------------------------------------------
 
@@ -84,28 +84,6 @@ class RowWindow:
 
     rows: int
     slide: int
-
-
-class Aggregation(StrEnum):
-    """An aggregate function."""
-
-    COUNT_ALL = "count(*)"
-    COUNT = "count"
-    COUNT_DISTINCT = "count distinct"
-    SUM = "sum"
-    AVG = "avg"
-    MIN = "min"
-    MAX = "max"
-    STDDEV = "stddev"  # of a sample
-    VARIANCE = "variance"  # of a sample
-    MEDIAN = "median"
-    PERCENTILE = "percentile"  # continuous, at `parameter`
-    FIRST = "first"  # by event time, then arrival
-    LAST = "last"
-    TOP = "top"  # the `parameter` most frequent values, as text "value:count, …"
-    APPROX_COUNT_DISTINCT = "approx_count_distinct"  # these by sketches: engine.data.sketches
-    APPROX_QUANTILE = "approx_quantile"
-    APPROX_TOP = "approx_top_k"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from sqlglot import exp
 
@@ -23,17 +23,7 @@ class PlanningError(InvalidInput):
 
     def __post_init__(self) -> None:
         # All fields, so that the error survives pickling.
-        Exception.__init__(
-            self,
-            self.title,
-            self.field,
-            self.value,
-            self.hint,
-            self.file,
-            self.line,
-            self.column,
-            self.excerpt,
-        )
+        Exception.__init__(self, *(getattr(self, field.name) for field in fields(self)))
 
     def __str__(self) -> str:
         where = f"line {self.line}, column {self.column}"

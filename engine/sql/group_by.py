@@ -14,9 +14,19 @@ from typing import ClassVar
 from sqlglot import exp
 
 from engine.data.schema import BOOLEAN, TIMESTAMP, DataType, Field, Schema
+from engine.plan.aggregations import (
+    AGGREGATES,
+    GENERAL,
+    SCALABLE,
+    SCALED_ERROR,
+    SCALINGS,
+    Aggregation,
+    Takes,
+    argument_type,
+    result_type,
+)
 from engine.plan.plan import (
     Aggregate,
-    Aggregation,
     Case,
     Column,
     EventTime,
@@ -28,18 +38,6 @@ from engine.plan.plan import (
     TimeWindow,
     WindowAggregate,
     event_time,
-)
-from engine.sql.terms.aggregates import (
-    AGGREGATES,
-    EXAMPLES,
-    OF_CONDITIONS,
-    QUANTILES,
-    SCALABLE,
-    SCALED_ERROR,
-    SCALINGS,
-    TOP_MAX,
-    argument_type,
-    result_type,
 )
 from engine.sql.terms.expressions import BOUNDS, UNTYPED, Expressions
 from engine.sql.terms.normal_form import all_of, key
@@ -162,34 +160,35 @@ class Grouped(Expressions):
         arguments = list(node.expressions)
         if name in SCALINGS:
             return self._scaled(node, condition, scaling)
-        function = AGGREGATES[name]
+        signature = AGGREGATES[name]
+        function, is_condition = signature.function, signature.takes is Takes.CONDITIONS
         if scaling and function not in SCALABLE:
             raise self.text.error(node, "only counts and sums are scaled", name, scaled_examples(scaling))
         parameter = 0.0
-        if function in EXAMPLES:
+        if signature.example:
             if len(arguments) != 2:
-                raise self.text.error(node, f"{name} takes two arguments", hint=EXAMPLES[function])
+                raise self.text.error(node, f"{name} takes two arguments", hint=signature.example)
             parameter = self._parameter(function, arguments.pop())
         if len(arguments) != 1:
             raise self.text.error(node, f"{name} takes one argument", hint=f"{name.upper()}(x)")
         argument = arguments[0]
         if isinstance(argument, exp.Star):
-            if function is not Aggregation.COUNT or name in OF_CONDITIONS:
+            if function is not Aggregation.COUNT or is_condition:
                 raise self.text.error(node, f"{name} takes a column, not *", hint="COUNT(*)")
             return self._counted(condition, scaling)
         if isinstance(argument, exp.Distinct):
             argument = argument.expressions[0]
-            if function is Aggregation.COUNT and not scaling and name not in OF_CONDITIONS:
+            if function is Aggregation.COUNT and not scaling and not is_condition:
                 function = Aggregation.COUNT_DISTINCT
             elif function not in (Aggregation.MIN, Aggregation.MAX):  # for which DISTINCT changes nothing
                 raise self.text.error(
                     node, f"{name} of DISTINCT values is not supported", hint="COUNT(DISTINCT x)"
                 )
         value = self._argument(argument)
-        if name in OF_CONDITIONS and value.type != BOOLEAN:
+        if is_condition and value.type != BOOLEAN:
             what, hint = f"{name} takes a condition, and this is {value.type}", f"`{name.upper()}(x > 0)`"
             raise self.text.error(node, what, self.text.of(argument), hint)
-        if name in OF_CONDITIONS and function is Aggregation.COUNT:
+        if is_condition and function is Aggregation.COUNT:
             return self._counted(value if condition is None else all_of((condition, value)), scaling)
         type_ = argument_type(function, value.type, bool(scaling))
         if type_ is None:
@@ -228,15 +227,13 @@ class Grouped(Expressions):
         return self._aggregate(inner, condition, name)
 
     def _parameter(self, function: Aggregation, node: exp.Expr) -> float:
+        most = GENERAL[function].parameter_max
         value = Expressions(self.scope, (), "a parameter").read(node) if not node.find(exp.Column) else None
         if isinstance(value, Literal) and value.type.is_numeric and value.type != UNTYPED:
             number = float(value.value or 0) / float(10**value.type.scale)
-            if function in QUANTILES and 0 <= number <= 1:
+            if number == int(number) and 1 <= number <= most if most else 0 <= number <= 1:
                 return number
-            if function in TOP_MAX and number == int(number) and 1 <= number <= TOP_MAX[function]:
-                return number
-        quantile = function in QUANTILES
-        wanted = "a constant from 0 to 1" if quantile else f"a number from 1 to {TOP_MAX[function]:,}"
+        wanted = f"a number from 1 to {most:,}" if most else "a constant from 0 to 1"
         raise self.text.error(
             node, f"the second argument of {function.value} is {wanted}", self.text.of(node)
         )

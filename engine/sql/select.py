@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from configs.errors import nearest
 from engine.data.schema import StreamSchema, TableSchema
+from engine.plan.aggregations import Aggregation
 from engine.plan.plan import (
-    Aggregation,
     Column,
     EventTime,
     Expression,

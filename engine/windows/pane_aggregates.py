@@ -22,7 +22,8 @@ from engine.data.keys import Codes, from_python
 from engine.data.schema import Kind
 from engine.data.sketches import distinct_counts, most_frequent, quantiles
 from engine.data.train import Values
-from engine.plan.plan import Aggregate, Aggregation
+from engine.plan.aggregations import Aggregation
+from engine.plan.plan import Aggregate
 from engine.windows.panes import (
     Array,
     Measure,
@@ -33,7 +34,13 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-MOMENTS = (Aggregation.STDDEV, Aggregation.VARIANCE)
+# The sum of squared differences is divided by the number of values less this, and the square root is taken of it or not.
+MOMENTS = {
+    Aggregation.STDDEV: (1, True),
+    Aggregation.VARIANCE: (1, False),
+    Aggregation.STDDEV_POP: (0, True),
+    Aggregation.VARIANCE_POP: (0, False),
+}
 SKETCHED = {
     Aggregation.APPROX_COUNT_DISTINCT: "distinct",
     Aggregation.APPROX_QUANTILE: "quantile",
@@ -145,9 +152,10 @@ def of_moments(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
     if ("moments", aggregate.argument) not in pane.measures:
         return Values(aggregate.type, np.zeros(len(groups)), np.zeros(len(groups), bool))
     count, _, spread = measured(pane, ("moments", aggregate.argument), groups, 0.0)
-    variance = spread / np.maximum(count - 1, 1)
-    data = np.sqrt(variance) if aggregate.function is Aggregation.STDDEV else variance
-    valid = count > 1
+    fewer, is_root = MOMENTS[aggregate.function]
+    variance = spread / np.maximum(count - fewer, 1)
+    data = np.sqrt(variance) if is_root else variance
+    valid = count > fewer
     return Values(aggregate.type, data, None if valid.all() else valid)
 
 

@@ -290,7 +290,7 @@ class CapacityCore:
     ) -> tuple[CapacityCommand, ...]:
         before = self.shares
         self._accrue(now)
-        originals = {one.name: one.original for one in self.accounts}
+        originals = {account.name: account.original for account in self.accounts}
         usage = {account.name: account.usage for account in accounts}
         loans = lent_shares(originals, after)
         self.moves.append(
@@ -301,14 +301,16 @@ class CapacityCore:
             return ()
         # Usage is relative to what a class can do, which a move changes: what was measured before does not count after.
         self._usage.clear()
-        self._hold([replace(one, share=changed.get(one.name, one.share)) for one in self.accounts])
+        self._hold(
+            [replace(account, share=changed.get(account.name, account.share)) for account in self.accounts]
+        )
         scaled = (self._scaled(self._accounts[name], before[name]) for name in changed)
         return (SharesChanged(self.shares), *scaled)
 
     def _set_classes(self, accounts: Sequence[ClassAccount], now: float) -> tuple[CapacityCommand, ...]:
         self._accrue(now)
         before, after = self._accounts, resettle(self.accounts, accounts)
-        self._hold([replace(one, share=after[one.name]) for one in accounts])
+        self._hold([replace(account, share=after[account.name]) for account in accounts])
         self._usage.clear()
         self._asleep &= self._accounts.keys()
         self._loads = {name: load for name, load in self._loads.items() if name in self._accounts}
@@ -321,9 +323,9 @@ class CapacityCore:
             )
         )
         scaled = [
-            self._scaled(one, shares_before[name])
-            for name, one in self._accounts.items()
-            if name in before and differ(one, before[name])
+            self._scaled(account, shares_before[name])
+            for name, account in self._accounts.items()
+            if name in before and differ(account, before[name])
         ]
         if not scaled and before.keys() == self._accounts.keys():
             return ()

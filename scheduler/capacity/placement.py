@@ -119,8 +119,8 @@ def seats(node: Node, shards: Sequence[Shard], classes_per_host: int) -> dict[Sh
 def fits(shard: Shard, held: Sequence[Shard], classes_per_host: int, weight_max: float) -> bool:
     return (
         len(held) < classes_per_host
-        and shard.class_name not in {one.class_name for one in held}
-        and sum(one.weight for one in held) + shard.weight <= weight_max
+        and shard.class_name not in {unit.class_name for unit in held}
+        and sum(unit.weight for unit in held) + shard.weight <= weight_max
     )
 
 

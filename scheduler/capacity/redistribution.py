@@ -131,8 +131,8 @@ def entitled(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
     """The accounts, in order, with and at the original shares that their weights entitle them to; without reports."""
     total = sum(account.weight for account in accounts)
     return [
-        replace(one, original=one.weight / total, share=one.weight / total, usage=None, load=None)
-        for one in by_priority(accounts)
+        replace(account, original=account.weight / total, share=account.weight / total, usage=None, load=None)
+        for account in by_priority(accounts)
     ]
 
 
@@ -142,11 +142,14 @@ def resettle(before: Sequence[ClassAccount], accounts: Sequence[ClassAccount]) -
     A loan shrinks with the lender's original share, and to what the lender may still lend and the borrower borrow;
     it does not grow. Loans to and from classes that are gone are over.
     """
-    held, given = {one.name: one for one in before}, {account.name: account for account in accounts}
+    held, after = (
+        {account.name: account for account in before},
+        {account.name: account for account in accounts},
+    )
     share = {account.name: account.original for account in accounts}
     for lender, borrower, part in loans_of(before):
-        if lender in given and borrower in given:
-            gives, takes = given[lender], given[borrower]
+        if lender in after and borrower in after:
+            gives, takes = after[lender], after[borrower]
             kept = part * min(1.0, gives.original / held[lender].original)
             room = min(share[lender] - gives.floor, takes.original + takes.borrow_limit - share[borrower])
             kept = max(0.0, min(kept, room))
@@ -182,7 +185,10 @@ class Borrowed:
 
 
 def loans_of(ranked: Sequence[ClassAccount]) -> list[tuple[str, str, float]]:
-    return lent_shares({one.name: one.original for one in ranked}, {one.name: one.share for one in ranked})
+    return lent_shares(
+        {account.name: account.original for account in ranked},
+        {account.name: account.share for account in ranked},
+    )
 
 
 def lent_shares(

@@ -76,13 +76,13 @@ class ChangeRates:
         return float(self._rates[one])
 
     def _estimate(self, which: npt.NDArray[np.int64]) -> None:
-        known = np.minimum(self._changes[which], REMEMBERED)
+        changes = np.minimum(self._changes[which], REMEMBERED)
         quiet = (
             self._quiet[which].sum(axis=1, dtype=np.float64) + self._since[which] + 0.5 * self._pace[which]
         )
         rates = np.divide(0.5, quiet)
-        some = np.flatnonzero(known)
-        rates[some] = likeliest(self._changed[which[some]].astype(np.float64), known[some], quiet[some])
+        some = np.flatnonzero(changes)
+        rates[some] = likeliest(self._changed[which[some]].astype(np.float64), changes[some], quiet[some])
         self._rates[which], self._is_old[which] = rates, False
 
 
@@ -128,8 +128,8 @@ class Interests:
 
     def weights(self, now: float) -> Floats:
         """Of all objects."""
-        known = PROFILE_USES * self._profile + self._uses / self._grown(now)
-        weights: Floats = known / known.sum()
+        uses = PROFILE_USES * self._profile + self._uses / self._grown(now)
+        weights: Floats = uses / uses.sum()
         return weights
 
     def _grown(self, now: float) -> float:

@@ -62,7 +62,7 @@ def refreshes(
     worthy = np.flatnonzero((p > 0) & (rate > 0))
     if not len(worthy) or bandwidth <= 0:
         return Refreshes(frequencies, 0.0)
-    p, rate, size = (np.clip(one[worthy], LEAST, MOST) for one in (p, rate, size))
+    p, rate, size = (np.clip(column[worthy], LEAST, MOST) for column in (p, rate, size))
     best, marginal = _divided(p, rate, size, min(max(bandwidth, LEAST), MOST))
     frequencies[worthy] = best
     return Refreshes(frequencies, marginal)
@@ -116,8 +116,8 @@ def odds(log_y: Floats) -> Floats:
     # y may be too small for a number where its root is not.
     z = np.where(log_y[small] > TINY, z[small], np.exp(0.5 * (np.log(2.0) + log_y[small])))
     x[small] = z * (1 + z * (1 / 3 + z * (1 / 36 - z * (1 / 270 - z / 4320))))
-    found: Floats = x
-    return found
+    result: Floats = x
+    return result
 
 
 def bracketed(

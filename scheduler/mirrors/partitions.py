@@ -76,11 +76,11 @@ def members_mean(columns: Floats, labels: Labels) -> Floats:
 
 def nearest(points: Floats, means: Floats) -> Labels:
     """The number of the mean that each point is nearest to: least |m|² − 2·m·x, as |x|² is the same for all."""
-    found, norms = np.empty(points.shape[1], np.int64), np.sum(means * means, axis=0)
-    for start in range(0, len(found), CHUNK):
+    nearest, norms = np.empty(points.shape[1], np.int64), np.sum(means * means, axis=0)
+    for start in range(0, len(nearest), CHUNK):
         some = points[:, start : start + CHUNK]
-        found[start : start + CHUNK] = np.argmin(norms - 2 * (some.T @ means), axis=1)
-    return found
+        nearest[start : start + CHUNK] = np.argmin(norms - 2 * (some.T @ means), axis=1)
+    return nearest
 
 
 def frequencies_by_partition(

@@ -118,16 +118,16 @@ class MirrorCore:
             self._solve(now)
         if self._room <= 0:
             return None
-        one = int(np.argmin(self._again if self._failing else self._due))
-        if not self._failing or self._again[one] > now:
-            one = int(np.argmin(self._due))
+        number = int(np.argmin(self._again if self._failing else self._due))
+        if not self._failing or self._again[number] > now:
+            number = int(np.argmin(self._due))
             # Bandwidth that would be lost is spent on the next object early.
-            is_due = self._due[one] <= now or self._room >= self._bandwidth * BURST_S
-            if self._due[one] == math.inf or not is_due:
+            is_due = self._due[number] <= now or self._room >= self._bandwidth * BURST_S
+            if self._due[number] == math.inf or not is_due:
                 return None
-        self._charge(float(self._sizes[one]))
-        self._in_flight[one], self._due[one], self._again[one] = True, math.inf, math.inf
-        return one
+        self._charge(float(self._sizes[number]))
+        self._in_flight[number], self._due[number], self._again[number] = True, math.inf, math.inf
+        return number
 
     def wait_s(self, now: float) -> float:
         """Until `due` may name one."""
@@ -228,8 +228,8 @@ class MirrorCore:
         failing = self._failed > 0
         retried = min(float(np.sum(self._sizes / self._pause)), RETRYING * self._bandwidth)
         bandwidth, there = self._bandwidth - retried, np.where(failing, 0.0, self._sizes)
-        wanted = np.where(failing, 0.0, self._weights)
-        best = refreshes(wanted, self._rates.rates(), (1 - EXPLORING) * bandwidth, self._sizes)
+        weights = np.where(failing, 0.0, self._weights)
+        best = refreshes(weights, self._rates.rates(), (1 - EXPLORING) * bandwidth, self._sizes)
         explored = EXPLORING * bandwidth / max(float(there.sum()), 1.0)
         self._frequencies = np.where(failing, 0.0, best.frequencies + explored)
         waiting = np.flatnonzero((self._last > -math.inf) & ~self._in_flight & ~failing)

@@ -121,23 +121,23 @@ class Network:
 
         All sums over the roots below are linear in what the downstream operators have, so none is listed twice.
         """
-        found = list(known)
+        segments = list(known)
         for number in sorted(others, reverse=True):
-            own, below = estimates[number], [found[one] for one in self.operators[number].downstream]
+            own, below = estimates[number], [segments[other] for other in self.operators[number].downstream]
             kept = own.selectivity
             if below:
-                found[number] = Segment(
-                    kept * sum([one.selectivity for one in below]),
-                    own.cost_s + kept * sum([one.cost_s for one in below]),
-                    min([one.ideal_s for one in below]),
-                    kept * sum([one.answers_per_ideal for one in below]),
-                    kept * sum([one.answers_per_ideal_sq for one in below]),
+                segments[number] = Segment(
+                    kept * sum([segment.selectivity for segment in below]),
+                    own.cost_s + kept * sum([segment.cost_s for segment in below]),
+                    min([segment.ideal_s for segment in below]),
+                    kept * sum([segment.answers_per_ideal for segment in below]),
+                    kept * sum([segment.answers_per_ideal_sq for segment in below]),
                 )
             else:
                 whole = self.ideal_cost(number, estimates)
                 per_ideal, per_ideal_sq = (kept / whole, kept / whole**2) if whole > 0 else (0.0, 0.0)
-                found[number] = Segment(kept, own.cost_s, whole, per_ideal, per_ideal_sq)
-        return tuple(found)
+                segments[number] = Segment(kept, own.cost_s, whole, per_ideal, per_ideal_sq)
+        return tuple(segments)
 
     def ideal_costs(self, estimates: Sequence[Estimate]) -> dict[int, float]:
         """T of every root: the processor time of one answer if it were alone in the system."""
@@ -149,25 +149,25 @@ class Network:
 
     def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
         """The operators and all that stand above them; with partners, also the other sides of joins."""
-        found = set(numbers)
-        stack = list(found)
+        reached = set(numbers)
+        stack = list(reached)
         while stack:
             number = stack.pop()
             partner = self.operators[number].partner if with_partners else None
             for other in self.upstream[number] if partner is None else [*self.upstream[number], partner]:
-                if other not in found:
-                    found.add(other)
+                if other not in reached:
+                    reached.add(other)
                     stack.append(other)
-        return found
+        return reached
 
     def fed_by(self, number: int) -> set[int]:
         """The operator and all that stand below it."""
-        found, stack = {number}, [number]
+        reached, stack = {number}, [number]
         while stack:
-            below = set(self.operators[stack.pop()].downstream) - found
-            found |= below
+            below = set(self.operators[stack.pop()].downstream) - reached
+            reached |= below
             stack.extend(below)
-        return found
+        return reached
 
     def depth_first_paths(self) -> list[tuple[int, ...]]:
         """Every source-to-root path, for policies that are defined on paths."""
@@ -200,8 +200,8 @@ class NetworkEstimates:
         """What follows from it by this name, for all who ask: the policies inside and of sources, and plans."""
         if what not in self._worked_out:
             self._worked_out[what] = work_out(self)
-        found: Found = self._worked_out[what]
-        return found
+        result: Found = self._worked_out[what]
+        return result
 
     def trees(self, gain: Gain) -> list[Tree]:
         """The priority-defining tree of every operator, by what an answer is counted."""
@@ -212,14 +212,14 @@ class NetworkEstimates:
 
     def _trees_with(self, known: Sequence[Tree], others: Iterable[int], gain: Gain) -> list[Tree]:
         """The trees, of which all but those of the others are known."""
-        found, segments = list(known), self.segments
+        trees, segments = list(known), self.segments
         for number in sorted(others, reverse=True):
             own, below = self.estimates[number], self.network.operators[number].downstream
             if below:
-                found[number] = tree_above(own.cost_s, own.selectivity, below, found)
+                trees[number] = tree_above(own.cost_s, own.selectivity, below, trees)
             else:
-                found[number] = Tree(getattr(segments[number], gain), own.cost_s)
-        return found
+                trees[number] = Tree(getattr(segments[number], gain), own.cost_s)
+        return trees
 
     def extended(self, network: Network, more: Sequence[Estimate]) -> tuple[NetworkEstimates, set[int]]:
         """What is believed of an extended network, and which operators have other segments than before."""
@@ -227,8 +227,8 @@ class NetworkEstimates:
         changed = network.feeding(range(len(self.estimates), len(estimates)))
         if "segments" not in vars(self):  # nobody has asked
             return NetworkEstimates(network, estimates), changed
-        known = (*self.segments, *(NOTHING for _ in more))
-        after = NetworkEstimates(network, estimates, network.segments_with(known, changed, estimates))
+        segments = (*self.segments, *(NOTHING for _ in more))
+        after = NetworkEstimates(network, estimates, network.segments_with(segments, changed, estimates))
         for gain, trees in self._trees.items():
             after._trees[gain] = after._trees_with([*trees, *(NO_TREE for _ in more)], changed, gain)
         return after, changed

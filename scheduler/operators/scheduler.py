@@ -16,7 +16,7 @@ The runner's loop (the simulator's and the live one alike) is
     scheduler.operators.statistics.observe(operator, tuples_in, tuples_out, cost_s)
 
 and scheduler.refresh() once a load cycle, which is when changed statistics change priorities. Operators that are added
-(`extend`) are ranked at once, beside those that are there. A decision may have a plan (`plans.py`), which is then carried out
+(`extend`) are ranked at once, beside those that are there. A decision may have a plan (`policies/decision_plans.py`), which is then carried out
 pick by pick without asking the policy again; nor is the policy told of what comes and goes inside meanwhile.
 
 The policy may be another from one pick to the next (`switch`):
@@ -31,9 +31,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from configs.classes.policies import PolicySettings
-from scheduler.operators.decision_plans import Plan, build_plans
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
-from scheduler.operators.policies import NONE, CountingPolicy, build_policy, by_sums, tree_gain
+from scheduler.operators.policies import (
+    NONE,
+    CountingPolicy,
+    build_plans,
+    build_policy,
+    by_sums,
+    tree_gain,
+)
+from scheduler.operators.policies.decision_plans import Plan
 from scheduler.operators.segment_trees import whole_tree
 from scheduler.operators.statistics import OperatorStatistics
 
@@ -137,11 +144,11 @@ class OperatorScheduler:
     def pick(self, now: float) -> int:
         """The operator to run now, NONE if nothing has input."""
         if self._is_planned:
-            waiting, told, operator = self._waiting, self._told, self._current
-            if operator != NONE and (operator in waiting or told[operator]):
+            waiting, announced, operator = self._waiting, self._told, self._current
+            if operator != NONE and (operator in waiting or announced[operator]):
                 return operator
             for operator in self._rest:
-                if operator in waiting or told[operator]:
+                if operator in waiting or announced[operator]:
                     self._current = NONE if self._is_source[operator] else operator
                     return operator
             self._end_plan()
@@ -160,9 +167,9 @@ class OperatorScheduler:
         self._is_planned = len(plan) > 1
         if not self._is_planned:
             return picked
-        self._rest, told = iter(plan), self._told
+        self._rest, announced = iter(plan), self._told
         for operator in self._rest:
-            if told[operator]:
+            if announced[operator]:
                 break
         self._current = NONE if self._is_source[operator] else operator
         return operator

@@ -52,23 +52,23 @@ def tree_above(cost_s: float, selectivity: float, below: Sequence[int], trees: S
         return Tree(selectivity * only.gain, cost_s + selectivity * only.cost_s, tuple(below))
     gain, spent = 0.0, cost_s
     # By falling ratio, then by number, then the first to be found.
-    waiting = [(-trees[one].ratio, one, place, selectivity) for place, one in enumerate(below)]
+    waiting = [(-trees[operator].ratio, operator, place, selectivity) for place, operator in enumerate(below)]
     heapify(waiting)
-    found = len(waiting)
+    entered = len(waiting)
     taken: list[int] = []
     while waiting:
-        minus_ratio, one, _, tuples = waiting[0]
+        minus_ratio, operator, _, tuples = waiting[0]
         # Without any segment there is no priority.
         if taken and -minus_ratio * spent <= gain:
             break
         heappop(waiting)
-        tree = trees[one]
+        tree = trees[operator]
         gain, spent = gain + tuples * tree.gain, spent + tuples * tree.cost_s
-        taken.append(one)
+        taken.append(operator)
         for further, part in tree.left:
-            heappush(waiting, (-trees[further].ratio, further, found, tuples * part))
-            found += 1
-    left = [(one, tuples) for _, one, _, tuples in sorted(waiting)]
+            heappush(waiting, (-trees[further].ratio, further, entered, tuples * part))
+            entered += 1
+    left = [(operator, tuples) for _, operator, _, tuples in sorted(waiting)]
     return Tree(gain, spent, tuple(taken), tuple(left))
 
 

@@ -111,14 +111,14 @@ class OperatorStatistics:
         count = self._taken[operator]
         expected = old * count
         if expected >= EXPECTED_LEAST:
-            found = old + ALPHA * (self._given[operator] / count - old)
+            selectivity = old + ALPHA * (self._given[operator] / count - old)
         elif expected < SURPRISED_BELOW and self._giving[operator] >= SURPRISES:
-            found = self._given[operator] / count
+            selectivity = self._given[operator] / count
         else:
             return old
         self._taken[operator] = self._giving[operator] = 0
         self._given[operator] = 0.0
-        return found
+        return selectivity
 
     def _believe(self, operator: int, found: Estimate) -> None:
         if found != self._estimates[operator]:

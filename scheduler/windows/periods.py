@@ -77,14 +77,14 @@ def cost_rate(
     """
     coverage = Multiples() if meetings else Periodic()
     order = by_falling_scan(sub_groups)
-    scans = [costs.scan(sub_groups[one].longest) for one in order]
+    scans = [costs.scan(sub_groups[number].longest) for number in order]
     covered: dict[int, int] = {}
     total = 0.0
-    for place, one in enumerate(order):
-        covered = coverage.with_period(covered, periods[one])
+    for place, number in enumerate(order):
+        covered = coverage.with_period(covered, periods[number])
         after = scans[place + 1] if place + 1 < len(scans) else 0.0
         total += (scans[place] - after) * share(covered)
-        total += answering(sub_groups[one], costs) / periods[one]
+        total += answering(sub_groups[number], costs) / periods[number]
     return total
 
 
@@ -98,11 +98,12 @@ def cheapest_periods(
 ) -> Periods:
     """Hybrid: the assignment of least cost."""
     simple = (own_periods(sub_groups, costs), shortest_periods(sub_groups, costs))
-    known = min(
-        (counted(sub_groups, one.periods, costs, meetings) for one in simple), key=lambda one: one.cost
+    cheapest = min(
+        (counted(sub_groups, periods.periods, costs, meetings) for periods in simple),
+        key=lambda one: one.cost,
     )
-    found = Search(sub_groups, costs, meetings).run(known, states_max)
-    return Periods(found.periods, cost_rate(sub_groups, found.periods, costs), found.exact)
+    best = Search(sub_groups, costs, meetings).run(cheapest, states_max)
+    return Periods(best.periods, cost_rate(sub_groups, best.periods, costs), best.exact)
 
 
 def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
@@ -111,7 +112,7 @@ def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
     Without meetings it is the end, too, as long as answering costs nothing: it never pays to leave out a neighbour.
     """
     order = sorted(
-        (one for one in range(len(sub_groups)) if sub_groups[one].at_most),
+        (number for number in range(len(sub_groups)) if sub_groups[number].at_most),
         key=lambda one: sub_groups[one].slide,
     )
     least, begins = [0.0], [0]
@@ -119,9 +120,9 @@ def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
         scan = answers = 0.0
         best, first = inf, end - 1
         for begin in reversed(range(end)):
-            one = sub_groups[order[begin]]
-            scan, answers = max(scan, costs.scan(one.longest)), answers + answering(one, costs)
-            cost = least[begin] + (scan + answers) / one.slide
+            sub_group = sub_groups[order[begin]]
+            scan, answers = max(scan, costs.scan(sub_group.longest)), answers + answering(sub_group, costs)
+            cost = least[begin] + (scan + answers) / sub_group.slide
             if cost < best:
                 best, first = cost, begin
         least.append(best)
@@ -164,7 +165,7 @@ class Multiples:
         return slide % period == 0
 
     def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]:
-        if any(period % one == 0 for one, count in terms.items() if count > 0):
+        if any(period % term == 0 for term, count in terms.items() if count > 0):
             return terms
         joined = dict(terms)
         joined[period] = joined.get(period, 0) + 1
@@ -223,20 +224,24 @@ class Search:
     def __post_init__(self) -> None:
         self._order = by_falling_scan(self.sub_groups)
         self._coverage: Coverage = Multiples() if self.meetings else Periodic()
-        ordered = [self.sub_groups[one] for one in self._order]
-        scans = [*(self.costs.scan(one.longest) for one in ordered), 0.0]
+        ordered = [self.sub_groups[number] for number in self._order]
+        scans = [*(self.costs.scan(sub_group.longest) for sub_group in ordered), 0.0]
         self._layer = [scan - after for scan, after in pairwise(scans)]
-        self._answer = [answering(one, self.costs) for one in ordered]
-        slides = sorted({one.slide for one in ordered})
+        self._answer = [answering(sub_group, self.costs) for sub_group in ordered]
+        slides = sorted({sub_group.slide for sub_group in ordered})
         self._covers = {
-            one: sum(1 << place for place, other in enumerate(slides) if self._coverage.covers(one, other))
-            for one in slides
+            slide: sum(
+                1 << place for place, other in enumerate(slides) if self._coverage.covers(slide, other)
+            )
+            for slide in slides
         }
-        self._bit = {one: 1 << place for place, one in enumerate(slides)}
+        self._bit = {slide: 1 << place for place, slide in enumerate(slides)}
         # Longest first: the first one that is covered already is the only covered one worth a look.
         self._options = [
-            [slide for slide in reversed(slides) if slide <= one.slide] if one.at_most else [one.slide]
-            for one in ordered
+            [slide for slide in reversed(slides) if slide <= sub_group.slide]
+            if sub_group.at_most
+            else [sub_group.slide]
+            for sub_group in ordered
         ]
         self._bound_terms(ordered)
 
@@ -244,8 +249,8 @@ class Search:
         """Sums from a place to the end: layers, layers by the least share they can have, answers at own periods."""
         size, shortest = len(ordered), inf
         self._least: list[float] = []
-        for one in ordered:
-            shortest = min(shortest, one.slide)
+        for sub_group in ordered:
+            shortest = min(shortest, sub_group.slide)
             self._least.append(1 / shortest)
         self._layers_from, self._least_from, self._answers_from = ([0.0] * (size + 1) for _ in range(3))
         for place in reversed(range(size)):
@@ -286,7 +291,9 @@ class Search:
         states = [State(0, 0, {}, 0.0, 0.0)]
         for _ in self._order:
             first: dict[int, State] = {}
-            for after in sorted((one for state in states for one in self._next(state)), key=self._estimate):
+            for after in sorted(
+                (following for state in states for following in self._next(state)), key=self._estimate
+            ):
                 first.setdefault(after.covered, after)
             states = list(first.values())[: self.narrow]
         best = min(states, key=self._estimate)
@@ -316,11 +323,11 @@ class Search:
 
     def _joined(self, state: State, period: int, covered: int) -> tuple[dict[int, int], float]:
         """Terms depend on what is covered alone, whichever way it came to that."""
-        known = self._terms.get(covered)
-        if known is None:
+        entry = self._terms.get(covered)
+        if entry is None:
             terms = self._coverage.with_period(state.terms, period)
-            known = self._terms[covered] = terms, share(terms)
-        return known
+            entry = self._terms[covered] = terms, share(terms)
+        return entry
 
     def _dominated(self, state: State) -> bool:
         """Another one with as many sub-groups costs no more and covers nothing that this one does not."""

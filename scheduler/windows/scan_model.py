@@ -80,10 +80,10 @@ class SubGroup:
 
 def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
     """The sub-groups of one group, by slide; exact ones first where both have it."""
-    found: dict[tuple[int, bool], list[int]] = {}
+    windows_by_slide: dict[tuple[int, bool], list[int]] = {}
     for query in queries:
-        found.setdefault((query.slide, query.at_most), []).append(query.window)
+        windows_by_slide.setdefault((query.slide, query.at_most), []).append(query.window)
     return tuple(
         SubGroup(slide, max(windows), len(windows), at_most, sum(windows))
-        for (slide, at_most), windows in sorted(found.items())
+        for (slide, at_most), windows in sorted(windows_by_slide.items())
     )

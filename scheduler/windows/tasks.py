@@ -253,10 +253,10 @@ class PeriodicScheduler:
     def updated(self, synopsis: str, now: float, number: int | None = None) -> None:
         """The synopsis has got an interval, or all of them up to `number`."""
         self._replan()
-        one = self._synopsis(synopsis)
-        one.number = one.number + 1 if number is None else max(number, one.number)
-        one.updated_s = now
-        self._fall_due(one)
+        state = self._synopsis(synopsis)
+        state.number = state.number + 1 if number is None else max(number, state.number)
+        state.updated_s = now
+        self._fall_due(state)
 
     def pick(self, now: float) -> Task | None:
         """What is to run next; None if nothing is to do."""
@@ -324,7 +324,7 @@ class PeriodicScheduler:
         del group.subs[sub.key]
         if sub.stage is Stage.DUE:
             self._waiting -= 1
-            batch = next(one for one in group.batches if sub in one.subs)
+            batch = next(candidate for candidate in group.batches if sub in candidate.subs)
             batch.subs.remove(sub)
             if batch.subs:
                 self._put(batch)
@@ -348,7 +348,11 @@ class PeriodicScheduler:
         if settings.kind == "none" or settings.late == "off" or len(group.batches) == 1:
             return [batch]
         if settings.late == "late":
-            return [one for one in group.batches if one is batch or one.due < number > batch.due]
+            return [
+                candidate
+                for candidate in group.batches
+                if candidate is batch or candidate.due < number > batch.due
+            ]
         # Those of the group that are due and not late are one batch: where there are several, there is an overload.
         return list(group.batches)
 
@@ -455,8 +459,11 @@ def periods_of(settings: PeriodicSettings, sub_groups: Sequence[SubGroup], costs
 def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:
     """Of one run."""
     described = [sub.described for sub in subs]
-    answers, windows = sum(one.answers for one in described), sum(one.windows for one in described)
-    return costs.scan(max(one.longest for one in described)) + costs.answering(answers, windows)
+    answers, windows = (
+        sum(sub_group.answers for sub_group in described),
+        sum(sub_group.windows for sub_group in described),
+    )
+    return costs.scan(max(sub_group.longest for sub_group in described)) + costs.answering(answers, windows)
 
 
 def next_multiple(number: int, period: int) -> int:

@@ -16,6 +16,7 @@ from services.api.callers import Door
 from services.api.request_bodies import JSON
 from services.api.routes import (
     audit,
+    caller,
     console,
     documents,
     feed_status,
@@ -32,7 +33,7 @@ from services.api.routes import (
 from services.api.routes.health import health
 from services.api.service import Service
 
-ROUTERS = (documents, keys, audit, results, rows, live, mirrors, history, plan, feeds, feed_status)
+ROUTERS = (documents, keys, caller, audit, results, rows, live, mirrors, history, plan, feeds, feed_status)
 
 
 class App(FastAPI):
@@ -50,14 +51,16 @@ async def check_parameters(request: Request) -> None:
         return
     path, method = request.scope["route"].path_format, request.method.lower()
     parameters = request.app.openapi()["paths"][path][method].get("parameters", ())
-    known = {parameter["name"]: parameter["schema"] for parameter in parameters if parameter["in"] == "query"}
-    seen = set()
+    schemas = {
+        parameter["name"]: parameter["schema"] for parameter in parameters if parameter["in"] == "query"
+    }
+    names = set()
     for name, value in request.query_params.multi_items():
-        if name not in known:
-            raise UnknownName("no such parameter", f"?{name}", hint=nearest(name, known))
-        if name in seen and '"array"' not in json.dumps(known[name]):
+        if name not in schemas:
+            raise UnknownName("no such parameter", f"?{name}", hint=nearest(name, schemas))
+        if name in names and '"array"' not in json.dumps(schemas[name]):
             raise InvalidInput("given twice", f"?{name}", value, "keep one of the two")
-        seen.add(name)
+        names.add(name)
 
 
 def make_app(service: Service) -> FastAPI:

@@ -185,33 +185,33 @@ class Door:
         return self._of_session(scope, cookies) if cookies else None
 
     def _of_key(self, scope: Scope, value: bytes) -> Holder:
-        found = None
+        holder = None
         if value[: len(BEARER)].lower() == BEARER:
-            found = self._service.snapshot.holder_of(value[len(BEARER) :].strip())
-        if found is None:
+            holder = self._service.snapshot.holder_of(value[len(BEARER) :].strip())
+        if holder is None:
             client = scope.get("client")
             self._service.limits.check_failure(client[0] if client else "")
             raise not_live()
-        return found
+        return holder
 
     def _of_session(self, scope: Scope, cookies: bytes) -> Holder | None:
         token = cookie_in(cookies)
         key_id = self._service.sessions.key_id(token) if token else None
-        found = self._service.snapshot.holder(key_id) if key_id else None
+        holder = self._service.snapshot.holder(key_id) if key_id else None
         is_change = scope["method"] not in READS and not scope["path"].startswith(f"{CONSOLE}/")
-        if found is not None and is_change and not any(name == HEADER for name, _ in scope["headers"]):
+        if holder is not None and is_change and not any(name == HEADER for name, _ in scope["headers"]):
             hint = f"send {HEADER.decode()}: 1, or a key instead of the cookie"
             raise Forbidden("a change by a console names itself", hint=hint)
-        return found
+        return holder
 
     def _caller(self, holder: Holder) -> Caller:
-        known = self._callers.get(holder.id)
-        if known is None:
+        caller = self._callers.get(holder.id)
+        if caller is None:
             # Of keys that were live once; what a key may do never changes.
             if len(self._callers) >= 10_000:
                 self._callers.clear()
-            known = self._callers[holder.id] = Caller(holder.principal, holder.id, holder.scopes)
-        return known
+            caller = self._callers[holder.id] = Caller(holder.principal, holder.id, holder.scopes)
+        return caller
 
 
 def cookie_in(cookies: bytes) -> str | None:

@@ -41,11 +41,11 @@ class Made:
     plan: Plan | None = None
 
     def as_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        content: dict[str, Any] = {
             "changes": list(map(change_told, self.changes)),
             "warnings": list(self.warnings),
         }
-        return told if self.plan is None else told | {"plan": self.plan.as_json()}
+        return content if self.plan is None else content | {"plan": self.plan.as_json()}
 
     @property
     def headers(self) -> dict[str, str]:
@@ -83,10 +83,10 @@ class Declaring:
                 hint="ask for less, or see the plan for what would fit",
                 extra={"plan": plan.as_json(), "warnings": list(warnings)},
             )
-        made = service.catalog.apply(documents, self.caller.principal, self.versions)
+        changes = service.catalog.apply(documents, self.caller.principal, self.versions)
         service.snapshot.refresh()
         waits = () if service.enact() else (NOT_ENACTED,)
-        return Made(made, (*warnings, *missing, *waits))
+        return Made(changes, (*warnings, *missing, *waits))
 
     def delete(self, ref: Ref) -> Made:
         """What nothing uses."""
@@ -168,16 +168,16 @@ def wanted_version(here: Entry | None, if_match: str | None, if_none_match: str 
         if here is None:
             raise VersionDiffers("it is not there", "header If-Match", ANY, "declare it without If-Match")
         return None
-    found = ETAG.fullmatch(if_match.strip())
-    if found is None:
-        told = "not there" if here is None else f"at version {here.stored.version} now"
-        raise VersionDiffers(f"it is {told}", "header If-Match", if_match, 'send one ETag, as "12"')
-    return int(found[1])
+    match = ETAG.fullmatch(if_match.strip())
+    if match is None:
+        state = "not there" if here is None else f"at version {here.stored.version} now"
+        raise VersionDiffers(f"it is {state}", "header If-Match", if_match, 'send one ETag, as "12"')
+    return int(match[1])
 
 
 def is_fresh(entry: Entry, if_none_match: str | None) -> bool:
     """Whether the caller has it already."""
     if if_none_match is None:
         return False
-    told = [one.strip().removeprefix("W/") for one in if_none_match.split(",")]
-    return ANY in told or entry.etag in told
+    etags = [etag.strip().removeprefix("W/") for etag in if_none_match.split(",")]
+    return ANY in etags or entry.etag in etags

@@ -23,7 +23,7 @@ from services.catalog.catalog import Catalog
 from services.catalog.keys import Holder
 from services.catalog.redaction import shown_document
 from services.catalog.state import Stored
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
@@ -71,7 +71,7 @@ class Seen:
         return Ref("Tenant", name) in self.entries
 
 
-class Snapshot(Following):
+class Snapshot(BackgroundThread):
     """`now` is what is known; from `start` to `stop` it follows the catalog."""
 
     def __init__(self, catalog: Catalog, look_s: float = LOOK_S) -> None:
@@ -89,19 +89,21 @@ class Snapshot(Following):
     def holder_of(self, key: bytes) -> Holder | None:
         """Who shows the key, if anybody may."""
         digest = self._catalog.keys.digest_of(key)
-        found = self.now.holders.get(digest)
+        holder = self.now.holders.get(digest)
         # Found by its hash under a pepper, of which no caller can tell how much was right.
-        is_right = hmac.compare_digest(digest, found.digest if found else b"")
-        return found if found and is_right and found.is_live(time.time()) else None
+        is_right = hmac.compare_digest(digest, holder.digest if holder else b"")
+        return holder if holder and is_right and holder.is_live(time.time()) else None
 
     def holder(self, key_id: str) -> Holder | None:
         """Of a key that is live."""
-        found = self.now.by_id.get(key_id)
-        return found if found and found.is_live(time.time()) else None
+        holder = self.now.by_id.get(key_id)
+        return holder if holder and holder.is_live(time.time()) else None
 
     def priority_classes(self) -> dict[str, str]:
         """What each tenant is declared with."""
-        tenants = (one.stored.declaration for one in self.now.of_kind.get("Tenant", ()))
+        tenants = (
+            declaration_entry.stored.declaration for declaration_entry in self.now.of_kind.get("Tenant", ())
+        )
         return {
             tenant.name: tenant.priority_class for tenant in tenants if isinstance(tenant, TenantDeclaration)
         }
@@ -120,11 +122,11 @@ class Snapshot(Following):
             return self.now
 
     def _later(self, before: Seen) -> Seen:
-        known = self._catalog.known(before.revision)
+        change = self._catalog.known(before.revision)
         entries: dict[Ref, Entry] = {}
         of_kind: defaultdict[str, list[Entry]] = defaultdict(list)
         queries: defaultdict[str, list[Entry]] = defaultdict(list)
-        for ref, stored in known.state.items():
+        for ref, stored in change.state.items():
             entry = before.entries.get(ref)
             if entry is None or entry.stored is not stored:
                 entry = entry_of(stored)
@@ -132,10 +134,10 @@ class Snapshot(Following):
             of_kind[ref.kind].append(entry)
             if ref.tenant:
                 queries[ref.tenant].append(entry)
-        holders = before.holders if known.keys is None else {key.digest: key for key in known.keys}
+        holders = before.holders if change.keys is None else {key.digest: key for key in change.keys}
         by_id = {holder.id: holder for holder in holders.values()}
         return Seen(
-            revision=known.revision,
+            revision=change.revision,
             entries=entries,
             of_kind=dict(of_kind),
             queries=dict(queries),
@@ -170,10 +172,10 @@ class Snapshot(Following):
 
 def entry_of(stored: Stored) -> Entry:
     document = shown_document(stored.declaration)
-    told = orjson.dumps(document)
+    whole = orjson.dumps(document)
     if document.pop("source", None) is None:
-        return Entry(stored, told, told)
-    return Entry(stored, told, orjson.dumps(document))
+        return Entry(stored, whole, whole)
+    return Entry(stored, whole, orjson.dumps(document))
 
 
 def not_ours(problem: Exception) -> Exception | None:

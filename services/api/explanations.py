@@ -120,14 +120,14 @@ def for_tenant(tenant: str) -> Naming:
 
 def decisions_of(found: Decisions, naming: Naming) -> list[Decision]:
     """Oldest first."""
-    told: list[Decision] = [
+    decisions: list[Decision] = [
         load_decision(unit, decision, explained.epoch_s)
         for unit, explained in found.units.items()
         for decision in explained.decisions
     ]
-    told += [share_decision(move, found.epoch_s, naming) for move in found.moves]
-    told += [policy_decision(one, found.epoch_s) for one in found.tuned]
-    return sorted(told, key=lambda one: one.at)
+    decisions += [share_decision(move, found.epoch_s, naming) for move in found.moves]
+    decisions += [policy_decision(decision, found.epoch_s) for decision in found.tuned]
+    return sorted(decisions, key=lambda one: one.at)
 
 
 def policy_decision(one: Tuned, epoch_s: float) -> PolicyDecision:
@@ -215,20 +215,20 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterable
 
 def together(shares: Mapping[str, float], naming: Naming) -> dict[str, float]:
     """Those of one name added."""
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for name, share in shares.items():
-        found[naming(name)] = found.get(naming(name), 0.0) + share
-    return found
+        sums[naming(name)] = sums.get(naming(name), 0.0) + share
+    return sums
 
 
 def loans_of(loans: Iterable[tuple[str, str, float]], naming: Naming) -> list[Loan]:
     """Without what others lend each other."""
-    found: dict[tuple[str, str], float] = {}
+    shares: dict[tuple[str, str], float] = {}
     for lender, borrower, share in loans:
         pair = naming(lender), naming(borrower)
         if pair != (ANOTHER, ANOTHER):
-            found[pair] = found.get(pair, 0.0) + share
-    return [Loan(lender=one, borrower=other, share=share) for (one, other), share in found.items()]
+            shares[pair] = shares.get(pair, 0.0) + share
+    return [Loan(lender=lender, borrower=other, share=share) for (lender, other), share in shares.items()]
 
 
 def moment(epoch_s: float) -> datetime:

@@ -39,11 +39,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._is_refused = True
-                told = {
+                problem = {
                     "detail": f"at most {HEAD_BYTES_MAX:,} bytes",
                     "hint": "send less in the path and in headers",
                 }
-                self._refuse("head-too-large", told)
+                self._refuse("head-too-large", problem)
                 self.loop.call_later(LINGER_S, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:

@@ -44,7 +44,7 @@ FOREIGN = ("HTTPValidationError", "ValidationError")
 
 def describe(app: FastAPI) -> dict[str, Any]:
     """Of an application with all its routes."""
-    found = get_openapi(
+    description = get_openapi(
         title=app.title,
         version=app.version,
         openapi_version="3.1.0",
@@ -53,46 +53,46 @@ def describe(app: FastAPI) -> dict[str, Any]:
         tags=TAGS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    for path, operations in found["paths"].items():
+    for path, operations in description["paths"].items():
         for operation in operations.values():
             complete(operation, is_open=path in OPEN)
-    schemas = found.setdefault("components", {}).setdefault("schemas", {})
+    schemas = description.setdefault("components", {}).setdefault("schemas", {})
     for name in FOREIGN:
         schemas.pop(name, None)
     ours = components()
     assert not ours.keys() & schemas.keys(), "a model of a route has the name of a declaration's"
     schemas |= ours
-    found["components"]["schemas"] = dict(sorted(schemas.items()))
-    found["components"]["securitySchemes"] = {
+    description["components"]["schemas"] = dict(sorted(schemas.items()))
+    description["components"]["securitySchemes"] = {
         KEY: {
             "type": "http",
             "scheme": "bearer",
             "description": "A key, as `weir keys create` shows it once.",
         }
     }
-    found["security"] = [{KEY: []}]
-    return found
+    description["security"] = [{KEY: []}]
+    return description
 
 
 def complete(operation: dict[str, Any], is_open: bool) -> None:
     """With what all routes have."""
-    told: dict[str, Any] = operation["responses"]
-    invalid = told.get("422")
+    answers: dict[str, Any] = operation["responses"]
+    invalid = answers.get("422")
     if invalid is None or "application/json" in invalid.get("content", {}):
-        told.pop("422", None)
+        answers.pop("422", None)
         if not is_open:
             # Of parameters, also where there should be none.
-            told |= keyed(responses("invalid"))
+            answers |= keyed(responses("invalid"))
     if is_open:
         operation["security"] = []
     else:
-        for status, one in keyed(COMMON).items():
-            told.setdefault(status, one)
-    operation["responses"] = dict(sorted(told.items()))
+        for status, answer in keyed(COMMON).items():
+            answers.setdefault(status, answer)
+    operation["responses"] = dict(sorted(answers.items()))
 
 
 def keyed(told: dict[int | str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {str(status): one for status, one in told.items()}
+    return {str(status): answer for status, answer in told.items()}
 
 
 def text_of(description: dict[str, Any]) -> str:
@@ -111,10 +111,10 @@ def described() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    found = described()
+    text = described()
     if "--check" in arguments:
-        return int(not FILE.exists() or FILE.read_text(encoding="utf-8") != found)
-    FILE.write_text(found, encoding="utf-8")
+        return int(not FILE.exists() or FILE.read_text(encoding="utf-8") != text)
+    FILE.write_text(text, encoding="utf-8")
     return 0
 
 

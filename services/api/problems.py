@@ -23,7 +23,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from configs.errors import Away, InUse, InvalidInput, VersionDiffers, WeirError, shown
+from configs.errors import Away, Busy, InUse, InvalidInput, VersionDiffers, WeirError, shown
 from engine.sql import PlanningError
 from services.catalog.database import CatalogAway
 
@@ -45,8 +45,8 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    one.slug: one
-    for one in (
+    kind.slug: kind
+    for kind in (
         Kind("malformed", 400, "The request cannot be read"),
         Kind("unauthenticated", 401, "A valid key is needed"),
         Kind("forbidden", 403, "The key may not do that"),
@@ -145,6 +145,8 @@ def slug_of(problem: WeirError) -> str:
             return "in-use"
         case VersionDiffers():
             return "version-differs"
+        case Busy():
+            return "too-many-requests"
         case CatalogAway():
             return "catalog-away"
         case Away():
@@ -165,21 +167,21 @@ def retry_after(seconds: float) -> dict[str, str]:
 def problem_response(problem: WeirError, body: object = None) -> Response:
     """As the caller sees it; with the body as it was parsed, pointers are exact."""
     kind = KINDS[slug_of(problem)]
-    told: dict[str, Any] = {"detail": detail_of(problem), "hint": problem.hint}
+    members: dict[str, Any] = {"detail": detail_of(problem), "hint": problem.hint}
     errors = list(errors_of(problem, body))
     headers: dict[str, str] = {}
     if isinstance(problem, InUse):
-        told["users"] = list(problem.users)
+        members["users"] = list(problem.users)
     if isinstance(problem, ApiProblem):
-        told |= problem.extra
+        members |= problem.extra
         headers |= problem.headers
     if kind.status == HTTPStatus.UNAUTHORIZED:
         headers.setdefault("WWW-Authenticate", "Bearer")
     if kind.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         headers.setdefault("Retry-After", str(RETRY_AFTER_S))
     if errors:
-        told["errors"] = errors
-    return told_as(kind, told, headers)
+        members["errors"] = errors
+    return told_as(kind, members, headers)
 
 
 def told_as(kind: Kind, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
@@ -197,9 +199,9 @@ def encodable(value: Any) -> Any:
         case str():
             return value.encode("utf-8", "replace").decode()
         case Mapping():
-            return {encodable(str(key)): encodable(one) for key, one in value.items()}
+            return {encodable(str(key)): encodable(part) for key, part in value.items()}
         case list() | tuple():
-            return [encodable(one) for one in value]
+            return [encodable(part) for part in value]
         case int() if not -(1 << 63) <= value < 1 << 64:
             return float(value)
     return value
@@ -228,20 +230,20 @@ def errors_of(problem: WeirError, body: object) -> Iterator[dict[str, str | int]
     """Where it is; nothing for what is not about a place in the body."""
     if slug_of(problem) != "invalid":
         return
-    one: dict[str, str | int] = {"detail": problem.title}
+    error: dict[str, str | int] = {"detail": problem.title}
     if isinstance(problem, PlanningError):
-        one |= {"line": problem.line, "column": problem.column}
+        error |= {"line": problem.line, "column": problem.column}
     if problem.field.startswith(PARAMETERS):
-        yield {"parameter": problem.field.removeprefix("?"), **one}
+        yield {"parameter": problem.field.removeprefix("?"), **error}
     else:
-        yield {"pointer": "#" + place_of(problem, body), **one}
+        yield {"pointer": "#" + place_of(problem, body), **error}
 
 
 def place_of(problem: WeirError, body: object) -> str:
     """As a pointer; the whole body is meant where it does not agree with something else."""
-    found = IN_BODY.fullmatch(problem.file)
-    if found is not None:
-        place, documents = int(found[1]), body.get("documents") if isinstance(body, Mapping) else None
+    match = IN_BODY.fullmatch(problem.file)
+    if match is not None:
+        place, documents = int(match[1]), body.get("documents") if isinstance(body, Mapping) else None
         within = documents[place] if isinstance(documents, list) and place < len(documents) else None
         return f"/documents/{place}" + pointer_of(problem.field, within)
     return "" if problem.file and not is_of_body(problem.file) else pointer_of(problem.field, body)
@@ -267,7 +269,7 @@ def pointer_of(field_: str, document: object = None) -> str:
 def key_at(rest: str, here: object) -> str:
     """The longest key of the document that the path goes on with."""
     if isinstance(here, Mapping):
-        known = [
+        keys = [
             key
             for key in here
             if isinstance(key, str)
@@ -275,8 +277,8 @@ def key_at(rest: str, here: object) -> str:
             and rest.startswith(key)
             and rest[len(key) :][:1] in ("", ".", "[")
         ]
-        if known:
-            return max(known, key=len)
+        if keys:
+            return max(keys, key=len)
     first = re.match(r"[^.\[]+", rest)
     return first[0] if first else rest
 
@@ -328,8 +330,8 @@ def located(error: Mapping[str, Any]) -> dict[str, str]:
     value = "" if error["type"] in ("missing", "json_invalid") else f" (got {shown(error['input'])})"
     detail = f"{error['msg']}{value}"
     if where == BODY:
-        escaped = (str(one).replace("~", "~0").replace("/", "~1") for one in path)
-        return {"pointer": "#" + "".join(f"/{one}" for one in escaped), "detail": detail}
+        escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
+        return {"pointer": "#" + "".join(f"/{part}" for part in escaped), "detail": detail}
     return {"parameter": ".".join(map(str, path)), "detail": detail}
 
 
@@ -341,13 +343,17 @@ PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 
 def responses(*slugs: str) -> dict[int | str, dict[str, Any]]:
     """For the description of a route: the problems that it has beside those that all have."""
-    found: dict[int | str, dict[str, Any]] = {}
+    answers: dict[int | str, dict[str, Any]] = {}
     for slug in slugs:
         kind = KINDS[slug]
-        one = found.setdefault(
+        answer = answers.setdefault(
             kind.status,
             {"description": "", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}},
         )
-        told = f"`{slug}`: {kind.title}."
-        one["description"] = f"{one['description']} {told}".strip()
-    return found
+        meaning = f"`{slug}`: {kind.title}."
+        answer["description"] = f"{answer['description']} {meaning}".strip()
+    return answers
+
+
+BODY_PROBLEMS = responses("malformed", "too-large", "unsupported-media", "invalid")
+"""Problems of a route that reads a body."""

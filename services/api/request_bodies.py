@@ -40,17 +40,19 @@ Content = Annotated[bytes, Depends(content_of)]
 
 def media_type(request: Request) -> str:
     """Without its parameters; JSON where nothing is said."""
-    told = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    return JSON if told.endswith("+json") else told
+    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    return JSON if media.endswith("+json") else media
 
 
 def read_data(request: Request, content: bytes) -> Any:
     """What the body holds; kept for the pointers of problems."""
-    found = read_all(request, content)
-    if len(found) != 1:
-        raise InvalidInput("one document is wanted here", value=len(found), hint="send one, or use /v1/apply")
-    request.state.body = found[0]
-    return found[0]
+    documents = read_all(request, content)
+    if len(documents) != 1:
+        raise InvalidInput(
+            "one document is wanted here", value=len(documents), hint="send one, or use /v1/apply"
+        )
+    request.state.body = documents[0]
+    return documents[0]
 
 
 def read_all(request: Request, content: bytes) -> list[Any]:
@@ -67,9 +69,9 @@ def read_all(request: Request, content: bytes) -> list[Any]:
         text = content.decode("utf-8")
     except UnicodeDecodeError as problem:
         raise Malformed(f"byte {problem.start + 1} is not UTF-8 text", hint="send UTF-8") from None
-    found = [of_json(text)] if media == JSON else of_yaml(text)
-    check_data(found)
-    return found
+    documents = [of_json(text)] if media == JSON else of_yaml(text)
+    check_data(documents)
+    return documents
 
 
 def read_model(model: type[Model], request: Request, content: bytes) -> Model:
@@ -97,12 +99,12 @@ def of_json(text: str) -> Any:
 
 
 def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise Malformed("the key is given twice", value=key, hint="keep one of the two")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def no_number(name: str) -> float:
@@ -138,12 +140,12 @@ def check_data(data: Sequence[Any]) -> None:
             case str():
                 check_text(here, way)
             case Mapping():
-                for key, one in here.items():
+                for key, value in here.items():
                     check_text(str(key), way)
-                    check(one, depth + 1, (way, str(key)))
+                    check(value, depth + 1, (way, str(key)))
             case list():
-                for place, one in enumerate(here):
-                    check(one, depth + 1, (way, place))
+                for place, item in enumerate(here):
+                    check(item, depth + 1, (way, place))
 
     for document in data:
         check(document, 1, None)
@@ -161,7 +163,7 @@ def path_of(way: Way) -> str:
 def check_text(text: str, way: Way) -> None:
     if text.isprintable():
         return
-    if "\0" in text or any("\ud800" <= one <= "\udfff" for one in text):
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidInput(
             "not text: it holds NUL or half a character", path_of(way), text, "send Unicode text"
         )

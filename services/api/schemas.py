@@ -45,8 +45,8 @@ def ref(name: str) -> dict[str, str]:
 
 
 def content(schema: dict[str, Any], *media: str, example: Any = None) -> dict[str, Any]:
-    one = {"schema": schema} if example is None else {"schema": schema, "example": example}
-    return dict.fromkeys(media or (JSON,), one)
+    description = {"schema": schema} if example is None else {"schema": schema, "example": example}
+    return dict.fromkeys(media or (JSON,), description)
 
 
 # -- bodies and answers ----------------------------------------------------------------------------------------
@@ -68,10 +68,10 @@ def document_answers(kind: str) -> dict[int | str, dict[str, Any]]:
 
 
 def put_answers(kind: str) -> dict[int | str, dict[str, Any]]:
-    made = document_answer(kind, "It was not there before.")
+    created = document_answer(kind, "It was not there before.")
     kept = document_answer(kind, "It is there now, changed or as it was; with `dry_run`, what would change.")
     kept["content"] = content({"anyOf": [ref(kind), ref("Changes")]})
-    return {200: kept | {"headers": ETAG | WARNING}, 201: made | {"headers": ETAG | WARNING}}
+    return {200: kept | {"headers": ETAG | WARNING}, 201: created | {"headers": ETAG | WARNING}}
 
 
 def list_answer(kind: str) -> dict[int | str, dict[str, Any]]:
@@ -202,18 +202,18 @@ KEY = {
 
 def components() -> dict[str, Any]:
     """All schemas that are no route's own."""
-    _, made = models_json_schema(
+    _, definitions = models_json_schema(
         [(model, "validation") for model in KINDS.values()], ref_template=COMPONENTS + "{model}"
     )
-    found: dict[str, Any] = dict(made["$defs"])
+    schemas: dict[str, Any] = dict(definitions["$defs"])
     for kind, model in KINDS.items():
-        found[kind] = document_schema(found.pop(model.__name__))
-    found["Document"] = {"oneOf": [whole(kind) for kind in KINDS]}
-    return found | {"Problem": PROBLEM, "Change": CHANGE, "Changes": CHANGES_MADE, "Key": KEY}
+        schemas[kind] = document_schema(schemas.pop(model.__name__))
+    schemas["Document"] = {"oneOf": [whole(kind) for kind in KINDS]}
+    return schemas | {"Problem": PROBLEM, "Change": CHANGE, "Changes": CHANGES_MADE, "Key": KEY}
 
 
 def document_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    needed = [one for one in schema.get("required", []) if one not in SAID_BY_PATH]
+    needed = [name for name in schema.get("required", []) if name not in SAID_BY_PATH]
     return {key: value for key, value in schema.items() if key not in ("title", "required")} | (
         {"required": needed} if needed else {}
     )

@@ -198,26 +198,26 @@ def config_of(app: ASGIApp, settings: ServiceSettings) -> uvicorn.Config:
 def listening(settings: ServiceSettings) -> socket.socket:
     """Bound, so that nobody else gets the port; IPv4 where a name means both."""
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError) as problem:
         hint = "give a name or an address of this machine"
         why = getattr(problem, "strerror", None) or str(problem)
         raise InvalidInput(f"no address: {why}", "--api-host", settings.host, hint) from None
-    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family, _, _, _, address = min(addresses, key=lambda one: one[0] != socket.AF_INET)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind(address)
+        listener.bind(address)
     except OSError as problem:
-        made.close()
+        listener.close()
         why = (problem.strerror or str(problem)).lower()
         hint = "is another `weir up` running? give another port, or 0 for one that is free"
         raise InvalidInput(
             f"cannot be listened at: {why}", "--api-port", f"{settings.host}:{settings.port}", hint
         ) from None
-    return made
+    return listener
 
 
 def check_tls(settings: ServiceSettings) -> None:

@@ -100,26 +100,26 @@ class Service:
 
     def feeds_declared(self) -> dict[str, FeedDeclared]:
         """All feeds by name, in the order in which they were declared."""
-        found = {}
+        feeds = {}
         for kind in ("Stream", "Feed"):
             for entry in self.snapshot.now.of_kind.get(kind, ()):
                 match entry.stored.declaration:
                     case StreamDeclaration(name=name, source=source) if source is not None:
-                        found[name] = FeedDeclared(source.format, (name,))
+                        feeds[name] = FeedDeclared(source.format, (name,))
                     case FeedDeclaration(name=name, source=source, streams=streams):
-                        found[name] = FeedDeclared(source.format, tuple(streams))
-        return found
+                        feeds[name] = FeedDeclared(source.format, tuple(streams))
+        return feeds
 
     def feeds(self) -> list[FeedProgress]:
         """The progress of each declared feed; feeds of which no process reports are stopped."""
         now = time.monotonic()
         reported = self.told_feeds.seen(now) if self.brought is None else self.brought()
-        known = {one.feed: one for one in reported}
+        progress = {feed.feed: feed for feed in reported}
         is_served = self.brought is not None or self.told_feeds.is_heard(now)
         unknown = (
             FeedProgress("", "starting") if is_served else FeedProgress("", "stopped", last_error=NO_PROCESS)
         )
-        return [known.get(name) or replace(unknown, feed=name) for name in self.feeds_declared()]
+        return [progress.get(name) or replace(unknown, feed=name) for name in self.feeds_declared()]
 
     def intakes(self) -> Mapping[str, Intake]:
         """Return the rows that gateways have accepted and rejected, by stream in small letters."""

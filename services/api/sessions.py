@@ -33,7 +33,7 @@ class Sessions:
         """The cookie's value; the oldest session ends if there are too many."""
         token = secrets.token_urlsafe(32)
         with self._lock:
-            same = [one for one, (whose, _) in self._of.items() if whose == key_id]
+            same = [token for token, (whose, _) in self._of.items() if whose == key_id]
             if len(same) >= SESSIONS_OF_KEY_MAX:
                 del self._of[same[0]]
             self._of[token] = (key_id, self._clock() + LASTS_S)
@@ -43,10 +43,10 @@ class Sessions:
 
     def key_id(self, token: str) -> str | None:
         """Of whoever shows it."""
-        found = self._of.get(token)
-        if found is None:
+        session = self._of.get(token)
+        if session is None:
             return None
-        key_id, until = found
+        key_id, until = session
         if self._clock() < until:
             return key_id
         self.end(token)

@@ -30,8 +30,8 @@ def note(
 ) -> int:
     """The number of the change, which is given once."""
     values = {"at": at, "who": who, "action": action, "kind": ref.kind, "name": name_of(ref)}
-    told = json.dumps(list(fields))
-    done = connection.execute(sa.insert(audit).values(**values, fields=told))
+    text = json.dumps(list(fields))
+    done = connection.execute(sa.insert(audit).values(**values, fields=text))
     assert done.inserted_primary_key is not None
     number: int = done.inserted_primary_key[0]
     return number
@@ -45,22 +45,22 @@ def entries(
     before: int | None = None,
 ) -> list[AuditEntry]:
     """The last ones first."""
-    wanted = sa.select(audit).order_by(audit.c.id.desc()).limit(most)
+    query = sa.select(audit).order_by(audit.c.id.desc()).limit(most)
     if kind is not None:
-        wanted = wanted.where(audit.c.kind == kind)
+        query = query.where(audit.c.kind == kind)
     if name is not None:
-        wanted = wanted.where(audit.c.name == name)
+        query = query.where(audit.c.name == name)
     if before is not None:
-        wanted = wanted.where(audit.c.id < before)
+        query = query.where(audit.c.id < before)
     return [
         AuditEntry(
-            id=one.id,
-            at=one.at,
-            who=one.who,
-            action=one.action,
-            kind=one.kind,
-            name=one.name,
-            fields=tuple(json.loads(one.fields)),
+            id=row.id,
+            at=row.at,
+            who=row.who,
+            action=row.action,
+            kind=row.kind,
+            name=row.name,
+            fields=tuple(json.loads(row.fields)),
         )
-        for one in connection.execute(wanted)
+        for row in connection.execute(query)
     ]

@@ -172,25 +172,27 @@ class Catalog:
     def desired(self) -> Desired:
         """What should run, as of one moment."""
         with self._database.reading() as connection:
-            seen = self._look(connection)
+            state_of = self._look(connection)
             keys = self.keys.ring(connection)
-        state = seen.state
+        state = state_of.state
         return Desired(
-            revision=seen.revision,
+            revision=state_of.revision,
             classes=tuple(state.class_of(name) for name in state.tenants_with_queries()),
-            streams={one.name: one.declaration(one.name) for one in state.of_kind(StreamDeclaration)},
+            streams={
+                stream.name: stream.declaration(stream.name) for stream in state.of_kind(StreamDeclaration)
+            },
             file=streams_file(brought(state)),
             keys=keys,
-            mirrors={one.name: one for one in state.of_kind(MirrorDeclaration)},
+            mirrors={mirror.name: mirror for mirror in state.of_kind(MirrorDeclaration)},
         )
 
     def known(self, before: int = -1) -> Known:
         """All of it, for whoever has seen a revision before."""
         with self._database.reading() as connection:
-            seen = self._look(connection)
+            latest = self._look(connection)
             is_same = before >= 0 and not has_changed(connection, KEY, before)
             keys = None if is_same else self.keys.holders(connection)
-        return Known(seen.revision, seen.state, keys)
+        return Known(latest.revision, latest.state, keys)
 
     # -- changing --------------------------------------------------------------------------------------
 
@@ -216,8 +218,8 @@ class Catalog:
             )
             after = before.copy()
             after.remove(ref)
-            seen = Seen(note(connection, self._clock(), who, "deleted", ref), after)
-        self._seen = seen
+            latest = Seen(note(connection, self._clock(), who, "deleted", ref), after)
+        self._seen = latest
 
     def _check_delete(self, connection: sa.Connection, state: State, ref: Ref, version: int | None) -> None:
         check_version(found_in(state, ref), version)
@@ -237,28 +239,35 @@ class Catalog:
         self, documents: Sequence[Document], who: str, versions: Versions
     ) -> tuple[State, list[Change]]:
         with self._database.changing() as connection:
-            seen = self._look(connection)
-            check_versions(seen.state, versions)
-            documents = completed(seen.state, documents)
-            after = applied(seen.state, documents)
-            made = changes(seen.state, after, documents)
-            seen = self._written(connection, seen, after, made, who)
+            latest = self._look(connection)
+            check_versions(latest.state, versions)
+            documents = completed(latest.state, documents)
+            after = applied(latest.state, documents)
+            new_changes = changes(latest.state, after, documents)
+            latest = self._written(connection, latest, after, new_changes, who)
         # Only now it is so.
-        self._seen = seen
-        return seen.state, [replace(one, version=seen.state[one.ref].version) for one in made]
+        self._seen = latest
+        return latest.state, [
+            replace(change, version=latest.state[change.ref].version) for change in new_changes
+        ]
 
     def _written(
         self, connection: sa.Connection, seen: Seen, after: State, made: Sequence[Change], who: str
     ) -> Seen:
         revision, before = seen.revision, seen.state
-        for one in made:
-            if one.action != "unchanged":
+        for change in made:
+            if change.action != "unchanged":
                 revision = note(
-                    connection, self._clock(), who=who, action=one.action, ref=one.ref, fields=one.fields
+                    connection,
+                    self._clock(),
+                    who=who,
+                    action=change.action,
+                    ref=change.ref,
+                    fields=change.fields,
                 )
-                after.put(save(connection, before.get(one.ref), after[one.ref], revision))
+                after.put(save(connection, before.get(change.ref), after[change.ref], revision))
         # What a query reads may be found anew when its tenant, or another query of its, changes.
-        for tenant in dict.fromkeys(one.ref.tenant or one.ref.name for one in made):
+        for tenant in dict.fromkeys(change.ref.tenant or change.ref.name for change in made):
             for stored in after.queries_of(tenant):
                 was = before.get(stored.ref)
                 if was is not None and was.reads != stored.reads:
@@ -267,11 +276,11 @@ class Catalog:
 
     def _look(self, connection: sa.Connection) -> Seen:
         """As the transaction sees it; what was seen before is not read again."""
-        seen, revision = self._seen, revision_of(connection)
-        if seen.revision != revision:
-            seen = Seen(revision, later(connection, seen))
-            self._seen = seen
-        return seen
+        latest, revision = self._seen, revision_of(connection)
+        if latest.revision != revision:
+            latest = Seen(revision, later(connection, latest))
+            self._seen = latest
+        return latest
 
     def _begin(self) -> None:
         """A catalog that nobody has changed has the priority classes that are there from the beginning."""
@@ -305,7 +314,11 @@ def found_in(state: State, ref: Ref) -> Stored:
     if ref not in state:
         if ref.tenant and Ref("Tenant", ref.tenant) not in state:
             return found_in(state, Ref("Tenant", ref.tenant))
-        names = [one.name for one in state if (one.kind, one.tenant) == (ref.kind, ref.tenant)]
+        names = [
+            candidate.name
+            for candidate in state
+            if (candidate.kind, candidate.tenant) == (ref.kind, ref.tenant)
+        ]
         raise UnknownName(f"no such {ref.kind}", "name", ref.name, nearest(ref.name, names))
     return state[ref]
 
@@ -315,17 +328,17 @@ def found_in(state: State, ref: Ref) -> Stored:
 
 def changes(before: State, after: State, documents: Sequence[Document]) -> list[Change]:
     """One a document, in their order."""
-    found = []
+    changed = []
     for document in documents:
         was, new = before.get(document.ref), as_document(after[document.ref].declaration)
         if was is None:
-            found.append(Change(document.ref, "created", after=new))
+            changed.append(Change(document.ref, "created", after=new))
         elif was.declaration == document.declaration:
-            found.append(Change(document.ref, "unchanged", before=new, after=new))
+            changed.append(Change(document.ref, "unchanged", before=new, after=new))
         else:
             old = as_document(was.declaration)
-            found.append(Change(document.ref, "changed", tuple(differing(old, new)), old, new))
-    return found
+            changed.append(Change(document.ref, "changed", tuple(differing(old, new)), old, new))
+    return changed
 
 
 def differing(before: object, after: object, path: str = "") -> Iterator[str]:

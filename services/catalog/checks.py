@@ -52,7 +52,7 @@ def completed(before: State, documents: Sequence[Document]) -> Sequence[Document
     if not any(isinstance(document.declaration, MirrorDeclaration) for document in documents):
         return documents
     said = {document.ref.folded for document in documents}
-    found: list[Document] = []
+    complete: list[Document] = []
     for document in documents:
         if isinstance(document.declaration, MirrorDeclaration):
             ref = Ref("Stream", document.declaration.name)
@@ -60,9 +60,9 @@ def completed(before: State, documents: Sequence[Document]) -> Sequence[Document
             with suppress(InvalidInput):
                 stream = stream_of(read_mirror(document.declaration))
                 if ref.folded not in said and is_its_own(before, ref, stream):
-                    found.append(Document(stream, document.place))
-        found.append(document)
-    return found
+                    complete.append(Document(stream, document.place))
+        complete.append(document)
+    return complete
 
 
 def is_its_own(before: State, ref: Ref, stream: StreamDeclaration) -> bool:
@@ -102,11 +102,11 @@ class Changing:
         for document in documents:
             if document.ref not in before or before[document.ref].declaration != document.declaration:
                 self.touched.append(document.declaration)
-                known = before.get(document.ref, Stored(document.declaration))
-                self.after.put(replace(known, declaration=document.declaration))
+                stored = before.get(document.ref, Stored(document.declaration))
+                self.after.put(replace(stored, declaration=document.declaration))
 
     def touches(self, *kinds: type[Declaration]) -> bool:
-        return any(isinstance(one, kinds) for one in self.touched)
+        return any(isinstance(declaration, kinds) for declaration in self.touched)
 
     @contextmanager
     def about(self, ref: Ref, prefix: str = "") -> Iterator[None]:
@@ -123,35 +123,35 @@ class Changing:
     def check_names(self) -> None:
         """Those in use, and those that are referred to."""
         queries = self._query_names() if self.touches(StreamDeclaration) else {}
-        for one in self.touched:
-            ref = ref_of(one)
+        for declaration in self.touched:
+            ref = ref_of(declaration)
             other = self.before.in_use(ref) or ref
             with self.about(ref):
                 if other != ref:
                     raise InvalidInput(
                         f"the name is in use: {other}", "name", ref.name, "letters' case does not count"
                     )
-                match one:
+                match declaration:
                     case TenantDeclaration():
-                        self._known(Ref("PriorityClass", one.priority_class), "priority_class")
+                        self._known(Ref("PriorityClass", declaration.priority_class), "priority_class")
                     case FeedDeclaration():
-                        for stream in one.streams:
+                        for stream in declaration.streams:
                             self._known(Ref("Stream", stream), "streams")
                     case QueryDeclaration():
-                        self._known(Ref("Tenant", one.tenant), "tenant")
-                        if self.after.in_use(Ref("Stream", one.name)) is not None:
+                        self._known(Ref("Tenant", declaration.tenant), "tenant")
+                        if self.after.in_use(Ref("Stream", declaration.name)) is not None:
                             raise InvalidInput(
                                 "the query has the name of a stream, and queries and streams share names",
                                 "name",
-                                one.name,
+                                declaration.name,
                                 "choose another name for the query",
                             )
-                    case StreamDeclaration() if one.name.lower() in queries:
-                        taken = queries[one.name.lower()]
+                    case StreamDeclaration() if declaration.name.lower() in queries:
+                        taken = queries[declaration.name.lower()]
                         raise InvalidInput(
                             f"the stream has the name of {taken}, and queries and streams share names",
                             "name",
-                            one.name,
+                            declaration.name,
                             "choose another name for the stream",
                         )
 
@@ -167,14 +167,14 @@ class Changing:
 
     def check_streams(self) -> None:
         """Their columns, and who brings them."""
-        for one in self.touched:
-            if not isinstance(one, StreamDeclaration):
+        for declaration in self.touched:
+            if not isinstance(declaration, StreamDeclaration):
                 continue
-            with self.about(ref_of(one), f"streams.{one.name}."):
-                schema = read_declaration(one.name, one)
-                if schema != self._schema_before(one):
-                    self._check_unread(one)
-        if any(self._is_brought(one) for one in self.touched):
+            with self.about(ref_of(declaration), f"streams.{declaration.name}."):
+                schema = read_declaration(declaration.name, declaration)
+                if schema != self._schema_before(declaration):
+                    self._check_unread(declaration)
+        if any(self._is_brought(declaration) for declaration in self.touched):
             self._check_brought()
 
     def _is_brought(self, one: Declaration) -> bool:
@@ -196,16 +196,16 @@ class Changing:
             return
         mirrors = self.after.of_kind(MirrorDeclaration)
         fed = {name: feed.name for feed in self.after.of_kind(FeedDeclaration) for name in feed.streams}
-        touched = {ref_of(one) for one in self.touched}
-        for one in mirrors:
-            with self.about(ref_of(one)):
+        touched = {ref_of(declaration) for declaration in self.touched}
+        for declared_mirror in mirrors:
+            with self.about(ref_of(declared_mirror)):
                 if len(mirrors) > MIRRORS_MAX:
                     raise InvalidInput(f"there are {MIRRORS_MAX} mirrors at most", value=len(mirrors))
-                mirror = read_mirror(one)
-            ref = Ref("Stream", one.name)
+                mirror = read_mirror(declared_mirror)
+            ref = Ref("Stream", declared_mirror.name)
             # Whoever is changed is wrong; if both are, the stream, as it comes first.
-            with self.about(ref if ref in touched else ref_of(one)):
-                self._check_mirrored(mirror, ref, fed.get(one.name))
+            with self.about(ref if ref in touched else ref_of(declared_mirror)):
+                self._check_mirrored(mirror, ref, fed.get(declared_mirror.name))
 
     def _check_mirrored(self, mirror: Mirror, ref: Ref, feed: str | None) -> None:
         there = self.after.get(ref)
@@ -255,9 +255,9 @@ class Changing:
     def check_tenants(self) -> None:
         """Those that have changed, or whose queries have: that they can be run."""
         names = {
-            one.tenant if isinstance(one, QueryDeclaration) else one.name
-            for one in self.touched
-            if isinstance(one, QueryDeclaration | TenantDeclaration)
+            declaration.tenant if isinstance(declaration, QueryDeclaration) else declaration.name
+            for declaration in self.touched
+            if isinstance(declaration, QueryDeclaration | TenantDeclaration)
         }
         if not names:
             return
@@ -265,9 +265,9 @@ class Changing:
             before = self._class_before(name)
             broken = self._plan(name, {} if before is None else before.queries)
             with self.about(Ref("Tenant", name), f"classes.{name}."):
-                found = self._class_after(name, before, broken)
+                class_after = self._class_after(name, before, broken)
                 if before is not None:
-                    check_change(before, found)
+                    check_change(before, class_after)
 
     def _class_before(self, tenant: str) -> CheckedClass | None:
         """The tenant's class as it was, without queries that cannot be planned any more; None if it had no queries."""
@@ -283,11 +283,11 @@ class Changing:
         """The tenant's class as it is to be, without the broken queries."""
         if not broken:
             return self.after.checked(tenant, before)
-        found, problems = runnable(self.after.class_of(tenant))
+        class_after, problems = runnable(self.after.class_of(tenant))
         for name, problem in problems.items():
             if name not in broken:
                 raise problem
-        return found
+        return class_after
 
     def _plan(self, tenant: str, planned: Mapping[str, Query]) -> set[str]:
         """Find what each query reads; a query is planned again if it or a query that it reads has changed.
@@ -295,28 +295,28 @@ class Changing:
         Return unchanged queries that cannot be planned: they could be when they were stored, and are no reason to refuse
         a change of other queries.
         """
-        catalog, known = self.after.sql_catalog(), []
+        catalog, schemas = self.after.sql_catalog(), []
         anew: set[str] = set()
         broken: set[str] = set()
         for stored in self.after.queries_of(tenant):
-            one = stored.declaration
-            assert isinstance(one, QueryDeclaration)
+            declaration = stored.declaration
+            assert isinstance(declaration, QueryDeclaration)
             is_as_before = self.before.get(stored.ref) is stored and not anew & set(stored.reads)
-            if is_as_before and one.name in planned:
-                known.append(planned[one.name])
+            if is_as_before and declaration.name in planned:
+                schemas.append(planned[declaration.name])
                 continue
-            with self.about(ref_of(one)):
+            with self.about(ref_of(declaration)):
                 try:
-                    plan = plan_query(one.name, one.sql, catalog.with_queries(known))
+                    plan = plan_query(declaration.name, declaration.sql, catalog.with_queries(schemas))
                 except PlanningError as problem:
                     if is_as_before:
-                        broken.add(one.name)
+                        broken.add(declaration.name)
                         continue
                     raise replace(problem, field="sql") from None
                 check_columns(plan)
-            known.append(plan)
+            schemas.append(plan)
             if not is_as_before:
-                anew.add(one.name.lower())
+                anew.add(declaration.name.lower())
             streams = {it.stream.name for it in sources(plan.plan) if isinstance(it, Scan)}
             names = tuple(sorted({name.lower() for name in streams} | reads(plan)))
             if names != stored.reads:
@@ -329,21 +329,25 @@ class Changing:
         """What every tenant of a class that has changed still has, and that all of them can be entitled to it."""
         if not self.touches(PriorityClassDeclaration, TenantDeclaration):
             return
-        changed = {one.name for one in self.touched if isinstance(one, PriorityClassDeclaration)}
+        changed = {
+            declaration.name
+            for declaration in self.touched
+            if isinstance(declaration, PriorityClassDeclaration)
+        }
         classes = []
         for tenant in self.after.of_kind(TenantDeclaration):
             with self.about(ref_of(tenant)):
-                one = self.after.entitled(tenant.name)
+                entitled = self.after.entitled(tenant.name)
             queries = len(self.after.queries_of(tenant.name)) if tenant.priority_class in changed else 0
-            if queries > one.limits.queries:
+            if queries > entitled.limits.queries:
                 with self.about(Ref("PriorityClass", tenant.priority_class)):
                     raise InvalidInput(
                         f"tenant {tenant.name} has {queries} queries",
                         "limits.queries",
-                        one.limits.queries,
+                        entitled.limits.queries,
                         "raise the limit, or delete some of them first",
                     )
-            classes.append(CheckedClass(one, {}, NO_CATALOG, {}, {}))
+            classes.append(CheckedClass(entitled, {}, NO_CATALOG, {}, {}))
         try:
             check_together(classes)
         except InvalidInput as problem:
@@ -360,7 +364,9 @@ def brought(state: State) -> Iterator[Declaration]:
 
 def users(stored: Iterable[Stored], ref: Ref, kind: str = "") -> list[Ref]:
     """Who needs a declaration; of one kind, if it is given."""
-    return [one.ref for one in stored if uses(one, ref) and (not kind or one.declaration.kind == kind)]
+    return [
+        entry.ref for entry in stored if uses(entry, ref) and (not kind or entry.declaration.kind == kind)
+    ]
 
 
 def uses(one: Stored, ref: Ref) -> bool:
@@ -383,12 +389,12 @@ def uses(one: Stored, ref: Ref) -> bool:
 def told(found: Sequence[object], most: int = 5) -> str:
     """Some of them."""
     more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(str(one) for one in found[:most]) + more
+    return ", ".join(str(ref) for ref in found[:most]) + more
 
 
 def check_columns(query: Query) -> None:
     """That readers can tell them from what every answer has; some look at names without regard to case."""
     for name in query.plan.schema.names:
-        if name.lower() in [one.name for one in OWN]:
+        if name.lower() in [column.name for column in OWN]:
             hint = "name it otherwise: SELECT … AS …"
             raise InvalidInput("every answer has a column of this name", "sql", name, hint)

@@ -132,8 +132,8 @@ def revision_of(connection: sa.Connection) -> str | None:
     """Of the tables as they are; None where there are none."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    found: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    return found
+    revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    return revision
 
 
 def migrate(connection: sa.Connection) -> None:

@@ -96,17 +96,17 @@ class Keys:
             raise InvalidInput("the key would have expired", "expires", expires_at, "give a time to come")
         pepper = self._home.pepper()
         with self._database.changing() as connection:
-            found = known_scopes(connection, scopes)
-            live = [one for one in infos(connection) if one.principal == principal and one.is_live(now)]
+            expanded = known_scopes(connection, scopes)
+            live = [info for info in infos(connection) if info.principal == principal and info.is_live(now)]
             if len(live) >= LIVE_KEYS:
-                told = ", ".join(one.id for one in live)
-                hint = f"revoke one of them first: {told}"
+                ids = ", ".join(info.id for info in live)
+                hint = f"revoke one of them first: {ids}"
                 raise InvalidInput(f"has {LIVE_KEYS} live keys already", "principal", principal, hint)
             key, id_ = new_key(), f"k{secrets.token_hex(6)}"
             info = KeyInfo(
                 id=id_,
                 principal=principal,
-                scopes=found,
+                scopes=expanded,
                 created_at=now,
                 expires_at=expires_at,
                 used_at=None,
@@ -128,26 +128,26 @@ class Keys:
         now, pepper = self._clock(), self._home.pepper()
         digest = KeyRing((), pepper).digest_of(key)
         with self._database.changing() as connection:
-            found = known_scopes(connection, scopes)
+            expanded = known_scopes(connection, scopes)
             rows = connection.execute(sa.select(tables.keys.c.id).where(tables.keys.c.digest == digest))
             same = {str(row.id) for row in rows}
-            known = [one for one in infos(connection) if one.principal == principal or one.id in same]
-            for one in known:
-                if one.id in same:
-                    if one.principal != principal or one.scopes != found or not one.is_live(now):
+            related = [info for info in infos(connection) if info.principal == principal or info.id in same]
+            for info in related:
+                if info.id in same:
+                    if info.principal != principal or info.scopes != expanded or not info.is_live(now):
                         hint = "make another key"
-                        raise InvalidInput("the key was revoked, or is another's", "key", one.id, hint)
+                        raise InvalidInput("the key was revoked, or is another's", "key", info.id, hint)
                     return
-            live = [one for one in known if one.is_live(now)]
-            for one in live[: max(0, len(live) - LIVE_KEYS + 1)]:
-                set_columns(connection, one.id, revoked_at=now)
-                note(connection, now, who, "revoked", one.ref)
+            live = [info for info in related if info.is_live(now)]
+            for info in live[: max(0, len(live) - LIVE_KEYS + 1)]:
+                set_columns(connection, info.id, revoked_at=now)
+                note(connection, now, who, "revoked", info.ref)
             add_key(
                 connection,
                 KeyInfo(
                     id=f"k{secrets.token_hex(6)}",
                     principal=principal,
-                    scopes=found,
+                    scopes=expanded,
                     created_at=now,
                     expires_at=None,
                     used_at=None,
@@ -160,18 +160,18 @@ class Keys:
     def revoke(self, id_: str, who: str) -> None:
         """UnknownName if there is none; idempotent."""
         with self._database.changing() as connection:
-            known = {one.id: one for one in infos(connection)}
-            if id_ not in known:
-                raise UnknownName("no such key", "ID", id_, nearest(id_, known))
-            if known[id_].revoked_at is None:
+            infos_by_id = {info.id: info for info in infos(connection)}
+            if id_ not in infos_by_id:
+                raise UnknownName("no such key", "ID", id_, nearest(id_, infos_by_id))
+            if infos_by_id[id_].revoked_at is None:
                 now = self._clock()
                 set_columns(connection, id_, revoked_at=now)
-                note(connection, now, who, "revoked", known[id_].ref)
+                note(connection, now, who, "revoked", infos_by_id[id_].ref)
 
     def note_used(self, used: dict[str, float]) -> None:
         """When keys were shown last, as somebody has seen it."""
         with self._database.reading() as connection:
-            before = {one.id: one.used_at or -math.inf for one in infos(connection)}
+            before = {info.id: info.used_at or -math.inf for info in infos(connection)}
         late = {id_: at for id_, at in used.items() if id_ in before and at >= before[id_] + USED_EVERY_S}
         if late:
             with self._database.changing() as connection:
@@ -181,7 +181,7 @@ class Keys:
     def ring(self, connection: sa.Connection) -> KeyRing:
         """All that are live; they expire by themselves."""
         now = self._clock()
-        live = {one.id: one for one in infos(connection) if one.is_live(now)}
+        live = {info.id: info for info in infos(connection) if info.is_live(now)}
         if not live:
             return KeyRing()
         rows = connection.execute(
@@ -202,13 +202,13 @@ class Keys:
             .where(columns.revoked_at.is_(None))
             .order_by(columns.id)
         )
-        found = (
+        holders = (
             Holder(
                 row.id, row.principal, frozenset(json.loads(row.scopes)), bytes(row.digest), row.expires_at
             )
             for row in rows
         )
-        return tuple(one for one in found if one.is_live(now))
+        return tuple(holder for holder in holders if holder.is_live(now))
 
     def digest_of(self, key: bytes) -> bytes:
         """What is kept of it."""
@@ -219,7 +219,7 @@ class Keys:
     def users(self, connection: sa.Connection, ref: Ref) -> list[str]:
         """Live keys that are for a tenant or a stream."""
         now, scope = self._clock(), scope_of(ref)
-        return [f"key {one.id}" for one in infos(connection) if scope in one.scopes and one.is_live(now)]
+        return [f"key {info.id}" for info in infos(connection) if scope in info.scopes and info.is_live(now)]
 
 
 def check_principal(principal: str) -> None:
@@ -244,12 +244,12 @@ def known_scopes(connection: sa.Connection, scopes: Iterable[str]) -> tuple[str,
     names: dict[str, list[str]] = {"Tenant": [], "Stream": []}
     for kind, name in rows:
         names.setdefault(kind, []).append(name)
-    found: set[str] = set()
+    expanded: set[str] = set()
     for scope in scopes:
-        found |= set(parts_of(scope, names))
-    if not found:
+        expanded |= set(parts_of(scope, names))
+    if not expanded:
         raise InvalidInput("a key is for something", "scope", hint=SCOPES)
-    return tuple(sorted(found))
+    return tuple(sorted(expanded))
 
 
 def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from actors.runtime.backoff import Backoff
 from configs.classes.live_class import LiveClass
 from configs.documents.declarations import MirrorDeclaration
 from configs.documents.spark_streams import StreamsFile
@@ -22,8 +23,8 @@ from configs.errors import InvalidInput, WeirError, sentence
 from engine.class_.admission import runnable, without_streams
 from engine.sql import parse_create_stream
 from services.catalog.catalog import Catalog, Desired
+from services.common.background_thread import BackgroundThread
 from services.ingest.keys import KeyRing
-from services.ingest.progress import Backoff
 
 LOOK_S = 1.0
 # Revision of a catalog before any of it is enacted.
@@ -112,42 +113,52 @@ class Machine(Protocol):
 
 def steps(wanted: Desired, running: Running) -> list[Step]:
     """What leads from one to the other. A class never reads a stream that is not there, or is another."""
-    found: list[Step] = []
+    due: list[Step] = []
     if running.keys != wanted.keys:
-        found.append(PublishKeys(wanted.keys))
+        due.append(PublishKeys(wanted.keys))
     here, there = by_folded(running.streams), by_folded(wanted.streams)
-    changed = {name for name, one in here.items() if name in there and not is_same(one.sql, there[name].sql)}
+    changed = {
+        name for name, stream in here.items() if name in there and not is_same(stream.sql, there[name].sql)
+    }
     before = {class_.name: class_ for class_ in running.classes}
     named = {class_.name: class_ for class_ in wanted.classes}
     # Classes as they run while streams are replaced: without these streams and the queries that read them.
     parted = {
-        name: without_streams(one, changed) for name, one in before.items() if changed & streams_of(one)
+        name: without_streams(class_, changed)
+        for name, class_ in before.items()
+        if changed & streams_of(class_)
     }
     polled, mirrors = running.mirrors, wanted.mirrors
-    found += [EndMirror(name) for name, one in polled.items() if mirrors.get(name) != one]
+    due += [EndMirror(name) for name, mirror in polled.items() if mirrors.get(name) != mirror]
     ended = {
         name
-        for name, one in before.items()
-        if name not in named or not goes_on(one, named[name]) or (name in parted and not parted[name].queries)
+        for name, class_ in before.items()
+        if name not in named
+        or not goes_on(class_, named[name])
+        or (name in parted and not parted[name].queries)
     }
-    found += [RemoveClass(name) for name in ended]
-    if parting := tuple(one for name, one in parted.items() if name not in ended):
-        found.append(ApplyClasses(parting))
-    found += [DropStream(here[name].name) for name in changed]
+    due += [RemoveClass(name) for name in ended]
+    if parting := tuple(class_ for name, class_ in parted.items() if name not in ended):
+        due.append(ApplyClasses(parting))
+    due += [DropStream(here[name].name) for name in changed]
     applied = tuple(
-        one for name, one in named.items() if before.get(name) != one or name in ended or name in parted
+        class_
+        for name, class_ in named.items()
+        if before.get(name) != class_ or name in ended or name in parted
     )
     if applied:
         # Classes bring their streams: a new stream has its readers before its first row.
-        found.append(ApplyClasses(applied))
-    found += [
-        DeclareStream(one.name, one.sql) for name, one in there.items() if name not in here or name in changed
+        due.append(ApplyClasses(applied))
+    due += [
+        DeclareStream(stream.name, stream.sql)
+        for name, stream in there.items()
+        if name not in here or name in changed
     ]
-    found += [DropStream(one.name) for name, one in here.items() if name not in there]
+    due += [DropStream(stream.name) for name, stream in here.items() if name not in there]
     if running.file != wanted.file:
-        found.append(Bring(wanted.file))
-    found += [BeginMirror(one) for name, one in mirrors.items() if polled.get(name) != one]
-    return found
+        due.append(Bring(wanted.file))
+    due += [BeginMirror(mirror) for name, mirror in mirrors.items() if polled.get(name) != mirror]
+    return due
 
 
 def by_folded(streams: Mapping[str, str]) -> dict[str, DeclareStream]:
@@ -170,17 +181,16 @@ def goes_on(before: LiveClass, after: LiveClass) -> bool:
     return before.shards == after.shards and (before.key == after.key or before.shards == 1)
 
 
-class Reconciling:
+class Reconciling(BackgroundThread):
     """Follows the catalog in a thread of its own, from `start` to `stop`."""
 
     def __init__(self, catalog: Catalog, machine: Machine, look_s: float = LOOK_S) -> None:
+        super().__init__("reconcile")
         self._catalog, self._machine, self._look_s = catalog, machine, look_s
-        self._stopping = threading.Event()
         # A change need not wait for the next look.
         self._woken = threading.Event()
         self._followed = threading.Condition()
         self._enacted = NOTHING
-        self._thread = threading.Thread(target=self._run, name="reconcile", daemon=True)
         self._problems: tuple[str, ...] = ()
         self._wanted = catalog.desired()
         # By class, what runs in its place, as some of its queries cannot be planned.
@@ -196,7 +206,7 @@ class Reconciling:
         """What the catalog says runs when this returns; `problems` tells what could not be."""
         self._problems = self._follow()
         self._note_enacted()
-        self._thread.start()
+        super().start()
 
     def wait_enacted(self, most_s: float) -> bool:
         """Let all that is declared now be enacted at once; return False if that takes longer than `most_s`."""
@@ -212,13 +222,6 @@ class Reconciling:
             # What it is about to start may be there only now.
             self._machine.stop()
             self._thread.join(LOOK_S)
-
-    def __enter__(self) -> Reconciling:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _run(self) -> None:
         retry_at = time.monotonic()
@@ -261,17 +264,19 @@ class Reconciling:
     def _follow(self) -> tuple[str, ...]:
         """Perform what is to be done; return what has kept steps from being performed, and queries from running."""
         named = {class_.name: class_ for class_ in self._wanted.classes}
-        self._reduced = {name: one for name, one in self._reduced.items() if named.get(name) == one.wanted}
-        named |= {name: one.running for name, one in self._reduced.items()}
+        self._reduced = {
+            name: reduced for name, reduced in self._reduced.items() if named.get(name) == reduced.wanted
+        }
+        named |= {name: reduced.running for name, reduced in self._reduced.items()}
         # A class of which nothing can run has been removed.
-        nothing = {name for name, one in self._reduced.items() if not one.running.queries}
-        wanted = replace(
-            self._wanted, classes=tuple(one for name, one in named.items() if name not in nothing)
+        nothing = {name for name, reduced in self._reduced.items() if not reduced.running.queries}
+        desired = replace(
+            self._wanted, classes=tuple(class_ for name, class_ in named.items() if name not in nothing)
         )
         problems: list[str] = []
-        for step in steps(wanted, self._machine.running()):
+        for step in steps(desired, self._machine.running()):
             problems += self._performed(step)
-        return (*problems, *(why for one in self._reduced.values() for why in one.problems))
+        return (*problems, *(why for reduced in self._reduced.values() for why in reduced.problems))
 
     def _performed(self, step: Step) -> Sequence[str]:
         """Perform a step; return what has kept it from being performed."""
@@ -293,17 +298,17 @@ class Reconciling:
     def _is_reduced(self, wanted: LiveClass) -> bool:
         """Return True if the class runs without those of its queries that cannot be planned, or not at all without any."""
         try:
-            found, problems = runnable(wanted)
+            runnable_part, problems = runnable(wanted)
             if not problems:
                 return False
             self._machine.perform(
-                ApplyClasses((found.declared,)) if found.queries else RemoveClass(wanted.name)
+                ApplyClasses((runnable_part.declared,)) if runnable_part.queries else RemoveClass(wanted.name)
             )
         except Exception:
             return False
         about = f"Query {wanted.name}/"
-        why = tuple(f"{about}{name} does not run: {sentence(one)}" for name, one in problems.items())
-        self._reduced[wanted.name] = Reduced(wanted, found.declared, why)
+        why = tuple(f"{about}{name} does not run: {sentence(problem)}" for name, problem in problems.items())
+        self._reduced[wanted.name] = Reduced(wanted, runnable_part.declared, why)
         return True
 
 

@@ -33,31 +33,31 @@ def without_secrets(data: Any, within: str = "") -> Any:
 
 def restored(one: Document, before: Declaration | None) -> Document:
     """With the secrets that were shown as hidden; the same if there are none of them."""
-    told = as_document(one.declaration)
+    written = as_document(one.declaration)
     try:
-        whole = with_secrets(told, None if before is None else as_document(before))
+        whole = with_secrets(written, None if before is None else as_document(before))
     except InvalidInput as problem:
         problem.file = one.place
         raise
-    return one if whole == told else declared_in(whole, one.place.partition(" (")[0])
+    return one if whole == written else declared_in(whole, one.place.partition(" (")[0])
 
 
 def with_secrets(data: Any, before: Any, path: str = "") -> Any:
     """A document as it was shown, with the secrets that are there already; InvalidInput where there is none to keep."""
     if not isinstance(data, Mapping):
         return data
-    known = before if isinstance(before, Mapping) else {}
-    found = {}
+    old = before if isinstance(before, Mapping) else {}
+    whole = {}
     for key, value in data.items():
         where = f"{path}.{key}".lstrip(".")
         if value == HIDDEN and is_secret(key, path.rpartition(".")[2]):
-            if key not in known:
+            if key not in old:
                 hint = "say what it is; what is hidden stays as it is only where it is there already"
                 raise InvalidInput("there is no secret to keep", where, HIDDEN, hint)
-            found[key] = known[key]
+            whole[key] = old[key]
         else:
-            found[key] = with_secrets(value, known.get(key), where)
-    return found
+            whole[key] = with_secrets(value, old.get(key), where)
+    return whole
 
 
 def is_secret(key: object, within: str) -> bool:
@@ -75,8 +75,8 @@ def change_told(one: Change) -> dict[str, Any]:
         "name": one.ref.name,
     }
     before, after = without_secrets(one.before), without_secrets(one.after)
-    told = {field: [at(before, field), at(after, field)] for field in one.fields}
-    return {**ref, "action": one.action, "fields": list(one.fields), "changes": told}
+    changed = {field: [at(before, field), at(after, field)] for field in one.fields}
+    return {**ref, "action": one.action, "fields": list(one.fields), "changes": changed}
 
 
 def at(document: Any, field: str) -> Any:

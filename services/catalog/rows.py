@@ -26,35 +26,35 @@ class Seen:
 
 
 def revision_of(connection: sa.Connection) -> int:
-    found: int | None = connection.execute(sa.select(sa.func.max(tables.audit.c.id))).scalar()
-    return found or 0
+    revision: int | None = connection.execute(sa.select(sa.func.max(tables.audit.c.id))).scalar()
+    return revision or 0
 
 
 def has_changed(connection: sa.Connection, kind: str, since: int) -> bool:
     rows = tables.audit.c
-    found = sa.select(rows.id).where(rows.id > since, rows.kind == kind).limit(1)
-    return connection.execute(found).first() is not None
+    query = sa.select(rows.id).where(rows.id > since, rows.kind == kind).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def later(connection: sa.Connection, seen: Seen) -> State:
     """What has become of what was seen."""
     rows = tables.audit.c
-    wanted = sa.select(rows.kind, rows.name).distinct().where(rows.id > seen.revision).limit(READ_ANEW)
-    changed = connection.execute(wanted).all()
+    query = sa.select(rows.kind, rows.name).distinct().where(rows.id > seen.revision).limit(READ_ANEW)
+    changed = connection.execute(query).all()
     if seen.revision < 0 or revision_of(connection) < seen.revision or len(changed) == READ_ANEW:
         return State(stored_in(connection))
     after = seen.state.copy()
-    found: dict[Ref, Stored] = {}
+    stored: dict[Ref, Stored] = {}
     for where, refs in touched(seen.state, changed):
-        there = {one.ref: one for one in stored_in(connection, where)}
-        found |= there
+        there = {row.ref: row for row in stored_in(connection, where)}
+        stored |= there
         for ref in refs:
             # In another place it was deleted and declared again.
             if ref in after and (ref not in there or there[ref].place != after[ref].place):
                 after.remove(ref)
-    for one in sorted(found.values(), key=lambda one: one.place):
-        if after.get(one.ref) != one:
-            after.put(one)
+    for row in sorted(stored.values(), key=lambda one: one.place):
+        if after.get(row.ref) != row:
+            after.put(row)
     return after
 
 
@@ -70,16 +70,16 @@ def touched(state: State, changed: Iterable[Any]) -> Iterator[tuple[sa.ColumnEle
             yield sa.and_(rows.kind == kind, rows.name == name), [Ref(kind, name)]
     for tenant in tenants:
         where = sa.and_(rows.kind == "Query", rows.tenant == tenant)
-        yield where, [one.ref for one in state.queries_of(tenant)]
+        yield where, [row.ref for row in state.queries_of(tenant)]
 
 
 def stored_in(connection: sa.Connection, where: sa.ColumnElement[bool] | None = None) -> Iterator[Stored]:
     """All declarations, or some of them."""
     rows = tables.documents.c
-    wanted = sa.select(rows.document, rows.version, rows.place, rows.reads).order_by(rows.place)
+    query = sa.select(rows.document, rows.version, rows.place, rows.reads).order_by(rows.place)
     if where is not None:
-        wanted = wanted.where(where)
-    for document, version, place, reads in connection.execute(wanted):
+        query = query.where(where)
+    for document, version, place, reads in connection.execute(query):
         data = json.loads(document)
         yield Stored(KINDS[data["kind"]].model_validate(data), version, place, tuple(json.loads(reads)))
 

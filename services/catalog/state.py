@@ -65,20 +65,20 @@ class State(Mapping[Ref, Stored]):
         self._entitled: dict[str, LiveClass] = {}
         self._classes: dict[str, LiveClass] = {}
         self._checked: dict[str, CheckedClass] = {}
-        for one in stored:
-            self.put(one)
+        for entry in stored:
+            self.put(entry)
 
     def copy(self) -> State:
-        found = State()
-        found._all, found._folded = dict(self._all), dict(self._folded)
-        found._of_kind = {kind: dict(those) for kind, those in self._of_kind.items()}
-        found._queries = dict(self._queries)
-        found._sql = self._sql
-        found._entitled, found._classes = dict(self._entitled), dict(self._classes)
-        found._checked = dict(self._checked)
+        duplicate = State()
+        duplicate._all, duplicate._folded = dict(self._all), dict(self._folded)
+        duplicate._of_kind = {kind: dict(those) for kind, those in self._of_kind.items()}
+        duplicate._queries = dict(self._queries)
+        duplicate._sql = self._sql
+        duplicate._entitled, duplicate._classes = dict(self._entitled), dict(self._classes)
+        duplicate._checked = dict(self._checked)
         # Neither may change what both have now.
         self._own = set()
-        return found
+        return duplicate
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -117,40 +117,42 @@ class State(Mapping[Ref, Stored]):
     def sql_catalog(self) -> SqlCatalog:
         """All streams, as SQL sees them."""
         if self._sql is None:
-            self._sql = SqlCatalog.of(streams=[schema_of(one) for one in self.of_kind(StreamDeclaration)])
+            self._sql = SqlCatalog.of(
+                streams=[schema_of(stream) for stream in self.of_kind(StreamDeclaration)]
+            )
         return self._sql
 
     def entitled(self, tenant: str) -> LiveClass:
         """The class of a tenant, without what it reads and runs; InvalidInput if it asks for more than it is given."""
-        found = self._entitled.get(tenant)
-        if found is None:
-            found = self._entitled[tenant] = live_class(*self._tenant(tenant), (), ())
-        return found
+        class_ = self._entitled.get(tenant)
+        if class_ is None:
+            class_ = self._entitled[tenant] = live_class(*self._tenant(tenant), (), ())
+        return class_
 
     def class_of(self, tenant: str) -> LiveClass:
         """What runs for a tenant, with those streams that its queries read."""
-        found = self._classes.get(tenant)
-        if found is None:
+        class_ = self._classes.get(tenant)
+        if class_ is None:
             queries = self.queries_of(tenant)
             read = {source for query in queries for source in query.reads}
             streams = sorted(filter(None, map(self._stream, read)), key=lambda one: one.place)
-            found = self._classes[tenant] = live_class(
+            class_ = self._classes[tenant] = live_class(
                 *self._tenant(tenant),
                 declared(streams, StreamDeclaration),
                 declared(queries, QueryDeclaration),
                 {name for feed in self.of_kind(FeedDeclaration) for name in feed.streams},
             )
-        return found
+        return class_
 
     def checked(self, tenant: str, before: CheckedClass | None = None) -> CheckedClass:
         """The same, with its queries planned; InvalidInput if they cannot be. As it was before, it need not be planned anew."""
-        found = self._checked.get(tenant)
-        if found is None:
+        checked_class = self._checked.get(tenant)
+        if checked_class is None:
             # Whoever changes something soon changes more of the same.
             if len(self._checked) >= CHECKED:
                 self._checked.clear()
-            found = self._checked[tenant] = grown(self.class_of(tenant), before)
-        return found
+            checked_class = self._checked[tenant] = grown(self.class_of(tenant), before)
+        return checked_class
 
     def _stream(self, name: str) -> Stored | None:
         ref = self.in_use(Ref("Stream", name))
@@ -217,7 +219,7 @@ class State(Mapping[Ref, Stored]):
 
 
 def declared(stored: Iterable[Stored], kind: type[Kind]) -> list[Kind]:
-    return [one.declaration for one in stored if isinstance(one.declaration, kind)]
+    return [entry.declaration for entry in stored if isinstance(entry.declaration, kind)]
 
 
 def grown(declared: LiveClass, before: CheckedClass | None) -> CheckedClass:

@@ -61,33 +61,33 @@ def written() -> dict[str, str]:
 
 def schema() -> dict[str, Any]:
     """Draft 7, which is what Helm reads."""
-    found = ChartValues.model_json_schema(by_alias=True)
+    schema_ = ChartValues.model_json_schema(by_alias=True)
     # Helm adds `global` to the values of every chart.
-    found["properties"]["global"] = {"type": "object"}
-    cleaned: dict[str, Any] = without_titles(found)
+    schema_["properties"]["global"] = {"type": "object"}
+    cleaned: dict[str, Any] = without_titles(schema_)
     return {"$schema": DRAFT_07, **cleaned, "title": "Values of the chart of Weir"}
 
 
 def without_titles(node: Any) -> Any:
     """Nor what only OpenAPI knows. A property may be called `title`."""
     if isinstance(node, list):
-        return [without_titles(one) for one in node]
+        return [without_titles(item) for item in node]
     if not isinstance(node, dict):
         return node
-    found = {
-        key: {name: without_titles(one) for name, one in value.items()}
+    node_ = {
+        key: {name: without_titles(part) for name, part in value.items()}
         if key in ("properties", "$defs")
         else without_titles(value)
         for key, value in node.items()
         if not (key == "title" and isinstance(value, str)) and key != "discriminator"
     }
-    if "patternProperties" in found:
+    if "patternProperties" in node_:
         # Keys that are no names.
-        found.setdefault("additionalProperties", False)
-    if "$ref" in found:
+        node_.setdefault("additionalProperties", False)
+    if "$ref" in node_:
         # Beside a reference draft 7 reads nothing else.
-        return {"$ref": found["$ref"]}
-    return found
+        return {"$ref": node_["$ref"]}
+    return node_
 
 
 # -- values.yaml -----------------------------------------------------------------------------------------------
@@ -133,9 +133,9 @@ def plain(value: object) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(part) for part in value]
     return value
 
 
@@ -201,15 +201,15 @@ def doc_of(value: object) -> str:
 @cache
 def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
     """What stands under each field, also of the models before it."""
-    found: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        if one in (BaseModel, object) or not issubclass(one, BaseModel):
+    docs: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if base in (BaseModel, object) or not issubclass(base, BaseModel):
             continue
-        (body,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(one))).body
+        (body,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(base))).body
         assert isinstance(body, ast.ClassDef)
         for field, after in zip(body.body, body.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 match after:
                     case ast.Expr(ast.Constant(str(text))):
-                        found[field.target.id] = inspect.cleandoc(text)
-    return found
+                        docs[field.target.id] = inspect.cleandoc(text)
+    return docs

@@ -43,8 +43,8 @@ def streams(incomplete: str) -> list[str]:
 
 def names(kind: str, incomplete: str) -> list[str]:
     try:
-        found = (name_of(one.ref) for one in declared(kind_named(kind)))
-        return [name for name in found if name.startswith(incomplete)]
+        full_names = (name_of(entry.ref) for entry in declared(kind_named(kind)))
+        return [name for name in full_names if name.startswith(incomplete)]
     except WeirError:
         return []
 

@@ -40,15 +40,15 @@ def help(
     ] = None,
 ) -> None:
     """Show the help of a command, or the list of all commands."""
-    found: Any = ctx.find_root().command
+    command_here: Any = ctx.find_root().command
     place: Any = ctx.find_root()
     for name in command or ():
-        names = list(getattr(found, "commands", ()))
+        names = list(getattr(command_here, "commands", ()))
         if name not in names:
             raise UnknownName("no such command", "COMMAND", " ".join(command or ()), nearest(name, names))
-        found = found.commands[name]
-        place = type(place)(found, info_name=name, parent=place)
-    typer.echo(found.get_help(place))
+        command_here = command_here.commands[name]
+        place = type(place)(command_here, info_name=name, parent=place)
+    typer.echo(command_here.get_help(place))
 
 
 def version() -> None:
@@ -105,9 +105,9 @@ def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
     panels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     if hasattr(command, "list_commands"):
         for name in command.list_commands(ctx):
-            found = command.get_command(ctx, name)
-            text = " ".join((found.help or "").partition("\n\n")[0].split())
-            panels[found.rich_help_panel or "Commands"].append((name, text))
+            member = command.get_command(ctx, name)
+            text = " ".join((member.help or "").partition("\n\n")[0].split())
+            panels[member.rich_help_panel or "Commands"].append((name, text))
     return panels
 
 

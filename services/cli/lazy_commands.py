@@ -130,13 +130,13 @@ class LazyGroup(Group):
 
 
 def command_at(name: str, place: Place) -> Any:
-    found = getattr(import_module(place.module), name)
-    if isinstance(found, typer.Typer):
-        command: Any = get_group(found)
+    target = getattr(import_module(place.module), name)
+    if isinstance(target, typer.Typer):
+        command: Any = get_group(target)
         command.name = name
     else:
         alone = typer.Typer(add_completion=False)
-        alone.command(name, cls=Command)(found)
+        alone.command(name, cls=Command)(target)
         command = get_command(alone)
     command.rich_help_panel = place.panel
     return command

@@ -43,13 +43,13 @@ class CatalogHere:
 
     def _with_secrets(self, documents: Sequence[Document]) -> tuple[list[Document], dict[Ref, int]]:
         """With those that were shown as hidden, and the versions that they were read from."""
-        state, found, versions = self._catalog.state(), list[Document](), dict[Ref, int]()
+        state, completed, versions = self._catalog.state(), list[Document](), dict[Ref, int]()
         for document in documents:
             before = state.get(document.ref)
-            found.append(restored(document, before.declaration if before else None))
-            if before is not None and found[-1] is not document:
+            completed.append(restored(document, before.declaration if before else None))
+            if before is not None and completed[-1] is not document:
                 versions[document.ref] = before.version
-        return found, versions
+        return completed, versions
 
     def get(self, kind: str, name: str) -> Declared:
         return declared(self._catalog.get(ref_named(kind, name)))
@@ -58,7 +58,7 @@ class CatalogHere:
         if tenant is not None:
             self._catalog.get(Ref("Tenant", tenant))
         stored = self._catalog.all(kind_named(kind))
-        return [declared(one) for one in stored if tenant in (None, one.ref.tenant)]
+        return [declared(entry) for entry in stored if tenant in (None, entry.ref.tenant)]
 
     def delete(self, kind: str, name: str) -> None:
         self._catalog.delete(ref_named(kind, name), self._who)
@@ -75,10 +75,12 @@ class CatalogHere:
         return self._catalog.users(ref_named(kind, name))
 
     def audit(self, kind: str, name: str) -> list[AuditEntry]:
-        return [AuditEntry.model_validate(asdict(one)) for one in self._catalog.audit(ref_named(kind, name))]
+        return [
+            AuditEntry.model_validate(asdict(entry)) for entry in self._catalog.audit(ref_named(kind, name))
+        ]
 
     def list_keys(self) -> list[KeyInfo]:
-        return [KeyInfo.model_validate(asdict(one)) for one in self._catalog.keys.all()]
+        return [KeyInfo.model_validate(asdict(info)) for info in self._catalog.keys.all()]
 
     def create_key(self, principal: str, scopes: Iterable[str], expires_s: float | None = None) -> NewKey:
         expires_at = None if expires_s is None else time.time() + expires_s

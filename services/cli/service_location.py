@@ -57,8 +57,8 @@ def declarations() -> Iterator[Declarations]:
         from services.catalog.catalog import opened
         from services.cli.local_catalog import CatalogHere
 
-        with opened(home_of(os.environ)) as found:
-            yield CatalogHere(found, who())
+        with opened(home_of(os.environ)) as catalog:
+            yield CatalogHere(catalog, who())
 
 
 def named_query(weir: Declarations, kind: str, name: str) -> str:

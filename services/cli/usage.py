@@ -21,8 +21,8 @@ def usage_problem(problem: Any, ctx: Any, command: Any, args: Sequence[str]) -> 
     place = ctx.command_path
     parameter, option = getattr(problem, "param", None), getattr(problem, "option_name", "")
     if args:
-        name, known = args[0], list(command.commands)
-        return UnknownName("no such command", place, name, nearest(name, known))
+        name, commands = args[0], list(command.commands)
+        return UnknownName("no such command", place, name, nearest(name, commands))
     if parameter is not None:
         return parameter_problem(problem, parameter, ctx)
     if option and option not in option_names(command):
@@ -33,8 +33,8 @@ def usage_problem(problem: Any, ctx: Any, command: Any, args: Sequence[str]) -> 
         return InvalidInput("the value is missing", option, hint=f"write {option} and its value")
     if option:
         return InvalidInput("takes no value", option, hint=f"write {option} alone")
-    _, found, rest = problem.message.partition("unexpected extra argument(s) (")
-    if found:
+    _, mark, rest = problem.message.partition("unexpected extra argument(s) (")
+    if mark:
         return InvalidInput("too many arguments", place, rest.removesuffix(")"), written(ctx))
     return InvalidInput(lowered(problem.message), place, hint=written(ctx))
 
@@ -47,18 +47,18 @@ def parameter_problem(problem: Any, parameter: Any, ctx: Any) -> InvalidInput:
         return InvalidInput("required, but missing", name, hint=written(ctx))
     if not hasattr(cause, "errors"):
         return InvalidInput(lowered(problem.message), name, hint=f"see {ctx.command_path} -h")
-    found = cause.errors()[0]
-    value, limits = number_in(found["input"]), parameter.type_descriptor.parameter_info
+    error = cause.errors()[0]
+    value, limits = number_in(error["input"]), parameter.type_descriptor.parameter_info
     choices = parameter.type_descriptor.choices
     if choices:
-        known = [str(getattr(choice, "value", choice)) for choice in choices]
-        return UnknownName("not one of the choices", name, value, nearest(str(value), known))
-    if found["type"] == "greater_than_equal":
+        values = [str(getattr(choice, "value", choice)) for choice in choices]
+        return UnknownName("not one of the choices", name, value, nearest(str(value), values))
+    if error["type"] == "greater_than_equal":
         return InvalidInput(f"must be at least {shown_limit(limits.min)}", name, value, range_of(limits))
-    if found["type"] == "less_than_equal":
+    if error["type"] == "less_than_equal":
         return InvalidInput(f"must be at most {shown_limit(limits.max)}", name, value, range_of(limits))
-    title, hint = NUMBERS.get(found["type"].partition("_")[0], (lowered(found["msg"]), written(ctx)))
-    return InvalidInput(title, name, found["input"], hint)
+    title, hint = NUMBERS.get(error["type"].partition("_")[0], (lowered(error["msg"]), written(ctx)))
+    return InvalidInput(title, name, error["input"], hint)
 
 
 def name_of(parameter: Any) -> str:

@@ -1,5 +1,8 @@
-"""A thread that looks at something again and again: what a plan's rates, metrics, the snapshot of a catalog and the tuning of classes
-have in common."""
+"""A thread that polls something until it is stopped.
+
+Threads that serve sockets, keep a child process or share one event with others (`services.api.server`, `services.ingest.process`,
+`services.mirror`) are ended by other means, and have loops of their own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Following(ABC):
+class BackgroundThread(ABC):
     """`_run` is called in a thread of its own by `start`, and returns once `_stopping` is set."""
 
     def __init__(self, name: str) -> None:

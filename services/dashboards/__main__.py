@@ -15,12 +15,12 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], [WRITE]):
         print(f"usage: python -m services.dashboards [{WRITE}]", file=sys.stderr)
         return 2
-    wanted = {f"{document['uid']}.json": text_of(document) for document in documents()}
+    texts = {f"{document['uid']}.json": text_of(document) for document in documents()}
     there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
     if arguments == [WRITE]:
-        write(FOLDER, wanted)
+        write(FOLDER, texts)
         return 0
-    differ = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+    differ = sorted(name for name in texts.keys() | there.keys() if texts.get(name) != there.get(name))
     for name in differ:
         print(f"{FOLDER.name}/{name} is not as it is written here: make dashboards", file=sys.stderr)
     return 1 if differ else 0

@@ -19,4 +19,4 @@ FOLDER = Path(__file__).parents[2] / "helm" / "weir" / "dashboards"
 
 
 def documents() -> list[dict[str, Any]]:
-    return [rendered(board, [one for one in BOARDS if one is not board]) for board in BOARDS]
+    return [rendered(board, [other for other in BOARDS if other is not board]) for board in BOARDS]

@@ -60,11 +60,11 @@ def answers(
     for board in boards:
         for row in board.rows:
             for panel in row.panels:
-                found = {
+                series_by_letter = {
                     letter: answer(prometheus, panel, substituted(query.expr, span, chosen), span)
                     for letter, query in zip(ascii_uppercase, panel.queries, strict=False)
                 }
-                yield Answered(board, row, panel, found)
+                yield Answered(board, row, panel, series_by_letter)
 
 
 def answer(prometheus: Asked, panel: Panel, expr: str, span: Span) -> list[Series]:

@@ -22,8 +22,8 @@ import requests
 from grafana_api.grafana_api import GrafanaException  # type: ignore[import-untyped]
 from grafana_api.grafana_face import GrafanaFace  # type: ignore[import-untyped]
 
+from actors.runtime.backoff import Backoff
 from configs.errors import Away, InvalidInput, NotAllowed, WeirError
-from services.ingest.progress import Backoff
 
 Json = Mapping[str, Any]
 
@@ -88,21 +88,21 @@ class Grafana:
 
     def version(self) -> str:
         """Of the Grafana that answers there; an error if it is none."""
-        found = self._found("tell its health", lambda: self._api.GET("/health"))
-        if found is None or "database" not in found:
+        health = self._found("tell its health", lambda: self._api.GET("/health"))
+        if health is None or "database" not in health:
             raise self._no_grafana()
-        return str(found.get("version", ""))
+        return str(health.get("version", ""))
 
     # -- folders ---------------------------------------------------------------------------------------
 
     def folder_title(self, uid: str) -> str | None:
-        found = self._found("see the folder", lambda: self._face.folder.get_folder(uid))
-        return None if found is None else str(found.get("title", ""))
+        folder = self._found("see the folder", lambda: self._face.folder.get_folder(uid))
+        return None if folder is None else str(folder.get("title", ""))
 
     def make_folder(self, uid: str, title: str) -> None:
         """One that somebody else has made meanwhile is as good."""
-        told = self._made("make the folder", lambda: self._face.folder.create_folder(title, uid))
-        if told is not None and self.folder_title(uid) is None:
+        answer = self._made("make the folder", lambda: self._face.folder.create_folder(title, uid))
+        if answer is not None and self.folder_title(uid) is None:
             raise InvalidInput(
                 "somebody else's folder has this title",
                 "--folder-title",
@@ -116,9 +116,11 @@ class Grafana:
         return self._found("see the data source", lambda: self._api.GET(f"/datasources/uid/{uid}"))
 
     def make_datasource(self, datasource: Json) -> None:
-        told = self._made("make a data source", lambda: self._face.datasource.create_datasource(datasource))
-        if told is not None and self.datasource(datasource["uid"]) is None:
-            raise InvalidInput("somebody else's data source has this name", "name", datasource["name"], told)
+        answer = self._made("make a data source", lambda: self._face.datasource.create_datasource(datasource))
+        if answer is not None and self.datasource(datasource["uid"]) is None:
+            raise InvalidInput(
+                "somebody else's data source has this name", "name", datasource["name"], answer
+            )
 
     def change_datasource(self, uid: str, datasource: Json) -> None:
         """The package knows numeric ids only, which Grafana 13 does not."""
@@ -129,31 +131,31 @@ class Grafana:
     # -- dashboards ------------------------------------------------------------------------------------
 
     def dashboard(self, uid: str) -> StoredDashboard | None:
-        found = self._found("see the dashboard", lambda: self._face.dashboard.get_dashboard(uid))
-        if found is None:
+        answer = self._found("see the dashboard", lambda: self._face.dashboard.get_dashboard(uid))
+        if answer is None:
             return None
-        document, meta = found.get("dashboard"), found.get("meta")
+        document, meta = answer.get("dashboard"), answer.get("meta")
         if not isinstance(document, Mapping) or not isinstance(meta, Mapping):
             raise self._no_grafana()
         return StoredDashboard(document, str(meta.get("folderUid", "")), bool(meta.get("provisioned")))
 
     def write_dashboard(self, document: Json, folder_uid: str, message: str) -> None:
-        told = {"dashboard": document, "folderUid": folder_uid, "overwrite": True, "message": message}
-        self._json("write dashboards", lambda: self._face.dashboard.update_dashboard(told))
+        body = {"dashboard": document, "folderUid": folder_uid, "overwrite": True, "message": message}
+        self._json("write dashboards", lambda: self._face.dashboard.update_dashboard(body))
 
     # -- annotations -----------------------------------------------------------------------------------
 
     def annotations(self, tag: str, from_ms: int, to_ms: int) -> list[Json]:
-        asked = urlencode({"tags": tag, "from": from_ms, "to": to_ms, "limit": ANNOTATIONS_MOST})
-        found = self._told("see annotations", lambda: self._api.GET(f"/annotations?{asked}"))
-        if not isinstance(found, list):
+        parameters = urlencode({"tags": tag, "from": from_ms, "to": to_ms, "limit": ANNOTATIONS_MOST})
+        answer = self._told("see annotations", lambda: self._api.GET(f"/annotations?{parameters}"))
+        if not isinstance(answer, list):
             raise self._no_grafana()
-        return [one for one in found if isinstance(one, Mapping)]
+        return [item for item in answer if isinstance(item, Mapping)]
 
     def annotate(self, at_ms: int, text: str, tags: Sequence[str]) -> None:
         """Of no dashboard: all see it that ask for its tags."""
-        told = {"time": at_ms, "text": text, "tags": list(tags)}
-        self._json("annotate", lambda: self._api.POST("/annotations", json=told))
+        body = {"time": at_ms, "text": text, "tags": list(tags)}
+        self._json("annotate", lambda: self._api.POST("/annotations", json=body))
 
     # -- calls -----------------------------------------------------------------------------------------
 
@@ -177,10 +179,10 @@ class Grafana:
         return None
 
     def _json(self, what: str, call: Callable[[], object]) -> Json:
-        found = self._told(what, call)
-        if not isinstance(found, Mapping):
+        answer = self._told(what, call)
+        if not isinstance(answer, Mapping):
             raise self._no_grafana()
-        return found
+        return answer
 
     def _told(self, what: str, call: Callable[[], object]) -> object:
         """What it answers, tried again if it may be different a moment later; or why it does not, in words."""
@@ -250,9 +252,9 @@ def told_by(response: object) -> str:
 
 def tls_reason(broken: Exception) -> str:
     text = str(broken)
-    found = re.search(r"certificate verify failed: ([^(]+)", text)
-    if found is not None:
-        return found[1].strip()
+    match = re.search(r"certificate verify failed: ([^(]+)", text)
+    if match is not None:
+        return match[1].strip()
     return "it does not speak TLS" if "WRONG_VERSION" in text or "record layer" in text else "TLS failed"
 
 

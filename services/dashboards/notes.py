@@ -26,8 +26,8 @@ class Note:
 def notes_of(lending: Json) -> list[Note]:
     """Of what the service tells of lending; oldest first."""
     return [
-        Note(datetime.fromisoformat(one["at"]), one["words"], (TAG, kind_of(one["branch"])))
-        for one in lending["moves"]
+        Note(datetime.fromisoformat(move["at"]), move["words"], (TAG, kind_of(move["branch"])))
+        for move in lending["moves"]
     ]
 
 
@@ -48,6 +48,6 @@ def annotate(grafana: Grafana, notes: Sequence[Note], dry_run: bool = False) -> 
     }
     new = [note for note in notes if (note.at_ms, note.text) not in there]
     if not dry_run:
-        for one in new:
-            grafana.annotate(one.at_ms, one.text, one.tags)
+        for new_note in new:
+            grafana.annotate(new_note.at_ms, new_note.text, new_note.tags)
     return new

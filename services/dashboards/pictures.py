@@ -55,7 +55,7 @@ def boards_html(answered: Iterable[Answered], span: Span) -> str:
         parts.append('<div class="board">')
         for row, of_row in groupby(of_board, lambda one: one.row):
             parts.append(f"<h4>{html.escape(row.title)}</h4>")
-            parts += [panel_html(one, span) for one in of_row]
+            parts += [panel_html(panel, span) for panel in of_row]
         parts.append("</div>")
     return "\n".join(parts)
 
@@ -145,26 +145,26 @@ def tell(axes: Axes, text: str, color: str, size: float) -> None:
 
 def lines(one: Answered) -> list[tuple[str, Series]]:
     """What is drawn, each with its legend."""
-    found = []
+    pairs = []
     for query, series in zip(one.panel.queries, one.series.values(), strict=True):
-        found += [(legend_of(query.legend, each.labels) or one.panel.title, each) for each in series]
-    return found
+        pairs += [(legend_of(query.legend, each.labels) or one.panel.title, each) for each in series]
+    return pairs
 
 
 def draw_tile(axes: Axes, one: Answered) -> None:
-    panel, told = one.panel, []
+    panel, texts = one.panel, []
     color = NAMED["text"]
     for name, series in lines(one)[:LINES_MOST]:
         _, value = series.points[-1]
         color = colour(panel.thresholds, value)
         text = panel.texts.get(f"{value:g}", shown(value, panel.unit, panel.decimals))
-        told.append(name if any(query.legend for query in panel.queries) else text)
-    tell(axes, "\n".join(told), color, size=18 if len(told) == 1 else 10)
+        texts.append(name if any(query.legend for query in panel.queries) else text)
+    tell(axes, "\n".join(texts), color, size=18 if len(texts) == 1 else 10)
 
 
 def draw_plot(axes: Axes, one: Answered, span: Span) -> None:
-    panel, found = one.panel, lines(one)
-    free = [(name, each) for name, each in found if name not in panel.limits]
+    panel, pairs = one.panel, lines(one)
+    free = [(name, each) for name, each in pairs if name not in panel.limits]
     highest = sorted(free, key=lambda pair: -max(value for _, value in pair[1].points))[:LINES_MOST]
     if panel.stacked:
         draw_stack(axes, highest, span)
@@ -178,7 +178,7 @@ def draw_plot(axes: Axes, one: Answered, span: Span) -> None:
                 lw=1.2,
                 label=name,
             )
-    for name, each in found:
+    for name, each in pairs:
         if name in panel.limits:
             at_s, values = zip(*each.points, strict=True)
             axes.plot(
@@ -252,27 +252,29 @@ def draw_table(axes: Axes, one: Answered) -> None:
     """A line for each value of the labels; what is highest in the sorted column first."""
     panel = one.panel
     keys = [key for key in panel.columns if key.islower()]
-    found: dict[tuple[str, ...], dict[str, float]] = {}
+    values_by_line: dict[tuple[str, ...], dict[str, float]] = {}
     for letter, series in one.series.items():
         for each in series:
             line = tuple(each.labels.get(key, "") for key in keys)
-            found.setdefault(line, {})[letter] = each.points[-1][1]
+            values_by_line.setdefault(line, {})[letter] = each.points[-1][1]
     sorted_by = next(key for key, column in panel.columns.items() if column.title == panel.sorted_by)
-    ordered = sorted(found.items(), key=lambda pair: -sortable(pair[1].get(sorted_by)))[:ROWS_MOST]
+    ordered = sorted(values_by_line.items(), key=lambda pair: -sortable(pair[1].get(sorted_by)))[:ROWS_MOST]
     cells, colours = [], []
     for line, values in ordered:
         named = dict(zip(keys, line, strict=True))
-        told = [cell(column, named.get(key), values.get(key)) for key, column in panel.columns.items()]
-        cells.append([text for text, _ in told])
-        colours.append([shade for _, shade in told])
+        cells_of_line = [
+            cell(column, named.get(key), values.get(key)) for key, column in panel.columns.items()
+        ]
+        cells.append([text for text, _ in cells_of_line])
+        colours.append([shade for _, shade in cells_of_line])
     axes.axis("off")
-    made = axes.table(
+    drawn_table = axes.table(
         cellText=cells, colLabels=[column.title for column in panel.columns.values()], loc="upper center"
     )
-    made.auto_set_font_size(False)
-    made.set_fontsize(9)
-    made.scale(1, 1.4)
-    for (row, place), box in made.get_celld().items():
+    drawn_table.auto_set_font_size(False)
+    drawn_table.set_fontsize(9)
+    drawn_table.scale(1, 1.4)
+    for (row, place), box in drawn_table.get_celld().items():
         box.set_edgecolor("#d0d7de")
         if row:
             box.get_text().set_color(colours[row - 1][place])

@@ -178,8 +178,8 @@ def looking_at(chosen: Json | None, document: Json) -> Json:
 
 def choice_in(stored: Json) -> Json | None:
     """The data source that is chosen there."""
-    found = stored.get("templating")
-    variables = found.get("list") if isinstance(found, Mapping) else None
+    templating = stored.get("templating")
+    variables = templating.get("list") if isinstance(templating, Mapping) else None
     for variable in variables or ():
         if isinstance(variable, Mapping) and variable.get("type") == "datasource":
             current = variable.get("current")

@@ -57,13 +57,13 @@ def rendered(board: Board, others: Sequence[Board] = ()) -> dict[str, Any]:
     marked = document["annotations"]["list"]
     marked.append(POSTED)
     marked.insert(0, BUILT_IN)
-    for one in (*document.get("links", ()), *marked):
+    for item in (*document.get("links", ()), *marked):
         # They belong where a reader sees them, not into a menu.
-        one.pop("placement", None)
-    folded = [one for row in document["panels"] for one in row.get("panels", ())]
-    for one in (*document["panels"], *folded, *document["templating"]["list"]):
+        item.pop("placement", None)
+    folded = [panel for row in document["panels"] for panel in row.get("panels", ())]
+    for item in (*document["panels"], *folded, *document["templating"]["list"]):
         for name in UNSAID:
-            one.pop(name, None)
+            item.pop(name, None)
     return document
 
 
@@ -72,7 +72,7 @@ def text_of(document: dict[str, Any]) -> str:
 
 
 def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
-    made = (
+    built = (
         dashboard.Dashboard(board.title)
         .uid(board.uid)
         .description(board.about)
@@ -85,11 +85,11 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
         .with_variable(dashboard.DatasourceVariable("datasource").type("prometheus").label("Data source"))
     )
     for there in others:
-        made = made.link(link(board, there))
+        built = built.link(link(board, there))
     for variable in board.variables:
-        made = made.with_variable(choice(variable))
+        built = built.with_variable(choice(variable))
     for annotation in marks(board):
-        made = made.annotation(annotation)
+        built = built.annotation(annotation)
     ids, y = count(1), 0
     for row in board.rows:
         title = (
@@ -97,28 +97,28 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
         )
         y += ROW_HEIGHT
         panels, below = placed(row, y)
-        drawn_panels = [panel(one).id(next(ids)).grid_pos(place) for place, one in panels]
+        drawn_panels = [panel(panel_).id(next(ids)).grid_pos(place) for place, panel_ in panels]
         if row.may_be_empty:
             # Grafana takes the panels of a folded row within it, and moves what is below when it is unfolded.
-            for one in drawn_panels:
-                title = title.with_panel(one)
-            made = made.with_row(title.collapsed(True))
+            for drawn_panel in drawn_panels:
+                title = title.with_panel(drawn_panel)
+            built = built.with_row(title.collapsed(True))
             continue
-        made, y = made.with_row(title), below
-        for one in drawn_panels:
-            made = made.with_panel(one)
-    return made
+        built, y = built.with_row(title), below
+        for drawn_panel in drawn_panels:
+            built = built.with_panel(drawn_panel)
+    return built
 
 
 def placed(row: Row, y: int) -> tuple[list[tuple[model.GridPos, Panel]], int]:
     """Return the panels of a row from `y` on, each with its place, and where the next row begins."""
-    found, x, tallest = [], 0, 0
-    for one in row.panels:
-        if x + one.width > WIDTH:
+    placed_panels, x, tallest = [], 0, 0
+    for panel in row.panels:
+        if x + panel.width > WIDTH:
             y, x, tallest = y + tallest, 0, 0
-        found.append((model.GridPos(h=one.height, w=one.width, x=x, y=y), one))
-        x, tallest = x + one.width, max(tallest, one.height)
-    return found, y + tallest
+        placed_panels.append((model.GridPos(h=panel.height, w=panel.width, x=x, y=y), panel))
+        x, tallest = x + panel.width, max(tallest, panel.height)
+    return placed_panels, y + tallest
 
 
 def link(here: Board, there: Board) -> dashboard.DashboardLink:
@@ -138,7 +138,7 @@ def link(here: Board, there: Board) -> dashboard.DashboardLink:
 
 
 def choice(variable: Variable) -> dashboard.QueryVariable:
-    made = (
+    variable_built = (
         dashboard.QueryVariable(variable.name)
         .label(variable.label)
         .query(
@@ -152,10 +152,10 @@ def choice(variable: Variable) -> dashboard.QueryVariable:
         .include_all(not variable.is_one)
     )
     if variable.is_one:
-        return made
+        return variable_built
     # Of a label that is empty everywhere there are no values to choose.
-    made = made.all_value(".*")
-    return made.current(model.VariableOption(selected=True, text=["All"], value=["$__all"]))
+    variable_built = variable_built.all_value(".*")
+    return variable_built.current(model.VariableOption(selected=True, text=["All"], value=["$__all"]))
 
 
 def marks(board: Board) -> Iterator[dashboard.AnnotationQuery]:
@@ -188,24 +188,24 @@ def marks(board: Board) -> Iterator[dashboard.AnnotationQuery]:
 
 
 def panel(one: Panel) -> Builder:
-    made = drawn(one).title(one.title).description(one.description).datasource(CHOSEN).unit(one.unit)
-    made = made.no_value(f"Empty unless {one.empty_unless}" if one.empty_unless else one.nothing)
+    built = drawn(one).title(one.title).description(one.description).datasource(CHOSEN).unit(one.unit)
+    built = built.no_value(f"Empty unless {one.empty_unless}" if one.empty_unless else one.nothing)
     for letter, query in zip(ascii_uppercase, one.queries, strict=False):
-        made = made.with_target(target(one, letter, query))
+        built = built.with_target(target(one, letter, query))
     if one.min is not None:
-        made = made.min(one.min)
+        built = built.min(one.min)
     if one.max is not None:
-        made = made.max(one.max)
+        built = built.max(one.max)
     if one.decimals is not None:
-        made = made.decimals(one.decimals)
+        built = built.decimals(one.decimals)
     if one.texts:
-        found = {value: model.ValueMappingResult(text=text) for value, text in one.texts.items()}
-        made = made.mappings([model.ValueMap(options=found)])
+        mappings = {value: model.ValueMappingResult(text=text) for value, text in one.texts.items()}
+        built = built.mappings([model.ValueMap(options=mappings)])
     if one.thresholds:
-        made = made.thresholds(steps(one.thresholds))
+        built = built.thresholds(steps(one.thresholds))
     if one.of_tenants and one.kind != "table":
-        made = made.data_links([to_tenant("${__field.labels.tenant}")])
-    return made
+        built = built.data_links([to_tenant("${__field.labels.tenant}")])
+    return built
 
 
 def drawn(one: Panel) -> Builder:
@@ -221,14 +221,14 @@ def drawn(one: Panel) -> Builder:
 
 
 def target(one: Panel, letter: str, query: Query) -> prometheus.Dataquery:
-    made = prometheus.Dataquery().expr(query.expr).ref_id(letter).datasource(CHOSEN)
+    dataquery = prometheus.Dataquery().expr(query.expr).ref_id(letter).datasource(CHOSEN)
     if query.legend:
-        made = made.legend_format(query.legend)
+        dataquery = dataquery.legend_format(query.legend)
     if one.kind == "table":
-        return made.instant().format(PromQueryFormat.TABLE)
+        return dataquery.instant().format(PromQueryFormat.TABLE)
     if one.kind == "heatmap":
-        return made.range().format(PromQueryFormat.HEATMAP)
-    return made.range()
+        return dataquery.range().format(PromQueryFormat.HEATMAP)
+    return dataquery.range()
 
 
 def plot(one: Panel) -> timeseries.Panel:
@@ -237,7 +237,7 @@ def plot(one: Panel) -> timeseries.Panel:
     mode = common.LegendDisplayMode.TABLE if many and one.width > 8 else common.LegendDisplayMode.LIST
     if mode is common.LegendDisplayMode.TABLE:
         legend = legend.placement(common.LegendPlacement.RIGHT).calcs(["lastNotNull", "max"])
-    made = (
+    built = (
         timeseries.Panel()
         .legend(legend.display_mode(mode))
         .tooltip(
@@ -248,13 +248,13 @@ def plot(one: Panel) -> timeseries.Panel:
         .show_points(common.VisibilityMode.NEVER)
     )
     if one.stacked:
-        made = made.stacking(draw.StackingConfig().mode(common.StackingMode.NORMAL))
+        built = built.stacking(draw.StackingConfig().mode(common.StackingMode.NORMAL))
     if len(one.thresholds) > 1:
         style = common.GraphThresholdsStyleMode.DASHED
-        made = made.thresholds_style(draw.GraphThresholdsStyleConfig().mode(style))
+        built = built.thresholds_style(draw.GraphThresholdsStyleConfig().mode(style))
     for name in one.limits:
-        made = made.override_by_name(name, as_limit())
-    return made
+        built = built.override_by_name(name, as_limit())
+    return built
 
 
 def tile(one: Panel) -> stat.Panel:
@@ -270,7 +270,7 @@ def tile(one: Panel) -> stat.Panel:
 def lines(one: Panel) -> table.Panel:
     """A line for each value of the labels; queries stand side by side."""
     named = {key if key.islower() else f"Value #{key}": column for key, column in one.columns.items()}
-    made = (
+    built = (
         table.Panel()
         .filterable(True)
         .with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
@@ -288,8 +288,8 @@ def lines(one: Panel) -> table.Panel:
     )
     for key, column in one.columns.items():
         is_tenant = one.of_tenants and key == "tenant"
-        made = made.override_by_name(column.title, as_column(column, is_tenant))
-    return made
+        built = built.override_by_name(column.title, as_column(column, is_tenant))
+    return built
 
 
 def spread() -> heatmap.Panel:
@@ -306,8 +306,8 @@ def spread() -> heatmap.Panel:
 def steps(found: Steps) -> dashboard.ThresholdsConfig:
     assert found[0][0] is None, "the first one is from the lowest value on"
     assert all(a is None or (b is not None and a < b) for (a, _), (b, _) in pairwise(found)), "they rise"
-    made = [model.Threshold(value=value, color=color) for value, color in found]
-    return dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(made)
+    thresholds = [model.Threshold(value=value, color=color) for value, color in found]
+    return dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(thresholds)
 
 
 def as_limit() -> list[model.DynamicConfigValue]:
@@ -320,19 +320,19 @@ def as_limit() -> list[model.DynamicConfigValue]:
 
 
 def as_column(column: Column, is_tenant: bool) -> list[model.DynamicConfigValue]:
-    found = [value("unit", column.unit)]
+    overrides = [value("unit", column.unit)]
     if column.thresholds:
         written = [{"value": at, "color": color} for at, color in column.thresholds]
-        found += [
+        overrides += [
             value("thresholds", {"mode": "absolute", "steps": written}),
             value("custom.cellOptions", {"type": "color-text"}),
         ]
     else:
-        found.append(value("color", {"mode": "fixed", "fixedColor": GREY}))
+        overrides.append(value("color", {"mode": "fixed", "fixedColor": GREY}))
     if is_tenant:
         url = TENANT_PAGE.format("${__value.text}")
-        found.append(value("links", [{"title": "This tenant", "url": url}]))
-    return found
+        overrides.append(value("links", [{"title": "This tenant", "url": url}]))
+    return overrides
 
 
 def value(id_: str, given: object) -> model.DynamicConfigValue:
@@ -340,5 +340,5 @@ def value(id_: str, given: object) -> model.DynamicConfigValue:
 
 
 def to_tenant(name: str) -> dashboard.DashboardLink:
-    made = dashboard.DashboardLink("This tenant")
-    return made.type(model.DashboardLinkType.LINK).url(TENANT_PAGE.format(name))
+    link = dashboard.DashboardLink("This tenant")
+    return link.type(model.DashboardLinkType.LINK).url(TENANT_PAGE.format(name))

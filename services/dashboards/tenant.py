@@ -238,11 +238,12 @@ DATA = Row(
         ),
         Panel(
             "Memory",
-            "Bytes of its windows, groups and queues. Windows that are wide, or groups that are many, show here first.",
+            "Bytes of its windows, groups and queues, and of its log that no snapshot covers. Windows that are wide, or groups that are many, show here first.",
             "bytes",
             (
                 Query(of_tenant("weir_class_state_bytes"), "all state"),
                 Query(of_tenant("weir_class_queue_bytes"), "of it queued"),
+                Query(of_tenant("weir_class_unsaved_bytes"), "log since the last snapshots"),
             ),
             width=8,
         ),

@@ -45,11 +45,11 @@ class UnitRows:
 
 def units(dirs: RunDirs, class_name: str, query: str) -> list[UnitRows]:
     """One a shard."""
-    found = units_of(dirs, class_name)
-    if not found:
+    kept_units = units_of(dirs, class_name)
+    if not kept_units:
         raise InvalidInput("no answers of this class are kept on this node", "class", class_name)
     rows = []
-    for unit in found:
+    for unit in kept_units:
         reader = AnswerReader(dirs, unit)
         mark = reader.described(query).mark  # there is such a query
         rows.append(UnitRows(unit, *reader.kept(query), mark))
@@ -67,7 +67,7 @@ def schema_with(columns: Iterable[tuple[str, str]]) -> pa.Schema:
 
 def columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
     """The query's, by name and type."""
-    return [(one.name, type_text(one.type)) for one in list(schema)[len(OWN) :]]
+    return [(field.name, type_text(field.type)) for field in list(schema)[len(OWN) :]]
 
 
 def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> Iterator[pa.RecordBatch]:
@@ -79,7 +79,7 @@ def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> It
             break
         gathered.append(batch_of([answer], schema).slice(0, following - expected))
         expected += gathered[-1].num_rows
-        if sum(one.num_rows for one in gathered) >= MESSAGE_ROWS:
+        if sum(batch.num_rows for batch in gathered) >= MESSAGE_ROWS:
             yield from joined(gathered)
             gathered = []
         if expected == following:
@@ -111,8 +111,8 @@ def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """As few as can be."""
     if len(batches) < 2:
         return batches
-    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return found
+    joined_batches: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined_batches
 
 
 def arrow_of(kind: str) -> pa.DataType:

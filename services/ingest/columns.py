@@ -80,21 +80,21 @@ class Mapped:
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow), dead
 
     def _set_apart(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadRows]]:
-        found = []
+        bad_rows = []
         for column in self.columns:
             if column.source is None:
                 continue
             array = batch.column(column.source)
             if column.is_time and array.null_count:
-                found.append((NO_EVENT_TIME, column, array.is_null()))
+                bad_rows.append((NO_EVENT_TIME, column, array.is_null()))
             bad = column.conversion.bad(array)
             if bad is not None:
-                found.append((DOES_NOT_FIT, column, bad.fill_null(False)))
-        if not found:
+                bad_rows.append((DOES_NOT_FIT, column, bad.fill_null(False)))
+        if not bad_rows:
             return batch, []
         left = pa.array(np.ones(batch.num_rows, bool))
         dead = []
-        for reason, column, bad in found:
+        for reason, column, bad in bad_rows:
             rows = batch.filter(pc.and_(left, bad))
             left = pc.and_not(left, bad)
             if rows.num_rows:
@@ -175,8 +175,8 @@ def type_text(given: pa.DataType) -> str:
         return "timestamp"
     if is_text(given):
         return "string"
-    known = {one.arrow: one.kind.value for one in map(DataType, Kind) if one.kind is not Kind.DECIMAL}
-    return known.get(given, "…")
+    names = {type_.arrow: type_.kind.value for type_ in map(DataType, Kind) if type_.kind is not Kind.DECIMAL}
+    return names.get(given, "…")
 
 
 # -- types -------------------------------------------------------------------------------------------------------
@@ -184,25 +184,25 @@ def type_text(given: pa.DataType) -> str:
 
 def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_time: bool) -> Conversion:
     target = field.type
-    found = None
+    conversion = None
     if pa.types.is_timestamp(given):
-        found = of_timestamps(given, target, stream.time_unit_us, is_time)
+        conversion = of_timestamps(given, target, stream.time_unit_us, is_time)
     elif given == target.arrow:
-        found = Conversion(lambda array: array)
+        conversion = Conversion(lambda array: array)
     elif pa.types.is_null(given):
-        found = Conversion(lambda array: pa.nulls(len(array), target.arrow))
+        conversion = Conversion(lambda array: pa.nulls(len(array), target.arrow))
     elif target.kind is Kind.STRING and is_text(given):
-        found = Conversion(lambda array: array.cast(pa.string()))
+        conversion = Conversion(lambda array: array.cast(pa.string()))
     elif pa.types.is_integer(given):
-        found = of_integers(given, target)
+        conversion = of_integers(given, target)
     elif given in (pa.float16(), pa.float32()) and target.is_float:
-        found = Conversion(lambda array: array.cast(target.arrow))
+        conversion = Conversion(lambda array: array.cast(target.arrow))
     elif pa.types.is_decimal(given) and target.kind is Kind.DECIMAL and target.scale >= given.scale:
-        found = of_decimals(given, target)
-    if found is None:
+        conversion = of_decimals(given, target)
+    if conversion is None:
         what = f"{given} where {target} ({target.arrow}) is expected"
         raise not_accepted(stream, field.name, what, remedy(given, target))
-    return found
+    return conversion
 
 
 def remedy(given: pa.DataType, target: DataType) -> str:

@@ -45,7 +45,7 @@ class DeadRows:
 
     @property
     def rows(self) -> int:
-        return sum(one.num_rows for one in self.batches)
+        return sum(batch.num_rows for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ class DeadLog:
         if self._last.has(batch):
             return
         counts = Counter(self.counts)
-        for one in dead:
-            counts[f"{one.reason}: {one.column}"] += one.rows
-        told = {"producer": producer, "batch": number, "counts": counts}
+        for rows in dead:
+            counts[f"{rows.reason}: {rows.column}"] += rows.rows
+        record = {"producer": producer, "batch": number, "counts": counts}
         groups = grouped(dead)
         # Half of what the log takes at once is for the rows.
         most = self._bytes_max // SEGMENTS_LEAST
-        frames = [frame_of(group, told, most // 2 // len(groups)) for group in groups]
+        frames = [frame_of(group, record, most // 2 // len(groups)) for group in groups]
         if sum(size for _, size in frames) > most:
-            frames = [frame_of(group, told, 0) for group in groups]
+            frames = [frame_of(group, record, 0) for group in groups]
         self._writer.append_all(frames)
         self._last.note(batch)
         self.counts = counts
@@ -120,8 +120,8 @@ class DeadLetters:
 
     def _log(self, stream: Stream) -> DeadLog:
         with self._lock:
-            known, log = self._logs.get(stream.name.lower(), (None, None))
-            if log is not None and known is not stream:
+            logged_stream, log = self._logs.get(stream.name.lower(), (None, None))
+            if log is not None and logged_stream is not stream:
                 log.close()  # of a stream that was dropped
                 log = None
             if log is None:
@@ -158,11 +158,11 @@ def found(folder: Path) -> Iterator[tuple[dict[str, Any], memoryview]]:
 def grouped(dead: Sequence[DeadRows]) -> list[DeadRows]:
     """Those of all parts with the same thing wrong together."""
     groups: dict[tuple[str, str, pa.Schema], DeadRows] = {}
-    for one in dead:
-        known = groups.setdefault(
-            (one.reason, one.column, one.batches[0].schema), DeadRows(one.reason, one.column)
+    for rows in dead:
+        group = groups.setdefault(
+            (rows.reason, rows.column, rows.batches[0].schema), DeadRows(rows.reason, rows.column)
         )
-        known.batches += one.batches
+        group.batches += rows.batches
     return list(groups.values())
 
 

@@ -30,14 +30,14 @@ class GatewayAway(WeirError):
 def declared(file: StreamsFile, path: Path | None = None) -> dict[str, StreamSchema]:
     """Each stream's columns and event time; InvalidInput for the first declaration that is none."""
     name_of_file = "" if path is None else str(path)
-    found = {}
-    for name, one in file.streams.items():
+    schemas = {}
+    for name, definition in file.streams.items():
         try:
-            found[name] = read_declaration(name, one)
+            schemas[name] = read_declaration(name, definition)
         except InvalidInput as problem:
             problem.file = name_of_file
             raise
-    return found
+    return schemas
 
 
 def read_declaration(name: str, one: StreamDefinition) -> StreamSchema:
@@ -103,19 +103,19 @@ def schema_at(
 def compare(name: str, stream: StreamSchema, there: pa.Schema) -> None:
     """InvalidInput for the first difference that matters to rows."""
     field = f"streams.{name}"
-    ours = {one.name.lower(): one for one in stream.schema.arrow}
-    theirs = {one.name.lower(): one for one in there}
-    for key, one in ours.items():
+    ours = {field.name.lower(): field for field in stream.schema.arrow}
+    theirs = {field.name.lower(): field for field in there}
+    for key, our in ours.items():
         if key not in theirs:
-            hint = nearest(one.name, there.names)
-            raise UnknownName("the stream at the gateway has no such column", field, one.name, hint)
-        if one.type != theirs[key].type:
+            hint = nearest(our.name, there.names)
+            raise UnknownName("the stream at the gateway has no such column", field, our.name, hint)
+        if our.type != theirs[key].type:
             hint = f"the gateway has it as {theirs[key].type}"
-            raise InvalidInput(f"column {one.name} is another at the gateway", field, str(one.type), hint)
-    for key, one in theirs.items():
+            raise InvalidInput(f"column {our.name} is another at the gateway", field, str(our.type), hint)
+    for key, their in theirs.items():
         if key not in ours:
             hint = "declare it here too, or the stream there without it"
-            raise InvalidInput("the stream at the gateway has one column more", field, one.name, hint)
+            raise InvalidInput("the stream at the gateway has one column more", field, their.name, hint)
     time = None if stream.time is None else stream.schema.names[stream.time]
     at_gateway = (there.metadata or {}).get(TIME_COLUMN, b"").decode() or None
     if (time or "").lower() != (at_gateway or "").lower():

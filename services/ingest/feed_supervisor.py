@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from services.ingest.progress import Backoff
+from actors.runtime.backoff import Backoff
 
 Spec = TypeVar("Spec")
 

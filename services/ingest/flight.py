@@ -127,14 +127,14 @@ class FlightDoor:
 
     def _served(self, settings: FlightSettings) -> Server:
         """Where the one before it was, if it can be: producers look for it there."""
-        given = (self._streams, self._dirs, self._staging, self._dead, self._keys)
+        parts = (self._streams, self._dirs, self._staging, self._dead, self._keys)
         if not settings.port and (before := port_in(self._dirs.endpoint)):
             try:
-                return Server(settings, before, *given)
+                return Server(settings, before, *parts)
             except NOT_SERVED:
                 log.warning("port %d is another's now", before)
         try:
-            return Server(settings, settings.port, *given)
+            return Server(settings, settings.port, *parts)
         except NOT_SERVED as problem:
             where = f"{settings.host}:{settings.port}"
             raise InvalidInput("no server can be opened there", "endpoint", where, str(problem)) from None
@@ -314,17 +314,17 @@ class Server(flight.FlightServerBase):
             case "commit":
                 return [as_json(self._commit(context, parsed(Commit, body)))]
             case "abort":
-                asked = parsed(OfBatch, body)
-                stream = self._stream(context, asked.stream)
-                self._staging.drop(BatchKey(stream, asked.producer, asked.batch))
+                request = parsed(OfBatch, body)
+                stream = self._stream(context, request.stream)
+                self._staging.drop(BatchKey(stream, request.producer, request.batch))
                 return [as_json({})]
             case "committed":
                 of = parsed(OfProducer, body)
                 return [as_json({"batch": self._last(self._stream(context, of.stream), of.producer)})]
             case "results":
-                wanted = parsed(Results, body)
-                self._check_reads(context, wanted.class_name)
-                units = answers.units(self._dirs, wanted.class_name, wanted.query)
+                results_request = parsed(Results, body)
+                self._check_reads(context, results_request.class_name)
+                units = answers.units(self._dirs, results_request.class_name, results_request.query)
                 return [as_json({"units": [asdict(unit) for unit in units]})]
         raise InvalidInput("no such action", "type", action.type, f"known: {', '.join(ACTIONS)}")
 
@@ -334,13 +334,15 @@ class Server(flight.FlightServerBase):
 
     @answering
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
-        wanted = parsed(Rows, ticket.ticket)
-        self._check_reads(context, class_of(wanted.unit))
-        schema = answers.schema_of(self._dirs, wanted.unit, wanted.query)
-        found = answers.rows(self._dirs, wanted.unit, wanted.query, wanted.first, wanted.next)
+        rows_request = parsed(Rows, ticket.ticket)
+        self._check_reads(context, class_of(rows_request.unit))
+        schema = answers.schema_of(self._dirs, rows_request.unit, rows_request.query)
+        batches = answers.rows(
+            self._dirs, rows_request.unit, rows_request.query, rows_request.first, rows_request.next
+        )
         # What cannot be had from the beginning is an error before anything is sent.
-        first = next(found, None)
-        return flight.GeneratorStream(schema, following(first, found))
+        first = next(batches, None)
+        return flight.GeneratorStream(schema, following(first, batches))
 
     # -- publishing ------------------------------------------------------------------------------------------------
 
@@ -350,19 +352,21 @@ class Server(flight.FlightServerBase):
         """All rows that come, as they will be in the log."""
         rows, good = 0, []
         dead: dict[tuple[str, str], DeadRows] = {}
-        for given in batches_of(reader):
-            if given.nbytes > self._message_bytes:
-                what = f"{given.nbytes:,} bytes in a record batch, where {self._message_bytes:,} are the most"
+        for received in batches_of(reader):
+            if received.nbytes > self._message_bytes:
+                what = (
+                    f"{received.nbytes:,} bytes in a record batch, where {self._message_bytes:,} are the most"
+                )
                 raise InvalidInput(what, hint="send smaller ones: option batchRows")
-            check_sound(given)
-            rows += given.num_rows
-            batch, bad = mapping.take(given)
-            self._staging.hold(held, max(given.nbytes, batch.nbytes))
+            check_sound(received)
+            rows += received.num_rows
+            batch, bad = mapping.take(received)
+            self._staging.hold(held, max(received.nbytes, batch.nbytes))
             good.append(batch)
-            for one in bad:
+            for rows_apart in bad:
                 dead.setdefault(
-                    (one.reason, one.column), DeadRows(one.reason, one.column)
-                ).batches += one.batches
+                    (rows_apart.reason, rows_apart.column), DeadRows(rows_apart.reason, rows_apart.column)
+                ).batches += rows_apart.batches
         trains = trains_of(held.batch.stream, pa.Table.from_batches(good, mapping.arrow))
         return rows, StagedPart(tuple(trains), tuple(dead.values()))
 
@@ -443,20 +447,20 @@ class Server(flight.FlightServerBase):
 
 def again(rows: int | None = None, commit: bool = True) -> dict[str, Any]:
     """The answer to what was committed before."""
-    told = {} if rows is None else {"rows": rows}
-    return told | {"again": True} | ({"published": 0, "dead": 0} if commit else {})
+    answer = {} if rows is None else {"rows": rows}
+    return answer | {"again": True} | ({"published": 0, "dead": 0} if commit else {})
 
 
 def described(stream: Stream) -> pa.Schema:
     """The columns, with what else is to know about the stream."""
     schema = stream.schema
     time = "" if schema.time is None else schema.schema.fields[schema.time].name
-    told = {
+    metadata = {
         "weir.time_column": time,
         "weir.time_unit_us": str(schema.time_unit_us),
         "weir.sql": stream.sql,
     }
-    return stream.arrow.with_metadata(told)
+    return stream.arrow.with_metadata(metadata)
 
 
 def batches_of(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -48,34 +48,34 @@ def find_java(
 ) -> Java:
     """The first that will do; InvalidInput says what was looked at, and what to install."""
     if asked_for is not None:
-        found = examined(asked_for / "bin" / "java")
-        if isinstance(found, Unfit):
+        java = examined(asked_for / "bin" / "java")
+        if isinstance(java, Unfit):
             hint = f"give the folder of a Java {LEAST_VERSION} or newer, or leave it out; {INSTALL}"
-            raise InvalidInput(f"no Java for Spark: {found.why}", field, str(asked_for), hint)
-        return found
-    seen: list[Unfit] = []
+            raise InvalidInput(f"no Java for Spark: {java.why}", field, str(asked_for), hint)
+        return java
+    unfit: list[Unfit] = []
     for executable in candidates(environ, places):
-        found = examined(executable)
-        if isinstance(found, Java):
-            return found
-        seen.append(found)
-    raise none_found(seen)
+        java = examined(executable)
+        if isinstance(java, Java):
+            return java
+        unfit.append(java)
+    raise none_found(unfit)
 
 
 def none_found(seen: Sequence[Unfit]) -> InvalidInput:
     title = f"Spark needs Java {LEAST_VERSION} or newer, and there is none"
     if seen:
-        title += ": " + "; ".join(f"{one.executable}: {one.why}" for one in seen)
+        title += ": " + "; ".join(f"{program.executable}: {program.why}" for program in seen)
     return InvalidInput(title, hint=INSTALL)
 
 
 def candidates(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
     """Executables by place, each file once."""
-    seen: set[Path] = set()
+    executables: set[Path] = set()
     for executable in ordered(environ, places):
         real = executable.resolve()
-        if real not in seen:
-            seen.add(real)
+        if real not in executables:
+            executables.add(real)
             yield executable
 
 
@@ -88,17 +88,19 @@ def ordered(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
         yield Path(on_path)
     # Oldest first: Spark is tried most with the least that it asks for.
     installed = [*places.glob("*/bin/java"), *places.glob("*/jre/bin/java")]
-    yield from sorted(installed, key=lambda path: ([int(one) for one in re.findall(r"\d+", str(path))], path))
+    yield from sorted(
+        installed, key=lambda path: ([int(digits) for digits in re.findall(r"\d+", str(path))], path)
+    )
 
 
 def examined(executable: Path) -> Java | Unfit:
     """What an executable says of itself."""
-    told = answer(executable, "-XshowSettings:properties", "-version")
-    if isinstance(told, Unfit):
-        return told
+    output = answer(executable, "-XshowSettings:properties", "-version")
+    if isinstance(output, Unfit):
+        return output
     # Before 9 it was called 1.8.
-    version = spoken(told, r"java\.specification\.version = (?:1\.)?(\d+)")
-    home = spoken(told, r"java\.home = (\S.*?)")
+    version = spoken(output, r"java\.specification\.version = (?:1\.)?(\d+)")
+    home = spoken(output, r"java\.home = (\S.*?)")
     if version is None or home is None:
         return Unfit(executable, "it does not tell its version")
     number = int(version)
@@ -124,5 +126,5 @@ def answer(executable: Path, *arguments: str) -> str | Unfit:
 
 def spoken(told: str, pattern: str) -> str | None:
     """What a line of the answer says."""
-    found = re.search(rf"^\s*{pattern}\s*$", told, re.MULTILINE)
-    return None if found is None else found.group(1)
+    match = re.search(rf"^\s*{pattern}\s*$", told, re.MULTILINE)
+    return None if match is None else match.group(1)

@@ -62,11 +62,11 @@ class KeyRing:
 
     def record_of(self, key: str, now: float) -> KeyRecord | None:
         """Takes as long whichever it is, and if there is none."""
-        digest, found = self.digest_of(key), None
+        digest, holder = self.digest_of(key), None
         for record in self.records:
             if hmac.compare_digest(digest, record.digest) and record.is_live(now):
-                found = record
-        return found
+                holder = record
+        return holder
 
     def publish(self, path: Path) -> None:
         """For its owner alone, whole or not at all."""
@@ -93,12 +93,14 @@ def as_json(one: KeyRecord) -> dict[str, object]:
 
 
 def published(path: Path) -> KeyRing:
-    told = json.loads(path.read_text(encoding="utf-8"))
+    content = json.loads(path.read_text(encoding="utf-8"))
     records = (
-        KeyRecord(bytes.fromhex(one["digest"]), frozenset(one["scopes"]), one["id"], one["expires_at"])
-        for one in told["records"]
+        KeyRecord(
+            bytes.fromhex(record["digest"]), frozenset(record["scopes"]), record["id"], record["expires_at"]
+        )
+        for record in content["records"]
     )
-    return KeyRing(tuple(records), bytes.fromhex(told["pepper"]))
+    return KeyRing(tuple(records), bytes.fromhex(content["pepper"]))
 
 
 class PublishedKeys:
@@ -111,10 +113,10 @@ class PublishedKeys:
 
     def ring(self) -> KeyRing:
         try:
-            found = self._path.stat()
-            seen = (found.st_ino, found.st_mtime_ns)
-            if seen != self._seen:
-                self._ring, self._seen = published(self._path), seen
+            stat = self._path.stat()
+            version = (stat.st_ino, stat.st_mtime_ns)
+            if version != self._seen:
+                self._ring, self._seen = published(self._path), version
         except FileNotFoundError:
             self._ring, self._seen = KeyRing(), None
         return self._ring

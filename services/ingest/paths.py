@@ -30,8 +30,8 @@ def missing(source: SourceSettings) -> Iterator[str]:
     """The paths of a source that are not there. Paths elsewhere are not looked at."""
     if source.format not in (*FILES, SEVERAL_FILES):
         return
-    given = next((value for name, value in source.options.items() if name.lower() == "path"), "")
-    for path in map(str.strip, given.split(",")) if source.format == SEVERAL_FILES else (given,):
+    paths = next((value for name, value in source.options.items() if name.lower() == "path"), "")
+    for path in map(str.strip, paths.split(",")) if source.format == SEVERAL_FILES else (paths,):
         inner = path.removeprefix("file://")
         is_here = inner and "://" not in inner and not inner.startswith("file:") and "{" not in inner
         if is_here and not os.path.exists(inner) and not glob.glob(inner):

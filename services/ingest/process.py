@@ -29,16 +29,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
+from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
 from services.ingest.job import Job, job_of
-from services.ingest.progress import Backoff, FeedProgress, State, brief
+from services.ingest.progress import FeedProgress, State, brief
 
 if TYPE_CHECKING:
     from services.ingest.spark import Inbox
@@ -50,6 +52,8 @@ START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S = 2.0, 120.0
 # Queries take up to three seconds, session and JVM up to three more.
 CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
+# A JVM that was killed gives its memory back before it is gone.
+KILLED_S = 9.0
 OUTPUT = "spark.out"
 LOCK = "lock"
 LAST_WORDS = re.compile(r"^(?:Exception in thread \S+ [\w.$]+: |Error: )(.+)$", re.MULTILINE)
@@ -109,8 +113,8 @@ class IngestProcess:
         with self._lock:
             self._job = job
             self._progress, self._before = (
-                {name: known.get(name) or FeedProgress(name) for name in job.file.all_feeds()}
-                for known in (self._progress, self._before)
+                {name: progress_of.get(name) or FeedProgress(name) for name in job.file.all_feeds()}
+                for progress_of in (self._progress, self._before)
             )
             if self._child is not None:
                 self._child.send(job)
@@ -124,7 +128,7 @@ class IngestProcess:
             left_s = self._retry_at - time.monotonic()
             if left_s <= 0.0:
                 return list(self._progress.values())
-            return [replace(one, next_try_s=left_s) for one in self._progress.values()]
+            return [replace(feed, next_try_s=left_s) for feed in self._progress.values()]
 
     @property
     def pid(self) -> int:
@@ -189,13 +193,13 @@ class IngestProcess:
 
     def _hear(self, child: Child) -> None:
         """Take in what the child reports, until it ends."""
-        while (told := child.told()) is not None:
-            if "progress" in told:
-                here = [FeedProgress(**one) for one in told["progress"]]
+        while (message := child.told()) is not None:
+            if "progress" in message:
+                here = [FeedProgress(**feed) for feed in message["progress"]]
                 with self._lock:
-                    known = [one for one in here if one.feed in self._progress]
-                    self._progress |= {one.feed: self._since_start(one) for one in known}
-                if any(one.batch is not None for one in here):
+                    known_feeds = [feed for feed in here if feed.feed in self._progress]
+                    self._progress |= {feed.feed: self._since_start(feed) for feed in known_feeds}
+                if any(feed.batch is not None for feed in here):
                     self._backoff.succeeded()
 
     def _since_start(self, here: FeedProgress) -> FeedProgress:
@@ -215,16 +219,16 @@ class IngestProcess:
             self._retry_at = time.monotonic() + pause_s
             self._progress = {
                 name: replace(
-                    one,
+                    feed,
                     state=state,
                     rows_per_s=0.0,
-                    restarts=one.restarts + 1,
+                    restarts=feed.restarts + 1,
                     last_error=why,
                     last_error_at=time.time(),
                     next_try_s=None,
                     run=None,
                 )
-                for name, one in self._progress.items()
+                for name, feed in self._progress.items()
             }
             self._before = dict(self._progress)
 
@@ -273,11 +277,11 @@ class Child:
         readable, _, _ = select.select([self._output], [], [], START_S)
         if not readable:
             raise SparkFailed(f"Spark was not ready after {START_S:g} s", hint=self._where_to_look())
-        told = self.told()
-        if told == {"ready": True}:
+        message = self.told()
+        if message == {"ready": True}:
             return
-        if told is not None and "wrong" in told:
-            wrong: Told = told["wrong"]
+        if message is not None and "wrong" in message:
+            wrong: Told = message["wrong"]
             raise InvalidInput(**wrong)
         why = self._said() or self._failed or "its process has ended"
         raise SparkFailed(f"Spark did not start: {why}", hint=self._where_to_look())
@@ -297,9 +301,9 @@ class Child:
         line = self._output.readline()
         if not line.endswith(b"\n"):
             return None
-        told: Told = json.loads(line)
-        self._failed = told.get("failed") or told.get("wrong", {}).get("title") or self._failed
-        return told
+        message: Told = json.loads(line)
+        self._failed = message.get("failed") or message.get("wrong", {}).get("title") or self._failed
+        return message
 
     def why_ended(self) -> str:
         return self._failed or f"exit code {self._process.returncode}"
@@ -311,13 +315,31 @@ class Child:
                 return
             with suppress(OSError):
                 self._input.close()
-            ended = os.pidfd_open(self.pid)
-            select.select([ended], [], [], PARENT_STOP_S)
-            os.close(ended)
+            wait_ended([os.pidfd_open(self.pid)], PARENT_STOP_S)
+            members = group_members(self.pid)
             # Before anybody waits for it, so that the number is still its own.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
+            wait_ended(members, KILLED_S)
+
+
+def group_members(group: int) -> list[int]:
+    """Return file descriptors of all processes of a group, for the caller to close."""
+    members = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if os.getpgid(int(folder.name)) == group:
+                members.append(os.pidfd_open(int(folder.name)))
+    return members
+
+
+def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
+    """Wait until all processes of these file descriptors have ended, but no longer than this, and close them."""
+    until = time.monotonic() + at_most_s
+    for process in processes:
+        select.select([process], [], [], max(0.0, until - time.monotonic()))
+        os.close(process)
 
 
 # -- the child -------------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 State = Literal["starting", "running", "failed", "waiting", "stopped"]
 """`failed`: waits for its next try; `waiting`: Spark's process is started again; `stopped`: no process brings the feed."""
-BACKOFF_LEAST_S = 0.5
-BACKOFF_MOST_S = 30.0
 # A rate is over so long: a few micro-batches, and a few looks of whoever watches.
 RATE_S = 5.0
 HIDDEN = "…"
@@ -83,26 +81,7 @@ class ToldFeeds:
     def seen(self, now: float) -> Sequence[FeedProgress]:
         if self.is_heard(now):
             return self._feeds
-        return [replace(one, state="stopped", rows_per_s=0.0, next_try_s=None) for one in self._feeds]
-
-
-@dataclass
-class Backoff:
-    """Pauses before the next try: twice as long each time, up to a bound, until something succeeds."""
-
-    least_s: float = BACKOFF_LEAST_S
-    most_s: float = BACKOFF_MOST_S
-    failures: int = 0
-
-    def failed(self) -> float:
-        """How long to wait now."""
-        # No power of what may have failed for a year.
-        pause_s = self.most_s if self.failures > 30 else min(self.most_s, self.least_s * 2.0**self.failures)
-        self.failures += 1
-        return pause_s
-
-    def succeeded(self) -> None:
-        self.failures = 0
+        return [replace(feed, state="stopped", rows_per_s=0.0, next_try_s=None) for feed in self._feeds]
 
 
 @dataclass
@@ -122,18 +101,21 @@ class Counted:
     def hear(self, told: Sequence[Mapping[str, Any]]) -> bool:
         """Reports of a query, oldest first, of which some may be known; whether a batch was done."""
         done = False
-        for one in told:
-            place = (str(one["runId"]), int(one["batchId"]), str(one["timestamp"]))
+        for report in told:
+            place = (str(report["runId"]), int(report["batchId"]), str(report["timestamp"]))
             if place[0] == self._last[0] and place[1:] <= self._last[1:]:
                 continue
             self._last = place
             self.run = place[0]
-            self.lag = lag_of(one["sources"])
+            self.lag = lag_of(report["sources"])
             # Of a trigger that found nothing to do Spark reports the time that it looked.
-            if "addBatch" in one["durationMs"]:
-                self.rows += int(one["numInputRows"])
-                self.batch, self.batch_ms = int(one["batchId"]), float(one["durationMs"]["triggerExecution"])
-                self.offsets = [source.get("endOffset") for source in one["sources"]]
+            if "addBatch" in report["durationMs"]:
+                self.rows += int(report["numInputRows"])
+                self.batch, self.batch_ms = (
+                    int(report["batchId"]),
+                    float(report["durationMs"]["triggerExecution"]),
+                )
+                self.offsets = [source.get("endOffset") for source in report["sources"]]
                 done = True
         return done
 
@@ -148,9 +130,9 @@ class Counted:
 
 def lag_of(sources: Sequence[Mapping[str, Any]]) -> float | None:
     """Of all sources of a query that tell how far they could be read."""
-    found = [behind(source.get("latestOffset"), source.get("endOffset")) for source in sources]
-    known = [one for one in found if one is not None]
-    return sum(known) if known else None
+    lags = [behind(source.get("latestOffset"), source.get("endOffset")) for source in sources]
+    numbers = [lag for lag in lags if lag is not None]
+    return sum(numbers) if numbers else None
 
 
 def behind(latest: object, done: object) -> float | None:
@@ -159,8 +141,8 @@ def behind(latest: object, done: object) -> float | None:
         return None
     if isinstance(latest, Mapping) and isinstance(done, Mapping | None):
         parts = [behind(value, None if done is None else done.get(key)) for key, value in latest.items()]
-        known = [part for part in parts if part is not None]
-        return sum(known) if known else None
+        numbers = [part for part in parts if part is not None]
+        return sum(numbers) if numbers else None
     if isinstance(latest, int | float) and isinstance(done, int | float | None):
         return max(0.0, float(latest) - float(done or 0))
     return None
@@ -168,8 +150,8 @@ def behind(latest: object, done: object) -> float | None:
 
 def problems_of(feeds: Iterable[FeedProgress]) -> list[str]:
     """A line for each feed that does not run because something is wrong."""
-    ill = (one for one in feeds if one.state in ("failed", "waiting", "stopped"))
-    return [f"feed {one.feed} does not run: {one.last_error or 'no process runs it'}" for one in ill]
+    ill = (feed for feed in feeds if feed.state in ("failed", "waiting", "stopped"))
+    return [f"feed {feed.feed} does not run: {feed.last_error or 'no process runs it'}" for feed in ill]
 
 
 def hidden(text: str, secrets: Sequence[str]) -> str:

@@ -148,8 +148,8 @@ def write_private(path: Path, text: str) -> None:
 def jvm() -> subprocess.Popen[bytes] | None:
     """The process of the session, if there is one."""
     gateway = cast(Any, SparkContext)._gateway
-    found: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    return found
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process
 
 
 def stop_session(session: SparkSession) -> None:

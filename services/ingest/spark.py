@@ -116,12 +116,12 @@ class SparkIngest:
 
     def _news(self) -> list[Job | Event[FeedSpec] | None]:
         """Wait a moment for news, and return all there is."""
-        found: list[Job | Event[FeedSpec] | None] = []
+        news: list[Job | Event[FeedSpec] | None] = []
         with suppress(Empty):
-            found.append(self._inbox.get(timeout=LOOK_S))
+            news.append(self._inbox.get(timeout=LOOK_S))
             while True:
-                found.append(self._inbox.get_nowait())
-        return found
+                news.append(self._inbox.get_nowait())
+        return news
 
     def _hear(self, news: Job | Event[FeedSpec]) -> None:
         if isinstance(news, Job):
@@ -241,7 +241,7 @@ class FeedQuery:
     def has_done_a_batch(self) -> bool:
         """Read the reports of the query, and return True if there is a micro-batch among them that is new."""
         # PySpark would make text of the offsets.
-        reports = [json.loads(one.json()) for one in cast(Any, self._query)._jsq.recentProgress()]
+        reports = [json.loads(progress.json()) for progress in cast(Any, self._query)._jsq.recentProgress()]
         if not self._counted.hear(reports):
             return False
         self._batch_at = time.time()
@@ -325,12 +325,12 @@ class FeedQuery:
 
     def _end(self, spec: FeedSpec, endpoint: str, streams: Sequence[str]) -> Callable[[DataFrame, int], None]:
         feed, source = spec.definition, spec.definition.source
-        conditions = {name: one for name, one in feed.conditions.items() if name in streams}
+        conditions = {name: condition for name, condition in feed.conditions.items() if name in streams}
         times = event_time_columns(spec)
         return to_weir(
             stream=None if feed.is_split else streams[0],
             split=conditions if feed.is_split else None,
-            columns={name: one for name, one in feed.columns.items() if name in streams},
+            columns={name: column for name, column in feed.columns.items() if name in streams},
             endpoint=endpoint,
             api_key=spec.api_key,
             timestamp_column=source.timestamp_column,
@@ -354,21 +354,21 @@ def seen_from(source: SourceSettings, why: str) -> str:
 
 def doors(spec: FeedSpec) -> dict[str, list[str]]:
     """The feed's streams by the endpoint of the node at which they come in."""
-    found: dict[str, list[str]] = {}
+    streams_by_endpoint: dict[str, list[str]] = {}
     for stream, endpoint in spec.endpoints.items():
-        found.setdefault(endpoint, []).append(stream)
-    return found
+        streams_by_endpoint.setdefault(endpoint, []).append(stream)
+    return streams_by_endpoint
 
 
 def event_time_columns(spec: FeedSpec) -> Mapping[str, str]:
     """The column of event time in the rows of each stream that has one."""
     named = spec.definition.source.timestamp_column
-    found = {}
+    columns = {}
     for name, sql in spec.declarations.items():
         stream = parse_create_stream(sql)
         if stream.time is not None:
-            found[name] = named or stream.schema.names[stream.time]
-    return found
+            columns[name] = named or stream.schema.names[stream.time]
+    return columns
 
 
 def latest_in(rows: pa.Table, column: str) -> float | None:

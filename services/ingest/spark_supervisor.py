@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from actors.runtime.backoff import Backoff
 from configs.documents.spark_streams import StreamsFile
 from configs.errors import Away, WeirError
 from services.ingest.java import find_java
 from services.ingest.job import CHECKPOINTS, Door, Job
 from services.ingest.process import IngestProcess
-from services.ingest.progress import Backoff, FeedProgress
+from services.ingest.progress import FeedProgress
 
 LOOK_S = 5.0
 
@@ -54,11 +55,13 @@ class Brings:
     def progress(self) -> Sequence[FeedProgress]:
         """The progress of each declared feed, in the order of their declaration."""
         with self._lock:
-            found = {one.feed: one for process in self._processes.values() for one in process.progress()}
-        known = FeedProgress(
+            progress_by_feed = {
+                feed.feed: feed for process in self._processes.values() for feed in process.progress()
+            }
+        unknown = FeedProgress(
             "", last_error=self._problem or None, state="failed" if self._problem else "starting"
         )
-        return [found.get(name) or replace(known, feed=name) for name in self._declared]
+        return [progress_by_feed.get(name) or replace(unknown, feed=name) for name in self._declared]
 
     def stop(self) -> None:
         """End all processes; none is begun after it. Idempotent."""

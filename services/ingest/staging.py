@@ -65,7 +65,7 @@ class StagedPart:
 
     @property
     def dead_rows(self) -> int:
-        return sum(one.rows for one in self.dead)
+        return sum(rows.rows for rows in self.dead)
 
 
 @dataclass(slots=True)
@@ -143,11 +143,11 @@ class Staging:
         """In order of their partitions."""
         with self._lock:
             there = self._touched(batch).parts if batch in self._batches else {}
-            wanted = sorted(set(names))
-            for name in wanted:
+            in_order = sorted(set(names))
+            for name in in_order:
                 if name not in there:
                     raise NotStaged("not staged: write the batch again", "parts", list(name))
-            return [there[name][0] for name in wanted]
+            return [there[name][0] for name in in_order]
 
     def drop(self, batch: BatchKey) -> None:
         with self._lock:
@@ -157,9 +157,11 @@ class Staging:
         """This batch, and those of the producer before it."""
         with self._lock:
             for batch in [
-                one
-                for one in self._batches
-                if one.stream is last.stream and one.producer == last.producer and one.number <= last.number
+                batch
+                for batch in self._batches
+                if batch.stream is last.stream
+                and batch.producer == last.producer
+                and batch.number <= last.number
             ]:
                 self._drop(batch)
 

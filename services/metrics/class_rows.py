@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from actors.messages.unit_messages import BOUNDS, Counted
 from scheduler.capacity.redistribution import RESERVE
+from services.metrics.families import FIGURES
 from services.metrics.monotonic_counters import OFFERED, TUPLES, ClassCounts
 from services.metrics.text import Labels, Times
 from services.watch.accounts import Account, name_of
@@ -71,6 +72,7 @@ def now(seen: ClassSeen) -> dict[str, float]:
     queues = [(unit.queue_bytes, unit.queue_age_s, unit.queue_work_s) for unit in seen.units]
     sizes, ages, work = zip(*(queues or [NO_QUEUE]), strict=True)
     return {
+        **{family: getattr(figures, figure.name) for family, figure in FIGURES.items()},
         "weir_class_response_target_seconds": declared.delay_target_ms / 1e3,
         "weir_class_shed_ratio": view.drop,
         "weir_class_kept_ratio": 1 - view.drop,
@@ -78,11 +80,9 @@ def now(seen: ClassSeen) -> dict[str, float]:
         "weir_class_queue_bytes": sum(sizes),
         "weir_class_queue_age_seconds": 0.0 if view.asleep else max(ages),
         "weir_class_queue_work_seconds": 0.0 if view.asleep else sum(work),
-        "weir_class_state_bytes": figures.state_bytes,
         "weir_class_headroom_processors": figures.headroom,
         "weir_class_load_processors": load,
         "weir_class_admitted_load_processors": load * (1 - view.drop),
-        "weir_class_held_back": figures.held_back,
         "weir_class_asleep": view.asleep,
         "weir_class_units": view.units,
         "weir_class_queries": len(declared.queries),
@@ -110,8 +110,8 @@ def add_counts(rows: Rows, seen: ClassSeen) -> None:
 
 
 def add_accounts(rows: Rows, labels: Labels, found: Iterable[Account]) -> None:
-    for one in found:
-        of_stream = (*labels, one.stream)
-        missing = one.ledger.offered - one.ledger.accounted() - one.queued
-        rows["weir_class_queued_tuples"].append((of_stream, one.queued))
+    for account in found:
+        of_stream = (*labels, account.stream)
+        missing = account.ledger.offered - account.ledger.accounted() - account.queued
+        rows["weir_class_queued_tuples"].append((of_stream, account.queued))
         rows["weir_class_unaccounted_tuples"].append((of_stream, missing))

@@ -95,27 +95,29 @@ class SystemCollector(Collector):
         streams: defaultdict[str, list[Account]] = defaultdict(list)
         for account in accounts(view.system):
             streams[account.tenant].append(account)
-        for name, one in view.classes.items():
-            seen = ClassSeen(one, declared.get(name, ""), lanes, self._classes.of(name), units[name])
-            add_class(rows, seen)
-            add_accounts(rows, seen.labels, streams[name])
+        for name, class_view in view.classes.items():
+            class_seen = ClassSeen(
+                class_view, declared.get(name, ""), lanes, self._classes.of(name), units[name]
+            )
+            add_class(rows, class_seen)
+            add_accounts(rows, class_seen.labels, streams[name])
             for family, seconds in (
-                ("weir_class_lent_seconds_total", one.lent_s),
-                ("weir_class_borrowed_seconds_total", one.borrowed_s),
+                ("weir_class_lent_seconds_total", class_view.lent_s),
+                ("weir_class_borrowed_seconds_total", class_view.borrowed_s),
             ):
-                rows[family].append((seen.labels, self._counters.kept((family, name), seconds)))
+                rows[family].append((class_seen.labels, self._counters.kept((family, name), seconds)))
 
     def _add_loans(self, rows: Rows, view: View) -> None:
-        known = [
-            one
-            for one in lending(view.system, view.look.lending)
-            if one.lender in view.classes and one.borrower in view.classes
+        loans = [
+            loan
+            for loan in lending(view.system, view.look.lending)
+            if loan.lender in view.classes and loan.borrower in view.classes
         ]
-        for one in sorted(known, key=attrgetter("seconds"), reverse=True)[:LOANS_MAX]:
-            pair = one.lender, one.borrower
+        for loan in sorted(loans, key=attrgetter("seconds"), reverse=True)[:LOANS_MAX]:
+            pair = loan.lender, loan.borrower
             name = "weir_loan_seconds_total"
-            rows["weir_loan_processors"].append((pair, one.now))
-            rows[name].append((pair, self._counters.kept((name, *pair), one.seconds)))
+            rows["weir_loan_processors"].append((pair, loan.now))
+            rows[name].append((pair, self._counters.kept((name, *pair), loan.seconds)))
 
     def _add_operators(self, rows: Rows) -> None:
         if self._nodes.operators is None:
@@ -137,14 +139,14 @@ class SystemCollector(Collector):
     # -- nodes ----------------------------------------------------------------------------------------------------
 
     def _add_nodes(self, rows: Rows, view: View) -> None:
-        seen, system = self._nodes.seen, view.system
+        nodes_seen, system = self._nodes.seen, view.system
         placed = [unit.node for unit in system.units.values()]
         for node, lanes in system.nodes.items():
             rows["weir_node_lanes"].append(((node,), lanes))
             rows["weir_node_units"].append(((node,), placed.count(node)))
             rows["weir_restarts_total"].append((("host", node), self._classes.host_restarts[node]))
-        for node, one in seen.turns.items():
-            turns, of = one.turns, one.turns.lanes
+        for node, turn_status in nodes_seen.turns.items():
+            turns, of = turn_status.turns, turn_status.turns.lanes
             for name, value in (
                 ("weir_node_rounds_total", turns.rounds),
                 ("weir_node_slices_total", sum(lane.slices for lane in of)),
@@ -155,11 +157,11 @@ class SystemCollector(Collector):
                 ("weir_node_processor_seconds_total", sum(lane.used_s for lane in of)),
                 ("weir_node_idle_seconds_total", sum(lane.idle_s for lane in of)),
             ):
-                rows[name].append(((node,), self._counters.of_life((name, node), value, one.pid)))
-            self._add_restarts(rows, "dispatcher", node, one.pid)
-        for node, inflow in seen.inflow.items():
+                rows[name].append(((node,), self._counters.of_life((name, node), value, turn_status.pid)))
+            self._add_restarts(rows, "dispatcher", node, turn_status.pid)
+        for node, inflow in nodes_seen.inflow.items():
             self._add_restarts(rows, "gateway", node, inflow.pid)
-        for kind, moves in seen.moves.items():
+        for kind, moves in nodes_seen.moves.items():
             rows["weir_share_moves_total"].append(((kind,), moves))
         self._add_restarts(rows, "coordinator", "", view.look.status.pid)
 
@@ -199,28 +201,28 @@ class SystemCollector(Collector):
 
     def _add_mirrors(self, rows: Rows) -> None:
         for mirror in self._mirrors():
-            labels, told = (mirror.mirror,), mirror.statistics
-            unchanged = told.polls - told.changes - told.failures
-            results = zip(RESULTS, (told.changes, unchanged, told.failures), strict=True)
-            for name, given, count in (
+            labels, statistics = (mirror.mirror,), mirror.statistics
+            unchanged = statistics.polls - statistics.changes - statistics.failures
+            results = zip(RESULTS, (statistics.changes, unchanged, statistics.failures), strict=True)
+            for name, labels_given, count in (
                 *(("weir_mirror_polls_total", (mirror.mirror, result), polls) for result, polls in results),
                 ("weir_mirror_bytes_total", labels, mirror.bytes),
                 ("weir_mirror_rows_total", labels, mirror.published),
-                ("weir_mirror_uses_total", labels, told.uses),
-                ("weir_mirror_solves_total", labels, told.solved),
+                ("weir_mirror_uses_total", labels, statistics.uses),
+                ("weir_mirror_solves_total", labels, statistics.solved),
             ):
-                rows[name].append((given, self._counters.until_it_falls((name, *given), count)))
+                rows[name].append((labels_given, self._counters.until_it_falls((name, *labels_given), count)))
             for name, value in (
-                ("weir_mirror_expected_freshness_ratio", told.perceived_expected),
-                ("weir_mirror_objects", told.objects),
-                ("weir_mirror_held_objects", told.held),
-                ("weir_mirror_failing_objects", told.failing),
+                ("weir_mirror_expected_freshness_ratio", statistics.perceived_expected),
+                ("weir_mirror_objects", statistics.objects),
+                ("weir_mirror_held_objects", statistics.held),
+                ("weir_mirror_failing_objects", statistics.failing),
                 ("weir_mirror_bandwidth_used_ratio", mirror.spent_per_s / mirror.bandwidth),
                 ("weir_mirror_running", mirror.state == "running"),
             ):
                 rows[name].append((labels, value))
-            if told.perceived_measured is not None:
-                rows["weir_mirror_perceived_freshness_ratio"].append((labels, told.perceived_measured))
+            if statistics.perceived_measured is not None:
+                rows["weir_mirror_perceived_freshness_ratio"].append((labels, statistics.perceived_measured))
 
     # -- the whole ------------------------------------------------------------------------------------------------
 

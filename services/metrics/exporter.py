@@ -21,14 +21,14 @@ class Exporter:
 
     def __init__(self, text: Callable[[], bytes]) -> None:
         self.token = secrets.token_urlsafe(32)
-        wanted = f"Bearer {self.token}".encode()
+        authorization = f"Bearer {self.token}".encode()
 
         class Answers(BaseHTTPRequestHandler):
             timeout = PATIENCE_S
 
             def do_GET(self) -> None:
-                given = self.headers.get("Authorization", "").encode("latin-1", "replace")
-                if not secrets.compare_digest(given, wanted):
+                header = self.headers.get("Authorization", "").encode("latin-1", "replace")
+                if not secrets.compare_digest(header, authorization):
                     self.send_error(401)
                 elif self.path != PATH:
                     self.send_error(404)

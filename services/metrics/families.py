@@ -6,10 +6,11 @@ word: nominal, lower, upper, current, demand, target. Ratios of shares are of al
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Any, Literal
 
+from actors.messages.unit_messages import GAUGE, Figures
 from loadshed.aloma import Branch
 from services.watch.states import State
 
@@ -37,7 +38,7 @@ FEED = MIRROR = ("stream",)
 NODE = ("node",)
 FATES = ("delivered", "shed", "late", "rejected", "failed")
 RESULTS = ("changed", "unchanged", "failed")
-BRANCHES = tuple(one.name.lower() for one in Branch)
+BRANCHES = tuple(branch.name.lower() for branch in Branch)
 STATES = tuple(state.name.lower() for state in State)
 ACTORS = ("coordinator", "dispatcher", "gateway", "host")
 MOVES = ("redistribution", "reclaim", "classes")
@@ -103,6 +104,10 @@ def families(
     )
 
 
+FIGURES: Mapping[str, Field[Any]] = {
+    f"weir_class_{figure.name}": figure for figure in fields(Figures) if GAUGE in figure.metadata
+}
+"""Figures of a class that are exported as they are, by family."""
 FAMILIES: tuple[Family, ...] = (
     *families(
         "Shares and lending",
@@ -168,7 +173,7 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_class_queue_bytes", "gauge", "bytes", "Bytes of tuples queued between the class's operators; of what waits at its door only tuples are known."),
             ("weir_class_queue_age_seconds", "gauge", "seconds", "How long the oldest tuple that no operator has taken has been in the system; 0 if none waits."),
             ("weir_class_queue_work_seconds", "gauge", "seconds", "Processor time that what is queued is believed to cost."),
-            ("weir_class_state_bytes", "gauge", "bytes", "Bytes of the class's windows, groups and queues."),
+            *((name, "gauge", *figure.metadata[GAUGE]) for name, figure in FIGURES.items()),
         ),
     ),
     *families(
@@ -179,7 +184,6 @@ FAMILIES: tuple[Family, ...] = (
             ("weir_class_load_processors", "gauge", "processors", "Work that arrives, shed or not (offered load)."),
             ("weir_class_admitted_load_processors", "gauge", "processors", "Work that is let in."),
             ("weir_class_decisions_at_max_drop_total", "counter", "decisions", "Decisions that would have shed more than the class allows."),
-            ("weir_class_held_back", "gauge", "shards", "Number of shards of the class with a full queue, so that further input waits in the logs of its streams, and at producers when a log is full."),
             ("weir_class_asleep", "gauge", "boolean", "1 if the class has no input and neither runs nor reports."),
         ),
     ),

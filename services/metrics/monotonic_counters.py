@@ -93,8 +93,8 @@ class ClassCounters:
     def hear(self, system: SystemStatus) -> None:
         declared = {class_.name: class_ for class_ in system.classes}
         self._classes = {name: self._classes.get(name) or ClassCounts() for name in declared}
-        self._units = {name: one for name, one in self._units.items() if one.class_name in declared}
-        hosts = {one.host for one in system.units.values()}
+        self._units = {name: unit for name, unit in self._units.items() if unit.class_name in declared}
+        hosts = {unit.host for unit in system.units.values()}
         self._pids = {host: pid for host, pid in self._pids.items() if host in hosts}
         for name, unit in system.units.items():
             if unit.report is not None and unit.class_name in declared:
@@ -104,24 +104,24 @@ class ClassCounters:
         counted = report.counted
         if counted is None:
             return
-        known, total = self._units.get(name), self._classes[unit.class_name]
-        if known is None:
-            known = self._units[name] = UnitSeen(unit.class_name, unit.host, counted.pid)
-        if known.pid != counted.pid:
+        unit_seen, total = self._units.get(name), self._classes[unit.class_name]
+        if unit_seen is None:
+            unit_seen = self._units[name] = UnitSeen(unit.class_name, unit.host, counted.pid)
+        if unit_seen.pid != counted.pid:
             total.restarts += 1
-        known.host, known.pid = unit.host, counted.pid
+        unit_seen.host, unit_seen.pid = unit.host, counted.pid
         if self._pids.setdefault(unit.host, counted.pid) != counted.pid:
             self._pids[unit.host] = counted.pid
             self.host_restarts[unit.node] += 1
         life = counted.life
         for key, value in counts_of_life(report):
-            add(total.values, key, gained(known.counts, key, life, value, goes_on=False))
+            add(total.values, key, gained(unit_seen.counts, key, life, value, goes_on=False))
         for key, value in counts_kept(report):
-            add(total.values, key, gained(known.counts, key, life, value, counted.recovered))
+            add(total.values, key, gained(unit_seen.counts, key, life, value, counted.recovered))
         queries = set(counted.results)
-        forget(known.counts, queries)
+        forget(unit_seen.counts, queries)
         forget(total.values, set(declared.queries))
-        self._hear_times(known, total, life, counted.answered, declared.delay_target_ms / 1e3)
+        self._hear_times(unit_seen, total, life, counted.answered, declared.delay_target_ms / 1e3)
 
     def _hear_times(
         self, known: UnitSeen, total: ClassCounts, life: Life, answered: Answered, target_s: float
@@ -158,21 +158,23 @@ class Counters:
 
     def until_it_falls(self, key: Key, value: float) -> float:
         """The same, where lives cannot be told apart but by a count that falls."""
-        known = self._seen.get(key)
-        life = 0 if known is None else known.life
+        counter = self._seen.get(key)
+        life = 0 if counter is None else counter.life
         assert isinstance(life, int)
-        return self.of_life(key, value, life + (known is not None and value < known.value))
+        return self.of_life(key, value, life + (counter is not None and value < counter.value))
 
     def kept(self, key: Key, value: float) -> float:
         """Of a count that goes on; one that has fallen to less than half is another one of the same name."""
-        known = self._seen.get(key)
-        goes_on = known is not None and value >= known.value / 2
+        counter = self._seen.get(key)
+        goes_on = counter is not None and value >= counter.value / 2
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
 
     def changes(self, key: Key, pid: int) -> float:
         """How often another process has been there than the last time."""
-        known = self._seen.get(key)
-        return self._total(key, gained(self._seen, key, pid, known is not None and known.life != pid, False))
+        counter = self._seen.get(key)
+        return self._total(
+            key, gained(self._seen, key, pid, counter is not None and counter.life != pid, False)
+        )
 
     def _total(self, key: Key, gain: float) -> float:
         self._asked.add(key)
@@ -186,11 +188,11 @@ class Counters:
 
 
 def gained(seen: dict[Key, Seen], key: Key, life: Life, value: float, goes_on: bool) -> float:
-    known = seen.get(key)
-    if known is None:
+    counter = seen.get(key)
+    if counter is None:
         seen[key] = Seen(life, value)
         return value
-    return known.gain(life, value, goes_on)
+    return counter.gain(life, value, goes_on)
 
 
 def add(totals: dict[Key, float], key: Key, gain: float) -> float:
@@ -240,15 +242,15 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
     yield ("weir_class_reclaim_seconds_total",), counted.reclaim_s
     for branch, count in zip(BRANCHES, counted.branches, strict=True):
         yield (DECISIONS, branch), count
-    for one in counted.quality:
-        yield (LOST, one.query), max(0.0, one.answers - one.utility)
-        yield (MISSED, one.query), one.missed
-        yield (SLOWDOWN, one.query), one.slowdown
-        yield (STALE, one.query), one.stale_s
-        yield (TARDY, one.query), one.tardy
-        yield (TARDINESS, one.query), one.tardiness_s
+    for quality in counted.quality:
+        yield (LOST, quality.query), max(0.0, quality.answers - quality.utility)
+        yield (MISSED, quality.query), quality.missed
+        yield (SLOWDOWN, quality.query), quality.slowdown
+        yield (STALE, quality.query), quality.stale_s
+        yield (TARDY, quality.query), quality.tardy
+        yield (TARDINESS, quality.query), quality.tardiness_s
     # A counter that begins with its first loss would have no rate for it.
-    lost = {one.query: 0 for one in counted.quality}
+    lost = {quality.query: 0 for quality in counted.quality}
     lost |= {loss.query: loss.rows for loss in query_losses(report.failures)}
     for query, rows in lost.items():
         yield (FAILED, query), rows

@@ -15,7 +15,7 @@ from typing import Protocol
 from actors.dispatcher.dispatcher_actor import DispatcherStatus
 from engine.class_.explain import Line
 from scheduler.capacity.core import ShareMove
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 from services.metrics.families import MOVES
 from services.metrics.operators import Operators
 from services.watch.losses import Intakes
@@ -50,7 +50,7 @@ class NodesSeen:
     """By kind, since the first look."""
 
 
-class Nodes(Following):
+class Nodes(BackgroundThread):
     """From `start` to `stop` a thread looks; `seen` is what it has seen."""
 
     def __init__(
@@ -81,8 +81,8 @@ class Nodes(Following):
         except Away:
             return
         nodes = view.system.nodes
-        turns = {node: one for node, one in self.seen.turns.items() if node in nodes}
-        inflow = {node: one for node, one in self.seen.inflow.items() if node in nodes}
+        turns = {node: turn for node, turn in self.seen.turns.items() if node in nodes}
+        inflow = {node: inflow for node, inflow in self.seen.inflow.items() if node in nodes}
         for node in nodes:
             # Who begins anew is seen the next time.
             try:

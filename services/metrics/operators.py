@@ -30,14 +30,14 @@ class Operators:
         """At those that were looked at longest ago."""
         names = list(classes)
         # Those that are known stand in the order in which they were asked.
-        known = {name: lines for name, lines in self.seen.items() if name in set(names)}
-        due = [*(name for name in names if name not in known), *known][:CLASSES_ASKED]
+        lines_by_class = {name: lines for name, lines in self.seen.items() if name in set(names)}
+        due = [*(name for name in names if name not in lines_by_class), *lines_by_class][:CLASSES_ASKED]
         for name in due:
-            lines = known.pop(name, ())
+            lines = lines_by_class.pop(name, ())
             try:
-                known[name] = self._source.plan(name)
+                lines_by_class[name] = self._source.plan(name)
             except Away:
-                known[name] = lines
+                lines_by_class[name] = lines
             except UnknownName:
                 continue
-        self.seen = known
+        self.seen = lines_by_class

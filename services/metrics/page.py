@@ -51,9 +51,9 @@ def lines() -> Iterator[str]:
     yield BEGINNING
     for name, text in LABELS.items():
         yield f"| `{name}` | {text} |\n"
-    for group, found in groupby(FAMILIES, key=attrgetter("group")):
+    for group, group_families in groupby(FAMILIES, key=attrgetter("group")):
         yield f"\n## {group}\n"
-        families = list(found)
+        families = list(group_families)
         if all(family.per_operator for family in families):
             yield OPERATORS + "\n"
         yield "| name | type | unit | labels | |\n|---|---|---|---|---|\n"

@@ -64,10 +64,10 @@ class Rule:
 
 
 def find_program() -> str:
-    found = shutil.which(PROGRAM)
-    if found is None:
+    program = shutil.which(PROGRAM)
+    if program is None:
         raise InvalidInput("there is no Prometheus on this machine", "--prometheus", hint=HINT)
-    return found
+    return program
 
 
 class Prometheus:
@@ -176,28 +176,31 @@ class Prometheus:
 
     def ask(self, expr: str, at: float | None = None) -> list[Series]:
         """As of then, or now; InvalidInput with Prometheus's own words if it is no PromQL."""
-        found = self._asked("query", {"query": expr} | ({} if at is None else {"time": at}))
-        if found["resultType"] == "scalar":
-            at, value = found["result"]
+        answer = self._asked("query", {"query": expr} | ({} if at is None else {"time": at}))
+        if answer["resultType"] == "scalar":
+            at, value = answer["result"]
             return [Series({}, [(float(at), float(value))])]
-        return [Series(one["metric"], [point(one["value"])]) for one in found["result"]]
+        return [Series(series["metric"], [point(series["value"])]) for series in answer["result"]]
 
     def over(self, expr: str, begin: float, end: float, step_s: float) -> list[Series]:
         """The same at every step from begin to end."""
-        found = self._asked("query_range", {"query": expr, "start": begin, "end": end, "step": step_s})
-        return [Series(one["metric"], [point(each) for each in one["values"]]) for one in found["result"]]
+        answer = self._asked("query_range", {"query": expr, "start": begin, "end": end, "step": step_s})
+        return [
+            Series(series["metric"], [point(each) for each in series["values"]])
+            for series in answer["result"]
+        ]
 
     def rules(self) -> list[Rule]:
         return [
             Rule(
-                one["name"],
-                one["type"],
-                one["health"],
-                one.get("lastError", ""),
-                one.get("state", "inactive"),
+                rule["name"],
+                rule["type"],
+                rule["health"],
+                rule.get("lastError", ""),
+                rule.get("state", "inactive"),
             )
             for group in self._asked("rules", {})["groups"]
-            for one in group["rules"]
+            for rule in group["rules"]
         ]
 
     def _asked(self, what: str, form: Mapping[str, Any]) -> Any:
@@ -206,12 +209,12 @@ class Prometheus:
                 answer = httpx.post(f"{self.url}/api/v1/{what}", data=form, timeout=ANSWER_S)
             else:
                 answer = httpx.get(f"{self.url}/api/v1/{what}", timeout=ANSWER_S)
-            told = answer.json()
+            content = answer.json()
         except (httpx.HTTPError, ValueError) as problem:
             raise Away("Prometheus does not answer", hint=str(problem)) from None
-        if told["status"] != "success":
-            raise InvalidInput(told["error"], value=form.get("query"), hint="Prometheus has refused it")
-        return told["data"]
+        if content["status"] != "success":
+            raise InvalidInput(content["error"], value=form.get("query"), hint="Prometheus has refused it")
+        return content["data"]
 
 
 def point(told: Sequence[Any]) -> tuple[float, float]:

@@ -47,16 +47,16 @@ def metrics_of(samples: Samples) -> Iterator[Metric]:
         match family.type:
             case "histogram":
                 histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
-                for labels, one in rows:
-                    assert isinstance(one, Times)
-                    histogram.add_metric(labels, one.buckets, one.sum_s)
+                for labels, row in rows:
+                    assert isinstance(row, Times)
+                    histogram.add_metric(labels, row.buckets, row.sum_s)
                 yield histogram
             case "counter" | "gauge" | "info":
                 make = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
                 metric = make(name, family.help, labels=family.labels)
-                for labels, one in rows:
-                    assert not isinstance(one, Times)
-                    metric.add_metric(labels, one)
+                for labels, row in rows:
+                    assert not isinstance(row, Times)
+                    metric.add_metric(labels, row)
                 yield metric
 
 
@@ -74,14 +74,14 @@ def text_of(samples: Samples) -> bytes:
 def lines_of(family: Family, rows: Iterable[tuple[Labels, float | Times]]) -> Iterator[str]:
     name, names = family.name, family.labels
     buckets = (*names, "le")
-    for labels, one in rows:
-        if isinstance(one, Times):
-            for bound, count in one.buckets:
+    for labels, row in rows:
+        if isinstance(row, Times):
+            for bound, count in row.buckets:
                 yield f"{name}_bucket{told(buckets, (*labels, bound))} {number(count)}\n"
-            yield f"{name}_count{told(names, labels)} {number(one.count)}\n"
-            yield f"{name}_sum{told(names, labels)} {number(one.sum_s)}\n"
+            yield f"{name}_count{told(names, labels)} {number(row.count)}\n"
+            yield f"{name}_sum{told(names, labels)} {number(row.sum_s)}\n"
         else:
-            yield f"{name}{told(names, labels)} {number(one)}\n"
+            yield f"{name}{told(names, labels)} {number(row)}\n"
 
 
 @lru_cache(LABELS_KEPT)

@@ -45,10 +45,10 @@ class Look:
 
     def cut(self) -> None:
         self.is_cut = True
-        for one in self.sockets:
+        for connection in self.sockets:
             with suppress(OSError):  # it is closed already
                 # Not as a TLS socket's own method has it, which takes the session from under who reads.
-                socket.socket.shutdown(one, socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class Patience:

@@ -70,24 +70,28 @@ class SystemDoor:
 
     def answers(self, query: str, stop: threading.Event) -> Iterator[Answers]:
         tenant, _, name = query.partition("/")
-        asked, desk = Asked(tenant, name), Desk(self._places, self._key)
+        asked_query, desk = Asked(tenant, name), Desk(self._places, self._key)
         # By shard, with the mark of the answers that are counted.
         spots: dict[int, tuple[str, int]] = {}
         has_begun = False
         while not stop.wait(LOOK_S):
-            (view,), _ = desk.look([asked])
+            (view,), _ = desk.look([asked_query])
             if not view:
                 raise Away(GONE)
-            for shard, (place, seen) in view.items():
-                mark, row = spots.get(shard, ("", 0 if has_begun else seen.given))
-                row = row if mark in ("", seen.mark) else 0  # the query has begun anew
-                while row < seen.given:
-                    found = desk.some(place, name, row, ANSWERS)
-                    if found is None or found.mark != seen.mark or found.following <= row:
+            for shard, (place, unit_seen) in view.items():
+                mark, row = spots.get(shard, ("", 0 if has_begun else unit_seen.given))
+                row = row if mark in ("", unit_seen.mark) else 0  # the query has begun anew
+                while row < unit_seen.given:
+                    batch_found = desk.some(place, name, row, ANSWERS)
+                    if (
+                        batch_found is None
+                        or batch_found.mark != unit_seen.mark
+                        or batch_found.following <= row
+                    ):
                         break
-                    for batch in found.batches:
+                    for batch in batch_found.batches:
                         yield batch.to_pylist()
-                    row = found.following
-                spots[shard] = seen.mark, row
+                    row = batch_found.following
+                spots[shard] = unit_seen.mark, row
             has_begun = True
             yield ()

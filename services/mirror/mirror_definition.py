@@ -37,20 +37,20 @@ parsed = lru_cache(maxsize=500)(parse_create_mirror)
 
 def read_mirror(one: MirrorDeclaration) -> Mirror:
     try:
-        found = parsed(one.sql)
+        mirror = parsed(one.sql)
     except PlanningError as problem:
         raise replace(problem, field="sql") from None
-    if found.name != one.name:
+    if mirror.name != one.name:
         hint = "let the document and the CREATE MIRROR have one name"
-        raise InvalidInput("the SQL declares a mirror of another name", "sql", found.name, hint)
+        raise InvalidInput("the SQL declares a mirror of another name", "sql", mirror.name, hint)
     try:
-        check_addresses(found, one.password)
-        if found.keys:
-            profile_of(found, checked_keys(found, found.keys))
+        check_addresses(mirror, one.password)
+        if mirror.keys:
+            profile_of(mirror, checked_keys(mirror, mirror.keys))
     except InvalidInput as problem:
         field = problem.field if problem.field.startswith("options") else "sql"
         raise replace(problem, field=field) from None
-    return found
+    return mirror
 
 
 def stream_of(mirror: Mirror) -> StreamDeclaration:
@@ -63,11 +63,11 @@ def stream_of(mirror: Mirror) -> StreamDeclaration:
 
 def check_addresses(mirror: Mirror, password: str) -> None:
     """A declaration is shown to people: what is secret stands apart in it, where it can be hidden."""
-    found = list(credentials(mirror))
-    if any(secret for _, secret in found):
+    secrets_there = list(credentials(mirror))
+    if any(secret for _, secret in secrets_there):
         hint = "leave it out there, and give it as options.password"
         raise InvalidInput("an address has a password", "sql", hint=hint)
-    if password and not any(user for user, _ in found):
+    if password and not any(user for user, _ in secrets_there):
         hint = "name the user in the address, as in postgresql://USER@HOST/DATABASE"
         raise InvalidInput("nobody's password: no address names a user", "options.password", hint=hint)
 
@@ -88,9 +88,9 @@ def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
             str(url.password or "") or "".join(map(str, said)),
         )
         return
-    for one in filter(None, (mirror.origin.url, mirror.keys_url)):
+    for address in filter(None, (mirror.origin.url, mirror.keys_url)):
         try:
-            parts = urlsplit(one)
+            parts = urlsplit(address)
             if not parts.hostname or parts.port == 0:
                 raise ValueError
             yield parts.username, parts.password
@@ -141,10 +141,10 @@ def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
         raise InvalidInput(title, "PROFILE", several, "write the keys themselves, or wider patterns")
     for pattern, weight in mirror.profile:
         expression = re.compile(fnmatch.translate(pattern))
-        found = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
-        if not found:
+        matching = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
+        if not matching:
             raise UnknownName("the profile names no object", "PROFILE", pattern, nearest(pattern, keys))
-        for key in found:
+        for key in matching:
             if key not in met:
                 met.add(key)
                 weights[key] = weight

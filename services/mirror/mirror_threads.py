@@ -22,11 +22,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from actors.runtime.backoff import Backoff
 from configs.documents.declarations import StreamDeclaration
 from configs.errors import InvalidInput, UnknownName
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
 from services.client import Client
-from services.ingest.progress import Backoff
 from services.mirror.doors import Door
 from services.mirror.mirror_definition import credentials, stream_of
 from services.mirror.objects import objects_of
@@ -53,7 +53,7 @@ def mirrors_in(file: Path) -> list[Mirror]:
         raise InvalidInput(
             f"cannot be read: {error}", "FILE", str(file), "give the path of an SQL file"
         ) from None
-    found = []
+    mirrors = []
     try:
         statements = split_statements(text)
     except PlanningError as problem:
@@ -62,24 +62,24 @@ def mirrors_in(file: Path) -> list[Mirror]:
     for statement in statements:
         if statement.kind == "mirror":
             try:
-                found.append(parse_create_mirror(statement.text))
+                mirrors.append(parse_create_mirror(statement.text))
             except PlanningError as problem:
                 problem = problem.moved(statement.line_offset, statement.column_offset)
                 problem.file = str(file)
                 raise problem from None
-    if not found:
+    if not mirrors:
         raise InvalidInput("there is no mirror in it", "FILE", str(file), "add CREATE MIRROR …")
-    return found
+    return mirrors
 
 
 def declare(mirror: Mirror, weir: Client) -> None:
     """The stream of its changes, if it is not there; InvalidInput if it is there and another."""
     try:
-        found = weir.get("Stream", mirror.name)
+        declaration = weir.get("Stream", mirror.name)
     except UnknownName:
         weir.put(stream_of(mirror), version=0)
         return
-    there = found.declaration
+    there = declaration.declaration
     assert isinstance(there, StreamDeclaration)
     if there.source is not None or parse_create_stream(there.declaration(mirror.name)) != mirror.stream:
         hint = f"declare it as {mirror.stream_sql}, or name the mirror otherwise"
@@ -94,7 +94,7 @@ class AtWork:
         self.mirror, self._door, self._password = mirror, door, password
         # A file may have passwords in addresses; a document has none there.
         said = (password, *(secret for _, secret in credentials(mirror)))
-        self._secrets = tuple(one for one in said if one)
+        self._secrets = tuple(secret for secret in said if secret)
         self._stop = threading.Event()
         self._polling: Polling | None = None
         self._why = self._lookups = ""
@@ -123,14 +123,14 @@ class AtWork:
     def progress(self) -> MirrorProgress:
         polling, why = self._polling, self._why
         if polling is not None:
-            told = polling.progress()
+            progress = polling.progress()
         else:
             problems = {why: 1} if why else {}
             state: State = "waiting" if why else "starting"
-            told = replace(begun(self.mirror), state=state, problems=problems, last_problem=self._last)
+            progress = replace(begun(self.mirror), state=state, problems=problems, last_problem=self._last)
         if self._lookups:
-            told.problems[f"lookups: {self._lookups}"] = 1
-        return told
+            progress.problems[f"lookups: {self._lookups}"] = 1
+        return progress
 
     # -- threads -----------------------------------------------------------------------------------------
 
@@ -195,33 +195,33 @@ class Mirrors:
     def begin(self, mirror: Mirror, password: str = "") -> None:
         """In place of the one of its name, if there is one."""
         self.end(mirror.name)
-        found = AtWork(mirror, self._door, password)
+        at_work = AtWork(mirror, self._door, password)
         with self._lock:
-            self._at_work[mirror.name] = found
-        found.begin()
+            self._at_work[mirror.name] = at_work
+        at_work.begin()
 
     def end(self, name: str) -> None:
         """Idempotent."""
         with self._lock:
-            found = self._at_work.pop(name, None)
-        if found is not None:
-            found.stop()
-            found.join(time.monotonic() + END_S)
+            at_work = self._at_work.pop(name, None)
+        if at_work is not None:
+            at_work.stop()
+            at_work.join(time.monotonic() + END_S)
 
     def progress(self) -> list[MirrorProgress]:
         with self._lock:
-            found = list(self._at_work.values())
-        return [one.progress() for one in found]
+            mirrors = list(self._at_work.values())
+        return [mirror.progress() for mirror in mirrors]
 
     def stop(self) -> None:
         """All of them; idempotent."""
         with self._lock:
             ended, self._at_work = list(self._at_work.values()), {}
-        for one in ended:
-            one.stop()
+        for mirror in ended:
+            mirror.stop()
         until = time.monotonic() + END_S
-        for one in ended:
-            one.join(until)
+        for mirror in ended:
+            mirror.join(until)
 
     def __enter__(self) -> Self:
         return self

@@ -125,40 +125,40 @@ class HttpObjects:
         where = f"KEYS FROM URL {without_password(self._mirror.keys_url)!r}"
         try:
             body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)[1:]
-            found = orjson.loads(body)
+            values = orjson.loads(body)
         except ObjectProblem as problem:
             raise InvalidInput(f"{where}: {problem}", hint="the address is to answer with a list") from None
         except orjson.JSONDecodeError:
             raise InvalidInput(f"{where}: not JSON", hint='answer with ["key", …]') from None
-        if not isinstance(found, list) or not all(type(one) in (str, int) for one in found):
-            raise InvalidInput(f"{where}: not a list of keys", value=found, hint='answer with ["key", …]')
-        return [str(one) for one in found]
+        if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
+            raise InvalidInput(f"{where}: not a list of keys", value=values, hint='answer with ["key", …]')
+        return [str(value) for value in values]
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
         etag, modified, digest = self._marks.get(key, ("", "", b""))
         compared = (("If-None-Match", etag), ("If-Modified-Since", modified))
-        asked = {name: value for name, value in compared if value and not whole}
+        headers = {name: value for name, value in compared if value and not whole}
         if key in ("", ".", ".."):  # in an address they mean another place
             raise ObjectProblem(f"the key {key!r} makes no address of its own")
         response, body, size = self._get(
-            self._url.replace(PLACEHOLDER, quote(key, safe="")), asked, BODY_BYTES_MAX
+            self._url.replace(PLACEHOLDER, quote(key, safe="")), headers, BODY_BYTES_MAX
         )
         if response.status_code == NOT_MODIFIED:
-            if not asked:
+            if not headers:
                 raise ObjectProblem("304 Not Modified, though nothing was asked to be compared", size)
             return Fetched(size)
-        found = blake2b(body, digest_size=16).digest()
+        body_digest = blake2b(body, digest_size=16).digest()
         modified = response.headers.get("Last-Modified", "")
         etag = response.headers.get("ETag", "")
         mark = (
             etag if len(etag) <= MARK_MAX else "",
             modified if has_settled(response) and len(modified) <= MARK_MAX else "",
-            found,
+            body_digest,
         )
-        if found == digest and not whole:  # a server without ETags, or one that has made new ones
+        if body_digest == digest and not whole:  # a server without ETags, or one that has made new ones
             self._marks[key] = mark
             return Fetched(size)
-        return Fetched(size, self._row(key, body, size), moment_of(modified), found != digest, mark)
+        return Fetched(size, self._row(key, body, size), moment_of(modified), body_digest != digest, mark)
 
     def took(self, key: str, fetched: Fetched) -> None:
         self._marks[key] = fetched.mark
@@ -172,17 +172,17 @@ class HttpObjects:
     @property
     def _client(self) -> httpx.Client:
         """This thread's."""
-        found: httpx.Client | None = getattr(self._own, "client", None)
-        if found is None:
-            found = self._own.client = httpx.Client(
+        client: httpx.Client | None = getattr(self._own, "client", None)
+        if client is None:
+            client = self._own.client = httpx.Client(
                 timeout=TIMEOUT_S,
                 limits=httpx.Limits(max_keepalive_connections=1),
                 headers=HEADERS,
             )
             # As many as one look may open; a connection that is kept is among them.
             self._own.sockets = deque[socket.socket](maxlen=REDIRECTS_MAX + 2)
-            self._clients.append(found)
-        return found
+            self._clients.append(client)
+        return client
 
     def _auth(self, url: str) -> httpx.BasicAuth | None:
         """Of an address that names a user; where it redirects to another host, nothing of it is shown."""
@@ -193,12 +193,12 @@ class HttpObjects:
 
     def _row(self, key: str, body: bytes, size: int) -> dict[str, Any]:
         try:
-            found = orjson.loads(body)
+            row = orjson.loads(body)
         except orjson.JSONDecodeError:
             raise ObjectProblem(f"not JSON: {body[:40]!r}", size) from None
-        if not isinstance(found, dict):
+        if not isinstance(row, dict):
             raise ObjectProblem(f"not an object: {body[:40]!r}", size)
-        values = {name.lower(): value for name, value in found.items()}
+        values = {name.lower(): value for name, value in row.items()}
         return {field.name: values.get(field.name.lower()) for field in self._columns.fields[1:]} | keyed(
             self._columns, key
         )
@@ -290,8 +290,8 @@ def has_settled(response: httpx.Response) -> bool:
 def moment_of(stamp: str) -> datetime | None:
     """Of the headers Last-Modified and Date."""
     try:
-        found = parsedate_to_datetime(stamp) if stamp else None
-        return found and (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        moment = parsedate_to_datetime(stamp) if stamp else None
+        return moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -341,17 +341,17 @@ class DatabaseObjects:
             return self._mirror.keys
         key = self._columns[0]
         with told_as_wrong(self._table), self._connected() as connection:
-            found = connection.execute(sa.select(key).where(key.is_not(None)).distinct().limit(KEYS_MAX + 1))
-            return [str(one) for (one,) in found]
+            rows = connection.execute(sa.select(key).where(key.is_not(None)).distinct().limit(KEYS_MAX + 1))
+            return [str(value) for (value,) in rows]
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
-        wanted = self._columns[0] == next(iter(keyed(self._schema, key).values()))
-        rows = self._asked(sa.select(*self._columns).where(wanted).limit(2))
+        condition = self._columns[0] == next(iter(keyed(self._schema, key).values()))
+        rows = self._asked(sa.select(*self._columns).where(condition).limit(2))
         if len(rows) != 1:
             raise ObjectProblem("several rows have this key" if rows else "there is no such row")
-        (found,) = rows
+        (values,) = rows
         row = {
-            field.name: plain(field, value) for field, value in zip(self._schema.fields, found, strict=True)
+            field.name: plain(field, value) for field, value in zip(self._schema.fields, values, strict=True)
         }
         body = repr(row).encode()
         if len(body) > BODY_BYTES_MAX:
@@ -394,21 +394,21 @@ class DatabaseObjects:
                 yield connection
             return
         with self._engine.connect() as connection:
-            made = getattr(connection.connection.driver_connection, "pgconn", None)
-            if made is None:  # SQLite is no one to wait for
+            postgres = getattr(connection.connection.driver_connection, "pgconn", None)
+            if postgres is None:  # SQLite is no one to wait for
                 yield connection
                 return
-            with socket.socket(fileno=os.dup(made.socket)) as waited_for:
+            with socket.socket(fileno=os.dup(postgres.socket)) as waited_for:
                 look.waits_for(waited_for)
                 yield connection
 
 
 def column_of(table: sa.Table, field: Field) -> sa.Column[Any]:
-    known = {column.name.lower(): column for column in table.columns}
-    if field.name.lower() not in known:
+    columns = {column.name.lower(): column for column in table.columns}
+    if field.name.lower() not in columns:
         title = f"table {table.name} has no such column"
-        raise UnknownName(title, "CREATE MIRROR", field.name, nearest(field.name, known))
-    return known[field.name.lower()]
+        raise UnknownName(title, "CREATE MIRROR", field.name, nearest(field.name, columns))
+    return columns[field.name.lower()]
 
 
 def database_of(address: str, connections: int, password: str, look_s: float) -> sa.Engine:

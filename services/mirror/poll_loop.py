@@ -176,11 +176,11 @@ class Polling:
         """What has come within that time; how many."""
         taken = 0
         try:
-            found = self._looked.get(timeout=wait_s)
+            looked = self._looked.get(timeout=wait_s)
             while True:
                 taken += 1
-                self._take(found, time.monotonic() - began)
-                found = self._looked.get_nowait()
+                self._take(looked, time.monotonic() - began)
+                looked = self._looked.get_nowait()
         except queue.Empty:
             return taken
 
@@ -208,7 +208,7 @@ class Polling:
             outcome = Outcome.CHANGED if fetched.is_new else Outcome.UNCHANGED
             self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
         except ObjectProblem as problem:
-            told, detail = str(problem), problem.detail
+            text, detail = str(problem), problem.detail
             self._looked.put(
                 Looked(
                     one=one,
@@ -216,16 +216,16 @@ class Polling:
                     outcome=Outcome.FAILED,
                     size=problem.size,
                     batch=None,
-                    problem=told,
+                    problem=text,
                     detail=detail,
                 )
             )
         except (
             Exception
         ) as problem:  # a thread that ends without a word would leave the object in flight for ever
-            told = f"{type(problem).__name__}: {problem}"[:200]
+            text = f"{type(problem).__name__}: {problem}"[:200]
             self._looked.put(
-                Looked(one=one, asked_at=asked_at, outcome=Outcome.FAILED, size=0, batch=None, problem=told)
+                Looked(one=one, asked_at=asked_at, outcome=Outcome.FAILED, size=0, batch=None, problem=text)
             )
 
     def _is_to_repeat(self, one: int, now: float) -> bool:
@@ -245,9 +245,9 @@ class Polling:
 
     def _misfits(self, row: Mapping[str, Any], brought: Brought) -> str:
         return ", ".join(
-            f"{one.name} is to be {one.type}, got {shown(row.get(one.name))}"
-            for one in self.mirror.columns.fields
-            if f"{DOES_NOT_FIT}: {one.name}" in brought.rejected
+            f"{field.name} is to be {field.type}, got {shown(row.get(field.name))}"
+            for field in self.mirror.columns.fields
+            if f"{DOES_NOT_FIT}: {field.name}" in brought.rejected
         )
 
 
@@ -283,8 +283,8 @@ class MirrorProgress:
     last_problem: Problem | None = None
 
     def as_json(self) -> dict[str, Any]:
-        told = asdict(self)
-        return {**told.pop("statistics"), **told}
+        fields = asdict(self)
+        return {**fields.pop("statistics"), **fields}
 
 
 def begun(mirror: Mirror) -> MirrorProgress:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from actors.runtime.backoff import Backoff
 from configs.errors import Away, WeirError
-from services.ingest.progress import Backoff, hidden
+from services.ingest.progress import hidden
 from services.results.rows import NoRoom
 
 ROWS_WAITING_MAX = 10_000

@@ -19,7 +19,7 @@ from actors.coordinator.coordinator_status import Number
 from configs.classes.live_class import LiveSettings
 from configs.errors import WeirError
 from engine.class_.explain import Line
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 from services.plan.measurement import ClassMeasured, Measured, Rate, Sample, rates_over
 from services.watch.source import Away, Counted
 from services.watch.watch import Clock, Watch
@@ -30,7 +30,7 @@ EVERY_S, OVER_S, LEAST_S = 1.0, 6.0, 1.0
 CLASSES_ASKED = 50
 
 
-class RunningMeasured(Following):
+class RunningMeasured(BackgroundThread):
     """A `Measuring`, which counts from `start` to `stop`; its methods may be called by several threads."""
 
     def __init__(self, watch: Watch, settings: LiveSettings, clock: Clock = time.monotonic) -> None:
@@ -60,9 +60,9 @@ class RunningMeasured(Following):
             if unit.report is not None and not unit.report.asleep and unit.class_name in loads:
                 loads[unit.class_name] += unit.report.load
         most = sorted(loads, key=lambda name: (name not in wanted, -loads[name], name))
-        asked = most[: CLASSES_ASKED + len(wanted & loads.keys())]
+        classes_asked = most[: CLASSES_ASKED + len(wanted & loads.keys())]
         return {
-            name: ClassMeasured(load, self._lines(name) if name in asked else ())
+            name: ClassMeasured(load, self._lines(name) if name in classes_asked else ())
             for name, load in loads.items()
         }
 
@@ -94,10 +94,10 @@ class RunningMeasured(Following):
             self._counted = look.number
 
     def _sample(self, system: SystemStatus) -> Sample:
-        found: dict[str, Counted] = {}
+        counted: dict[str, Counted] = {}
         for node in system.nodes:
-            found.update(self._watch.source.streams(node))
-        return Sample(self._clock(), found)
+            counted.update(self._watch.source.streams(node))
+        return Sample(self._clock(), counted)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

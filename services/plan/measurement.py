@@ -61,22 +61,22 @@ class Measuring(Protocol):
 
 def rates_over(samples: Sequence[Sample]) -> dict[str, Rate]:
     """What came between samples, of which the last is now; of a stream that has just begun nothing is known."""
-    found = {}
+    rates = {}
     for name in samples[-1].streams if samples else ():
         since = earliest(samples, name)
         now, before = samples[-1].streams[name], since.streams[name]
         elapsed_s, batches = samples[-1].at - since.at, now.batches - before.batches
         if elapsed_s > 0:
             period_s = min(elapsed_s / batches, BATCH_MAX_S) if batches > 0 else 0.0
-            found[name] = Rate((now.rows - before.rows) / elapsed_s, period_s)
-    return found
+            rates[name] = Rate((now.rows - before.rows) / elapsed_s, period_s)
+    return rates
 
 
 def earliest(samples: Sequence[Sample], name: str) -> Sample:
     """The first from which on the stream has been counted; one that is dropped and declared anew begins with nothing."""
-    found = samples[-1]
+    first = samples[-1]
     for sample in reversed(samples[:-1]):
-        if name not in sample.streams or sample.streams[name].rows > found.streams[name].rows:
+        if name not in sample.streams or sample.streams[name].rows > first.streams[name].rows:
             break
-        found = sample
-    return found
+        first = sample
+    return first

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import Document, QueryDeclaration, TenantDeclaration
-from configs.errors import InvalidInput, UnknownName, nearest
-from services.api.problems import TooManyRequests, retry_after
+from configs.errors import Busy, InvalidInput, UnknownName, nearest
 from services.catalog.catalog import Catalog
 from services.catalog.checks import applied
 from services.catalog.state import State
@@ -50,12 +49,12 @@ class Planner:
         is in the answer by its name."""
         if not self.room.acquire(blocking=False):
             hint = "ask again when those that are under way are made"
-            raise TooManyRequests("many plans are being made", hint=hint, headers=retry_after(1.0))
+            raise Busy("many plans are being made", hint=hint)
         try:
-            found = self._planned(documents, rates)
+            plan_made = self._planned(documents, rates)
         finally:
             self.room.release()
-        return found if tenants is None else seen_by(found, tenants)
+        return plan_made if tenants is None else seen_by(plan_made, tenants)
 
     def _planned(self, documents: Sequence[Document], rates: Mapping[str, float]) -> Plan:
         before = self.catalog.state()
@@ -94,12 +93,12 @@ def failing_as_away() -> Iterator[None]:
 
 def touched(documents: Sequence[Document]) -> list[str]:
     """The tenants that documents are about."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for document in documents:
         match document.declaration:
             case TenantDeclaration(name=name) | QueryDeclaration(tenant=name):
-                found[name] = None
-    return list(found)
+                names[name] = None
+    return list(names)
 
 
 def check_rates(rates: Mapping[str, float], state: State) -> None:

@@ -48,14 +48,14 @@ def situation_of(
     """With the tenants that are touched as what is planned, beside all whose terms or queries change; `why` says why nothing
     is known of what runs."""
     running = {name: before.class_of(name) for name in before.tenants_with_queries()}
-    wanted = {name: after.class_of(name) for name in after.tenants_with_queries()}
+    classes = {name: after.class_of(name) for name in after.tenants_with_queries()}
     touched = [name for name in dict.fromkeys(touched) if name in after.names("Tenant")]
     planned = {name: after.class_of(name) for name in touched} | {
-        name: one for name, one in wanted.items() if running.get(name) != one
+        name: class_ for name, class_ in classes.items() if running.get(name) != class_
     }
     making = Making(after, found, said, why)
-    loads = tuple(making.load(one) for name, one in running.items() if name in wanted)
-    then = tuple(making.load(one, is_planned=True) for one in planned.values())
+    loads = tuple(making.load(class_) for name, class_ in running.items() if name in classes)
+    then = tuple(making.load(class_, is_planned=True) for class_ in planned.values())
     return Situation(
         min(found.lanes if found else settings.lanes, LANES_MAX),
         found.settings if found else settings,
@@ -105,14 +105,14 @@ class Making:
 
     def load(self, one: LiveClass, is_planned: bool = False) -> ClassLoad:
         """What a class asks for."""
-        known = self.found.classes.get(one.name) if self.found else None
-        if known is not None and not known.lines and not is_planned:
-            return self._whole(one, known)
+        class_measured = self.found.classes.get(one.name) if self.found else None
+        if class_measured is not None and not class_measured.lines and not is_planned:
+            return self._whole(one, class_measured)
         lines = operators(one)
-        costs = [self._cost(line, known) for line in lines]
+        costs = [self._cost(line, class_measured) for line in lines]
         correction = self._correction
-        if known is not None and known.load >= LOAD_MIN and known.lines:
-            correction = self._corrected(known.lines, known)
+        if class_measured is not None and class_measured.load >= LOAD_MIN and class_measured.lines:
+            correction = self._corrected(class_measured.lines, class_measured)
         inputs = [
             InputLoad(
                 rate.rows_per_s,
@@ -122,11 +122,11 @@ class Making:
                 batch_s=rate.batch_s,
                 calls=each.operators,
             )
-            for each in stream_costs(self._counted(lines, known), costs)
+            for each in stream_costs(self._counted(lines, class_measured), costs)
             for rate in [self._rate(each.stream, is_planned)]
         ]
         if is_planned:
-            self._tell_costs(one.name, lines, known)
+            self._tell_costs(one.name, lines, class_measured)
         if len(inputs) > 1 and meet(lines):
             inputs = [one_queue(inputs)]
         return class_load(one, inputs)
@@ -146,18 +146,20 @@ class Making:
 
     def _same(self, line: Line, known: ClassMeasured | None) -> Line | None:
         """The operator as it runs now, if it does and has been measured."""
-        for one in known.lines if known else ():
-            if one.name == line.name and set(one.queries) <= set(line.queries) and is_measured(one):
-                return one
+        for other in known.lines if known else ():
+            if other.name == line.name and set(other.queries) <= set(line.queries) and is_measured(other):
+                return other
         return None
 
     def _counted(self, lines: Sequence[Line], known: ClassMeasured | None) -> list[Line]:
         """With the calls of those that run."""
-        found = []
+        counted_lines = []
         for line in lines:
             same = self._same(line, known)
-            found.append(line if same is None else replace(line, tuples=same.tuples, calls=same.calls))
-        return found
+            counted_lines.append(
+                line if same is None else replace(line, tuples=same.tuples, calls=same.calls)
+            )
+        return counted_lines
 
     def _corrected(self, lines: Sequence[Line], known: ClassMeasured) -> float:
         """What the measured load is of the one that follows from rates and costs."""
@@ -187,30 +189,36 @@ class Making:
     # -- streams -----------------------------------------------------------------------------------------------
 
     def _rate(self, stream: str, is_planned: bool) -> Rate:
-        known = self._rates.get(stream)
-        if known is None:
-            known = self._rates[stream] = self._found_rate(stream)
-        rate, told = known
-        if told and (is_planned or self.found is None):
-            self._assume(told)
+        rate_known = self._rates.get(stream)
+        if rate_known is None:
+            rate_known = self._rates[stream] = self._found_rate(stream)
+        rate, assumption = rate_known
+        if assumption and (is_planned or self.found is None):
+            self._assume(assumption)
         # What runs asks for what comes; what is planned shall hold with what is said to come.
         if self.found is not None and not is_planned and stream in self.found.rates:
             return self.found.rates[stream]
         return rate
 
     def _found_rate(self, stream: str) -> tuple[Rate, str]:
-        seen = self.found.rates.get(stream) if self.found else None
+        measured = self.found.rates.get(stream) if self.found else None
         source = source_of(self.state, stream)
-        batch_s = seen.batch_s if seen and seen.batch_s else source.trigger_ms / 1e3 if source else BATCH_S
+        batch_s = (
+            measured.batch_s
+            if measured and measured.batch_s
+            else source.trigger_ms / 1e3
+            if source
+            else BATCH_S
+        )
         said = {name.lower(): rows for name, rows in self.said.items()}
         if stream in said:
             return Rate(
                 said[stream], batch_s
             ), f"stream {stream}: {said[stream]:,.0f} rows a second, as you say"
-        if seen is not None and seen.rows_per_s > 0:
-            return seen, ""
+        if measured is not None and measured.rows_per_s > 0:
+            return measured, ""
         declared = declared_rate(source) if source else None
-        silent = " though nothing comes now" if seen is not None else ""
+        silent = " though nothing comes now" if measured is not None else ""
         if declared is not None:
             return Rate(declared, batch_s), (
                 f"stream {stream}: {declared:,.0f} rows a second, as its source says{silent}"
@@ -234,12 +242,12 @@ def operators(one: LiveClass) -> list[Line]:
 
 @lru_cache(NETWORKS_KEPT)
 def fresh_operators(streams: tuple[str, ...], queries: tuple[tuple[str, str], ...]) -> tuple[Line, ...]:
-    found = checked(
+    class_ = checked(
         LiveClass(name="planned", priority=1, delay_target_ms=1, streams=streams, queries=dict(queries))
     )
     runner = ClassRunner(lambda query, train: None)
-    if found.queries:
-        runner.add(*found.queries.values())
+    if class_.queries:
+        runner.add(*class_.queries.values())
     return tuple(explain(runner))
 
 
@@ -252,9 +260,9 @@ def streams_of(one: LiveClass) -> list[str]:
 
 def source_of(state: State, stream: str) -> SourceSettings | None:
     """Who brings the stream, by its name in small letters."""
-    for one in state.of_kind(StreamDeclaration):
-        if one.name.lower() == stream and one.source is not None:
-            return one.source
+    for declaration in state.of_kind(StreamDeclaration):
+        if declaration.name.lower() == stream and declaration.source is not None:
+            return declaration.source
     for feed in state.of_kind(FeedDeclaration):
         if stream in (name.lower() for name in feed.streams):
             return feed.source

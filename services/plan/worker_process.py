@@ -145,10 +145,10 @@ def serve(pipe: Connection) -> None:
     os.nice(NICENESS)
     with suppress(EOFError, BrokenPipeError):
         while True:
-            make, given = pipe.recv()
+            make, arguments = pipe.recv()
             answer: Any
             try:
-                answer = make(*given)
+                answer = make(*arguments)
             except Exception:
                 answer = Failed(traceback.format_exc())
             pipe.send(answer)

@@ -45,7 +45,7 @@ def run_duckdb(data: Data) -> Outcome:
     tables = {name: connection.sql(sql).to_arrow_table() for name, sql in statements(data.last_ts).items()}
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     return Outcome(
-        elapsed_s, cpu_s, len(data.readings), 0, {name: columns(one) for name, one in tables.items()}
+        elapsed_s, cpu_s, len(data.readings), 0, {name: columns(table) for name, table in tables.items()}
     )
 
 

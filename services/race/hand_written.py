@@ -85,7 +85,7 @@ class HandWritten:
             a, b = np.searchsorted(ts, (start, start + 1000))
             if a == b:
                 continue
-            pane, keys, one = self.region.at(start // 1000), region[a:b], temp[a:b]
+            pane, keys, values = self.region.at(start // 1000), region[a:b], temp[a:b]
             if not pane:
                 pane.update(
                     sum=np.zeros(REGIONS),
@@ -93,7 +93,7 @@ class HandWritten:
                     low=np.full(REGIONS, np.inf),
                     high=np.full(REGIONS, -np.inf),
                 )
-            pane["sum"] += np.bincount(keys, one, REGIONS)
+            pane["sum"] += np.bincount(keys, values, REGIONS)
             pane["rows"] += np.bincount(keys, minlength=REGIONS)
             np.minimum.at(pane["low"], keys, humidity[a:b])
             np.maximum.at(pane["high"], keys, humidity[a:b])
@@ -102,7 +102,7 @@ class HandWritten:
                 pane.update(
                     sum=np.zeros(SENSORS), rows=np.zeros(SENSORS, np.int64), high=np.full(SENSORS, -np.inf)
                 )
-            pane["sum"] += np.bincount(keys, one, SENSORS)
+            pane["sum"] += np.bincount(keys, values, SENSORS)
             pane["rows"] += np.bincount(keys, minlength=SENSORS)
             np.maximum.at(pane["high"], keys, wind[a:b])
         for query, (range_, slide) in self.ends.items():

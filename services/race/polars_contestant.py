@@ -35,8 +35,8 @@ class Panes:
 
     def combine(self, end: int) -> None:
         """One row a pane and key; panes that no window with this end or a later one needs go."""
-        one = pl.concat(self.frames).group_by("pane", self.key).agg(self.combined)
-        self.frames = [one.filter(col("pane") >= (end - self.reach_ms) // self.length_ms)]
+        combined = pl.concat(self.frames).group_by("pane", self.key).agg(self.combined)
+        self.frames = [combined.filter(col("pane") >= (end - self.reach_ms) // self.length_ms)]
 
     def between(self, start: int, end: int) -> pl.DataFrame:
         inside = col("pane").is_between(start // self.length_ms, end // self.length_ms, closed="left")
@@ -143,8 +143,8 @@ class MicroBatches:
 
 def since(moment: int, *parts: pl.DataFrame | None) -> pl.DataFrame:
     """The rows of that moment and later; they are in order."""
-    one = pl.concat([part for part in parts if part is not None])
-    return one.slice(int(one["ts"].search_sorted(moment)))
+    joined = pl.concat([part for part in parts if part is not None])
+    return joined.slice(int(joined["ts"].search_sorted(moment)))
 
 
 def micro_batches(data: Data, train: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:

@@ -52,15 +52,15 @@ CONTESTANTS: Mapping[str, Contestant] = {
 
 def contestants(names: str, known: Mapping[str, Contestant] = CONTESTANTS) -> list[str]:
     """The contestants that a comma-separated list names; InvalidInput if one is unknown or lacks its package."""
-    found = list(dict.fromkeys(part.strip() for part in names.split(",")))
-    for name in found:
+    names_given = list(dict.fromkeys(part.strip() for part in names.split(",")))
+    for name in names_given:
         if name not in known:
             raise UnknownName("no such contestant", "--beside", name, nearest(name, known))
         package = known[name].package
         if package is not None and find_spec(package) is None:
             hint = f"install it (pip install {package}), or everything that development needs (make setup)"
             raise InvalidInput(f"needs the package {package}, which is not installed", "--beside", name, hint)
-    return found
+    return names_given
 
 
 def race(
@@ -91,19 +91,19 @@ def compared(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, An
     engine = reports[ENGINE]
     return {
         name: {
-            "readings_per_s": one["readings_per_s"],
-            "ratio": engine["readings_per_s"] / one["readings_per_s"],
-            "equal": one["queries"] == engine["queries"],
-            "right": right(one),
+            "readings_per_s": other["readings_per_s"],
+            "ratio": engine["readings_per_s"] / other["readings_per_s"],
+            "equal": other["queries"] == engine["queries"],
+            "right": right(other),
         }
-        for name, one in reports.items()
+        for name, other in reports.items()
         if name != ENGINE
     }
 
 
 def right(report: Mapping[str, Any]) -> bool | None:
-    known = [one["right"] for one in report["queries"].values() if "right" in one]
-    return all(known) if known else None
+    verdicts = [query["right"] for query in report["queries"].values() if "right" in query]
+    return all(verdicts) if verdicts else None
 
 
 def core() -> int | None:

@@ -52,8 +52,8 @@ def read(folder: Path) -> Data:
         hint = "a folder that the workload's generator has written, with readings, alerts and meta.json"
         raise InvalidInput(f"no W11 data: {error}", "--data", str(folder), hint) from None
     oracle = folder / "oracle.json"
-    known = json.loads(oracle.read_text(encoding="utf-8"))["queries"] if oracle.is_file() else {}
-    return Data(table(folder, "readings"), table(folder, "alerts"), last_ts, known)
+    expected = json.loads(oracle.read_text(encoding="utf-8"))["queries"] if oracle.is_file() else {}
+    return Data(table(folder, "readings"), table(folder, "alerts"), last_ts, expected)
 
 
 def table(folder: Path, name: str) -> pa.Table:
@@ -131,27 +131,30 @@ def run_engine(data: Data, train: int) -> Outcome:
     queries: list[Query] = [plan_query(name, sql, catalog) for name, sql in QUERIES.items()]
     answers: Answers = {name: [] for name in QUERIES}
     # The contract's columns: a window's start is not among them.
-    wanted = {
-        query.name: [place for place, one in enumerate(query.plan.schema.names) if one != "window_start"]
+    columns_by_query = {
+        query.name: [place for place, name in enumerate(query.plan.schema.names) if name != "window_start"]
         for query in queries
     }
 
     queries_schema = {query.name: query.plan.schema for query in queries}
 
     def sink(query: str, out: Train) -> None:
-        answers[query].append(tuple(out.columns[place].data for place in wanted[query]))
+        answers[query].append(tuple(out.columns[place].data for place in columns_by_query[query]))
 
     runner = ClassRunner(sink, train_max=max(train, 1))
     runner.add(*queries)
-    by_name = {one.name: one.schema for one in schemas}
+    by_name = {schema.name: schema.schema for schema in schemas}
     began, cpu_began = time.perf_counter(), time.process_time()
     for turn, (stream, batch) in enumerate(turns(data, train)):
         runner.offer(stream, train_from_arrow(batch, by_name[stream], time.perf_counter()))
         runner.run(UNBOUNDED_S, time.perf_counter, time.thread_time)
         if turn % TURNS_A_CYCLE == 0:
-            runner.refresh()
+            runner.scheduled.believed()
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
-    names = {name: [queries_schema[name].names[place] for place in places] for name, places in wanted.items()}
+    names = {
+        name: [queries_schema[name].names[place] for place in places]
+        for name, places in columns_by_query.items()
+    }
     return Outcome(
         elapsed_s=elapsed_s,
         cpu_s=cpu_s,
@@ -196,14 +199,14 @@ def checked(query: str, parts: Sequence[tuple[Array, ...]], data: Data) -> dict[
     if query.startswith("A") and columns:
         keep = columns[0] <= data.last_ts
         columns = [column[keep] for column in columns]
-    found: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "rows": len(columns[0]) if columns else 0,
         "checksum": f"{checksum(columns):016x}",
     }
     if query in data.oracle:
         expected = data.oracle[query]
-        found["right"] = all(found[key] == expected[key] for key in ("rows", "checksum"))
-    return found
+        outcome["right"] = all(outcome[key] == expected[key] for key in ("rows", "checksum"))
+    return outcome
 
 
 def joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:

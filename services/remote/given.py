@@ -62,10 +62,10 @@ def rows_content(rows: Rows) -> tuple[bytes, str]:
     """Return rows as they are sent, with their media type."""
     if isinstance(rows, ArrowStream | ArrowArray):
         return arrow_content(rows), ARROW
-    found = listed(rows)
+    items = listed(rows)
     try:
         options = orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY
-        return orjson.dumps(found, text_of, options), JSON
+        return orjson.dumps(items, text_of, options), JSON
     except orjson.JSONEncodeError as problem:
         title = f"holds a value that JSON does not have: {problem}"
         raise WrongType(title, "rows", hint="give numbers, texts, booleans, moments or None") from None
@@ -77,13 +77,13 @@ def listed(rows: object) -> list[Row]:
         return [rows]
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
         raise WrongType(f"cannot be of type {type(rows).__name__}", "rows", hint=ROWS_HINT)
-    found: list[Row] = []
+    items: list[Row] = []
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
             title = f"cannot be of type {type(row).__name__}"
             raise WrongType(title, f"rows[{place}]", hint=ROWS_HINT)
-        found.append(row)
-    return found
+        items.append(row)
+    return items
 
 
 def text_of(value: object) -> object:

@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
+from actors.runtime.backoff import Backoff
 from configs.errors import Away, UnknownName
-from services.ingest.progress import Backoff
 from services.remote.wire import RowsForgotten, Wire
 
 ROWS_PAGE = 10_000
@@ -38,6 +38,7 @@ class Results(Iterator[dict[str, Any]]):
         self,
         wire: Wire,
         path: str,
+        *,
         after: str | None,
         follow: bool,
         forgotten: Tell | None,
@@ -78,7 +79,7 @@ class Results(Iterator[dict[str, Any]]):
             self._end = self._told("latest", 1)["next"] or ""
         most = ROWS_PAGE if self._left is None else min(ROWS_PAGE, self._left)
         try:
-            told = self._told(self._next, most, None if self._next else self._tail)
+            answer = self._told(self._next, most, None if self._next else self._tail)
         except RowsForgotten as lost:
             if self._forgotten is None or not lost.next:
                 raise
@@ -91,10 +92,10 @@ class Results(Iterator[dict[str, Any]]):
             # It was there, and is not any more.
             self.is_over = self.is_deleted = True
             return []
-        rows: list[dict[str, Any]] = told["rows"]
-        self._has_begun, self._next = True, told["next"] or self._next
-        self.is_restarted |= told.get("restarted", False)
-        self.columns = [one["name"] for one in told["columns"]]
+        rows: list[dict[str, Any]] = answer["rows"]
+        self._has_begun, self._next = True, answer["next"] or self._next
+        self.is_restarted |= answer.get("restarted", False)
+        self.columns = [column["name"] for column in answer["columns"]]
         self.is_over = not self._follow and (not rows or has_reached(self._next, self._end))
         if self._left is not None:
             self._left -= len(rows)
@@ -115,17 +116,17 @@ class Results(Iterator[dict[str, Any]]):
                     raise
                 time.sleep(pause_s)
             else:
-                found: dict[str, Any] = orjson.loads(answer.content)
-                return found
+                content: dict[str, Any] = orjson.loads(answer.content)
+                return content
 
 
 def has_reached(cursor: str | None, end: str | None) -> bool:
     """Whether all is read that was there at the beginning: what comes faster than it is read would have no end."""
-    here, there = (numbers_of(one or "") for one in (cursor, end))
+    here, there = (numbers_of(position or "") for position in (cursor, end))
     return bool(there) and len(here) == len(there) and all(map(operator.ge, here, there))
 
 
 def numbers_of(cursor: str) -> list[int]:
     """The last row that was read, by unit; empty if that is not known of each."""
-    parts = [re.match(r"-?[0-9]+", one) for one in cursor.split(",")]
+    parts = [re.match(r"-?[0-9]+", part) for part in cursor.split(",")]
     return [int(part[0]) for part in parts if part is not None] if all(parts) else []

@@ -24,9 +24,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 import orjson
 
-from configs.errors import Away, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
+from actors.runtime.backoff import Backoff
+from configs.errors import Away, Busy, InUse, InvalidInput, NotAllowed, UnknownName, VersionDiffers, WeirError
 from services.common.weir_home import ENDPOINT, HOME, home_of
-from services.ingest.progress import Backoff
 
 KEY, CA_FILE = "WEIR_API_KEY", "WEIR_CA_FILE"
 URN = "urn:weir:problem:"
@@ -149,14 +149,14 @@ class Wire:
         wait_s: float = 0.0,
     ) -> httpx.Response:
         """The answer, or why there is none. `again`: whether doing it twice is doing it once."""
-        given = {name: told(value) for name, value in (params or {}).items() if value is not None}
+        query = {name: told(value) for name, value in (params or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout_s + wait_s, connect=min(CONNECT_S, self._timeout_s))
         backoff, paused_s = Backoff(PAUSE_S), 0.0
         while True:
             least_s = 0.0
             try:
                 answer = self._http.request(
-                    method, path, params=given or None, headers=headers, content=content, timeout=timeout
+                    method, path, params=query or None, headers=headers, content=content, timeout=timeout
                 )
             except (httpx.ConnectError, httpx.ConnectTimeout) as broken:
                 raise Away(f"{self.endpoint} does not answer: {why(broken)}", hint=IS_IT_THERE) from None
@@ -177,10 +177,6 @@ class Wire:
             if is_final or backoff.failures >= self._tries or paused_s > PAUSES_MOST_S:
                 raise problem
             time.sleep(pause_s)
-
-
-class Busy(Away):
-    """It is there, and has no room now."""
 
 
 IS_IT_THERE = f"is the service there, and is {ENDPOINT} its address?"

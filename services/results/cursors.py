@@ -40,15 +40,15 @@ OLDEST: Cursor = {}
 def cursor_of(text: str) -> Cursor:
     """InvalidInput if it was never given out."""
     parts = text.split(",", SHARDS_MAX)
-    found: dict[int, Spot] = {}
+    spots: dict[int, Spot] = {}
     for shard, part in enumerate(parts):
         match = SPOT.fullmatch(part)
         if match is not None:
-            found[shard] = Spot(int(match[1]) + 1, match[2] or "")
+            spots[shard] = Spot(int(match[1]) + 1, match[2] or "")
         elif part or len(parts) == 1 or shard == SHARDS_MAX:
             hint = f"give `next` of an answer or `id` of an event, or `{LATEST}`; without it, the oldest rows come first"
             raise InvalidInput("not a cursor", "?after", text, hint)
-    return found
+    return spots
 
 
 def text_of(cursor: Cursor) -> str | None:

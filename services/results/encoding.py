@@ -19,8 +19,8 @@ FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 def as_json_rows(batches: Sequence[pa.RecordBatch]) -> bytes:
     """Objects with commas between them."""
-    found = (orjson.dumps(rows_of(batch))[1:-1] for batch in batches if batch.num_rows)
-    return b",".join(found)
+    parts = (orjson.dumps(rows_of(batch))[1:-1] for batch in batches if batch.num_rows)
+    return b",".join(parts)
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -36,10 +36,10 @@ def values_of(array: pa.Array) -> list[Any]:
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.string())
     if array.null_count and not pa.types.is_string(array.type):
-        found: list[Any] = array.to_pylist()
+        values: list[Any] = array.to_pylist()
     else:
-        found = array.to_numpy(zero_copy_only=False).tolist()
-    return found
+        values = array.to_numpy(zero_copy_only=False).tolist()
+    return values
 
 
 def moments_of(array: pa.Array) -> list[Any]:
@@ -50,7 +50,7 @@ def moments_of(array: pa.Array) -> list[Any]:
     if not pc.any(outside).as_py():
         return texts
     pairs = zip(texts, numbers.to_pylist(), outside.to_pylist(), strict=True)
-    return [number if is_outside else one for one, number, is_outside in pairs]
+    return [number if is_outside else moment for moment, number, is_outside in pairs]
 
 
 def as_arrow_stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -58,5 +58,5 @@ def as_arrow_stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> byt
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -64,15 +64,15 @@ class Pieces:
         most = self._rows - wanted.row % self._rows
         if most < wanted.most:
             wanted = replace(wanted, most=most)
-        known = self._known.get(wanted)
-        if known is None:
+        piece = self._known.get(wanted)
+        if piece is None:
             self.made += 1
-            known = self._known[wanted] = asyncio.ensure_future(self._make(wanted))
-            known.add_done_callback(partial(self._keep, wanted))
+            piece = self._known[wanted] = asyncio.ensure_future(self._make(wanted))
+            piece.add_done_callback(partial(self._keep, wanted))
         else:
             self._known.move_to_end(wanted)
         # A reader that goes away does not take it from the others.
-        return await asyncio.shield(known)
+        return await asyncio.shield(piece)
 
     def _keep(self, wanted: Wanted, made: asyncio.Future[Piece | None]) -> None:
         piece = None if made.cancelled() or made.exception() else made.result()
@@ -82,6 +82,6 @@ class Pieces:
         self._sizes[wanted] = len(piece.body) + PIECE_BYTES
         self._bytes += self._sizes[wanted]
         while self._bytes > self._bytes_max:
-            oldest = next(one for one in self._known if one in self._sizes)
+            oldest = next(piece for piece in self._known if piece in self._sizes)
             del self._known[oldest]
             self._bytes -= self._sizes.pop(oldest)

@@ -56,18 +56,18 @@ class Desk:
     def look(self, wanted: Sequence[Asked]) -> tuple[list[View], bool]:
         """What is there of each, and whether anything is held on to."""
         now = time.monotonic()
-        found = [self.view(one) for one in wanted]
+        views = [self.view(query) for query in wanted]
         self._sweep(now)
-        return found, bool(self._units)
+        return views, bool(self._units)
 
     def view(self, asked: Asked) -> View:
-        now, found = time.monotonic(), {}
+        now, units = time.monotonic(), {}
         for place in self._places_of(asked.class_name, now):
             unit = self._opened(place, now)
-            seen = None if unit is None else unit.answers.seen(asked.query)
-            if seen is not None:
-                found[place.shard] = (place, seen)
-        return found
+            figures = None if unit is None else unit.answers.seen(asked.query)
+            if figures is not None:
+                units[place.shard] = (place, figures)
+        return units
 
     def columns(self, place: Place, query: str) -> list[tuple[str, str]]:
         unit = self._opened(place, time.monotonic())
@@ -83,24 +83,24 @@ class Desk:
         return unit.answers.some(query, row, most)
 
     def _places_of(self, class_name: str, now: float) -> Sequence[Place]:
-        at, found = self._placed.get(class_name, (-PLACES_S, ()))
+        at, places = self._placed.get(class_name, (-PLACES_S, ()))
         if now - at >= PLACES_S:
             try:
-                found = self.places.places(class_name)
+                places = self.places.places(class_name)
             except UnknownName:
-                found = ()
-            self._placed[class_name] = (now, found)
-        return found
+                places = ()
+            self._placed[class_name] = (now, places)
+        return places
 
     def _opened(self, place: Place, now: float) -> Opened | None:
-        found = self._units.get(place)
-        if found is None:
+        unit = self._units.get(place)
+        if unit is None:
             answers = answers_at(place, self.key)
             if answers is None:
                 return None
-            found = self._units[place] = Opened(answers, now, now)
-        found.looked_at = now
-        return found
+            unit = self._units[place] = Opened(answers, now, now)
+        unit.looked_at = now
+        return unit
 
     def _sweep(self, now: float) -> None:
         for place, unit in list(self._units.items()):
@@ -109,4 +109,6 @@ class Desk:
             elif unit.holds and now - unit.read_at >= self.hold_s:
                 unit.answers.let_go()
                 unit.holds = False
-        self._placed = {name: one for name, one in self._placed.items() if now - one[0] < self.hold_s}
+        self._placed = {
+            name: placed for name, placed in self._placed.items() if now - placed[0] < self.hold_s
+        }

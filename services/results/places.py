@@ -48,7 +48,7 @@ class LocalPlaces:
             return ()
         if folder.is_dir():
             return (Place(class_name, self.dirs, endpoint_in(self.dirs)),)
-        names = (one.name for one in folder.parent.glob(f"{class_name}#*"))
+        names = (path.name for path in folder.parent.glob(f"{class_name}#*"))
         units = sorted((name for name in names if class_of(name) == class_name), key=shard_of)
         return tuple(Place(unit, self.dirs, endpoint_in(self.dirs)) for unit in units)
 
@@ -65,11 +65,11 @@ class SystemPlaces:
     system: str
 
     def places(self, class_name: str) -> Sequence[Place]:
-        found = []
+        places = []
         for unit, node in self.homes(class_name):
             dirs = RunDirs(self.base, self.system, node)
-            found.append(Place(unit, dirs if dirs.folder.is_dir() else None, self.endpoint(node)))
-        return tuple(found)
+            places.append(Place(unit, dirs if dirs.folder.is_dir() else None, self.endpoint(node)))
+        return tuple(places)
 
 
 def shard_of(unit: str) -> int:

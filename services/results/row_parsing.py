@@ -73,33 +73,33 @@ class Brought:
         return sum(batch.num_rows for batch in self.batches)
 
     def reject(self, reason: str, column: str = "") -> None:
-        told = f"{reason}: {column[:NAME_SHOWN]}" if column else reason
-        self.rejected[told if told in self.rejected or len(self.rejected) < REASONS_MAX else OTHERS] += 1
+        text = f"{reason}: {column[:NAME_SHOWN]}" if column else reason
+        self.rejected[text if text in self.rejected or len(self.rejected) < REASONS_MAX else OTHERS] += 1
 
 
 def from_json(stream: StreamSchema, body: bytes) -> Brought:
     check_many(body.count(b"{") + body.count(b"["))
     try:
-        found = orjson.loads(body)
+        values = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
         raise NotReadable(f"not valid JSON: {problem}", hint="send an array of objects") from None
-    if not isinstance(found, list):
+    if not isinstance(values, list):
         raise NotReadable("not an array", hint="send an array of objects, or NDJSON as application/x-ndjson")
-    check_many(len(found))
-    return of_objects(stream, found, Brought())
+    check_many(len(values))
+    return of_objects(stream, values, Brought())
 
 
 def from_lines(stream: StreamSchema, body: bytes) -> Brought:
     check_many(max(body.count(b"\n"), body.count(b"{") + body.count(b"[")))
-    brought, found = Brought(), []
+    brought, values = Brought(), []
     for line in body.split(b"\n"):
         if not line.strip():
             continue
         try:
-            found.append(orjson.loads(line))
+            values.append(orjson.loads(line))
         except orjson.JSONDecodeError:
             brought.reject(NOT_JSON)
-    return of_objects(stream, found, brought)
+    return of_objects(stream, values, brought)
 
 
 def from_arrow(body: bytes) -> Brought:
@@ -127,10 +127,10 @@ def check_many(rows: int) -> None:
 
 
 def check_types(schema: pa.Schema) -> None:
-    for one in schema:
-        if any(unpacks(one.type) for unpacks in UNPACKING):
+    for column in schema:
+        if any(unpacks(column.type) for unpacks in UNPACKING):
             raise InvalidInput(
-                "columns of that type are not taken", one.name, str(one.type), "send plain values"
+                "columns of that type are not taken", column.name, str(column.type), "send plain values"
             )
 
 
@@ -139,17 +139,18 @@ def check_types(schema: pa.Schema) -> None:
 
 def of_objects(stream: StreamSchema, found: Sequence[Any], brought: Brought) -> Brought:
     fields = stream.schema.fields
-    names = [one.name.lower() for one in fields]
-    rows = [row for one in found if (row := row_of(one, set(names), brought)) is not None]
+    names = [column.name.lower() for column in fields]
+    rows = [row for row_given in found if (row := row_of(row_given, set(names), brought)) is not None]
     left = [True] * len(rows)
     columns = [
-        column_of(one.type, [row.get(name) for row in rows]) for one, name in zip(fields, names, strict=True)
+        column_of(column.type, [row.get(name) for row in rows])
+        for column, name in zip(fields, names, strict=True)
     ]
-    for one, (_, bad) in zip(fields, columns, strict=True):
+    for column, (_, bad) in zip(fields, columns, strict=True):
         for place in bad:
             if left[place]:
                 left[place] = False
-                brought.reject(DOES_NOT_FIT, one.name)
+                brought.reject(DOES_NOT_FIT, column.name)
     batch = pa.RecordBatch.from_arrays([array for array, _ in columns], schema=stream.schema.arrow)
     batch = batch if all(left) else batch.filter(pa.array(left, pa.bool_()))
     if batch.num_rows:
@@ -182,16 +183,16 @@ def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterabl
             return pa.array(values, type_.arrow), ()
         except (pa.ArrowException, OverflowError):
             pass  # one of them is too large
-    convert, found, bad = CONVERSIONS[type_.kind], [], []
+    convert, converted, bad = CONVERSIONS[type_.kind], [], []
     for place, value in enumerate(values):
         try:
-            found.append(None if value is None else convert(type_, value))
+            converted.append(None if value is None else convert(type_, value))
         except NOT_A_VALUE:
-            found.append(None)
+            converted.append(None)
             bad.append(place)
     if type_.kind is Kind.TIMESTAMP:
-        return pa.array(found, pa.int64()).view(type_.arrow), bad
-    return pa.array(found, type_.arrow), bad
+        return pa.array(converted, pa.int64()).view(type_.arrow), bad
+    return pa.array(converted, type_.arrow), bad
 
 
 def boolean(_: DataType, value: Any) -> bool:
@@ -199,19 +200,19 @@ def boolean(_: DataType, value: Any) -> bool:
 
 
 def whole(type_: DataType, value: Any) -> int:
-    found = typed(value, int)
+    number = typed(value, int)
     most = 1 << (31 if type_.kind is Kind.INT32 else 63)
-    if not -most <= found < most:
+    if not -most <= number < most:
         raise ValueError
-    return found
+    return number
 
 
 def real(type_: DataType, value: Any) -> float:
-    found = float(value) if type(value) in (int, float) else typed(value, float)
-    is_changed = isinstance(value, int) and int(found) != value
-    if is_changed or (type_.kind is Kind.FLOAT32 and abs(found) > FLOAT32_MAX):
+    number = float(value) if type(value) in (int, float) else typed(value, float)
+    is_changed = isinstance(value, int) and int(number) != value
+    if is_changed or (type_.kind is Kind.FLOAT32 and abs(number) > FLOAT32_MAX):
         raise ValueError
-    return found
+    return number
 
 
 def text(_: DataType, value: Any) -> str:
@@ -221,19 +222,19 @@ def text(_: DataType, value: Any) -> str:
 def exact(type_: DataType, value: Any) -> Decimal:
     if type(value) not in (str, int, float):
         raise ValueError
-    found = EXACT.quantize(Decimal(str(value)), Decimal(1).scaleb(-type_.scale))
-    if abs(found) >= Decimal(10) ** (type_.precision - type_.scale):
+    number = EXACT.quantize(Decimal(str(value)), Decimal(1).scaleb(-type_.scale))
+    if abs(number) >= Decimal(10) ** (type_.precision - type_.scale):
         raise ValueError
-    return found
+    return number
 
 
 def moment(type_: DataType, value: Any) -> int:
     if type(value) is int:
         return whole(type_, value)
-    found = datetime.fromisoformat(typed(value, str))
-    if found.tzinfo is None:  # no moment
+    moment_given = datetime.fromisoformat(typed(value, str))
+    if moment_given.tzinfo is None:  # no moment
         raise ValueError
-    return (found - EPOCH) // MICROSECOND
+    return (moment_given - EPOCH) // MICROSECOND
 
 
 def typed(value: Any, wanted: type[Value]) -> Value:

@@ -95,19 +95,19 @@ class Rows:
             return self._put(stream, batches, Sender(producer_of(principal, idempotency_key)))
         sender = self._sender()
         try:
-            found = self._put(stream, batches, sender)
+            outcome = self._put(stream, batches, sender)
         except NoRoom:
             self._give_back(sender)
             raise
         # One whose call had no answer is not used again: whether its batch was published is not known.
         self._give_back(Sender(sender.producer, sender.batch + 1))
-        return found
+        return outcome
 
     def _put(self, stream: str, batches: list[pa.RecordBatch], sender: Sender) -> bool:
         """Whether the door has had it before."""
-        told = {"v": 1, "stream": stream, "producer": sender.producer, "batch": sender.batch}
-        told |= {"partition": 0, "attempt": "", "commit": True}
-        descriptor = flight.FlightDescriptor.for_command(json.dumps(told).encode())
+        command = {"v": 1, "stream": stream, "producer": sender.producer, "batch": sender.batch}
+        command |= {"partition": 0, "attempt": "", "commit": True}
+        descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
         with as_ours(stream):
             client, call = self._connected(stream)
             writer, answers = client.do_put(descriptor, batches[0].schema, call)
@@ -155,8 +155,8 @@ class Rows:
 
 def producer_of(principal: str, idempotency_key: str) -> str:
     """One of its own, so that keys need no order."""
-    told = json.dumps([principal, idempotency_key]).encode()
-    return f"rows/key/{blake2b(told, digest_size=16).hexdigest()}"
+    identity = json.dumps([principal, idempotency_key]).encode()
+    return f"rows/key/{blake2b(identity, digest_size=16).hexdigest()}"
 
 
 @contextmanager
@@ -165,13 +165,13 @@ def as_ours(stream: str) -> Iterator[None]:
     try:
         yield
     except flight.FlightUnavailableError as problem:
-        told = extra_of(problem)
-        if "retry_after_s" not in told:
+        extra = extra_of(problem)
+        if "retry_after_s" not in extra:
             hint = "bring the rows again, with the same Idempotency-Key"
             raise Away("the gateway does not answer", "stream", stream, hint) from None
-        after_s = float(told["retry_after_s"])
+        after_s = float(extra["retry_after_s"])
         raise NoRoom(
-            told["reason"], "stream", stream, "bring the rows again", retry_after_s=after_s
+            extra["reason"], "stream", stream, "bring the rows again", retry_after_s=after_s
         ) from None
     except flight.FlightServerError as problem:
         text = str(problem).partition(". gRPC client debug context")[0]
@@ -187,7 +187,7 @@ def as_ours(stream: str) -> Iterator[None]:
 
 def extra_of(problem: flight.FlightError) -> dict[str, Any]:
     try:
-        found = json.loads(problem.extra_info)
+        content = json.loads(problem.extra_info)
     except (TypeError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

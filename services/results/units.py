@@ -89,13 +89,13 @@ class LocalAnswers:
 
     def some(self, query: str, row: int, most: int) -> Found | None:
         try:
-            found = self._opened().some(query, row, most)
-            schema = self._schema_of(query, found.mark)
+            rows = self._opened().some(query, row, most)
+            schema = self._schema_of(query, rows.mark)
         except NOT_THERE:
             self._reader = None
             return None
-        batches = [batch_of(found.answers, schema)] if found.answers else []
-        return Found(found.mark, found.first, found.following, batches)
+        batches = [batch_of(rows.answers, schema)] if rows.answers else []
+        return Found(rows.mark, rows.first, rows.following, batches)
 
     def let_go(self) -> None:
         try:
@@ -126,8 +126,8 @@ class RemoteAnswers:
         self._told: dict[str, tuple[float, Told | None]] = {}
 
     def seen(self, query: str) -> Seen | None:
-        told = self._asked(query)
-        return None if told is None else Seen(told.mark, told.next)
+        unit_state = self._asked(query)
+        return None if unit_state is None else Seen(unit_state.mark, unit_state.next)
 
     def columns(self, query: str) -> list[tuple[str, str]]:
         try:
@@ -137,29 +137,29 @@ class RemoteAnswers:
 
     def some(self, query: str, row: int, most: int) -> Found | None:
         try:
-            told = self._asked(query, at_once=True)
-            if told is None:
+            unit_state = self._asked(query, at_once=True)
+            if unit_state is None:
                 return None
-            first = max(row, told.first)
-            if first >= told.next:
-                return Found(told.mark, max(row, told.next), max(row, told.next), ())
-            batches = self._rows(query, first, min(first + most, told.next))
+            first = max(row, unit_state.first)
+            if first >= unit_state.next:
+                return Found(unit_state.mark, max(row, unit_state.next), max(row, unit_state.next), ())
+            batches = self._rows(query, first, min(first + most, unit_state.next))
         except UNREACHED:
             return None
         rows = sum(batch.num_rows for batch in batches)
-        return Found(told.mark, first, first + rows, batches)
+        return Found(unit_state.mark, first, first + rows, batches)
 
     def let_go(self) -> None:
         self._client = None
 
     def _asked(self, query: str, at_once: bool = False) -> Told | None:
         now = time.monotonic()
-        at, told = self._told.get(query, (0.0, None))
+        at, unit_state = self._told.get(query, (0.0, None))
         if at_once or now - at >= REMOTE_LOOK_S:
-            told = self._ask(query)
-            self._told = {name: one for name, one in self._told.items() if now - one[0] < REMOTE_LOOK_S}
-            self._told[query] = (now, told)
-        return told
+            unit_state = self._ask(query)
+            self._told = {name: entry for name, entry in self._told.items() if now - entry[0] < REMOTE_LOOK_S}
+            self._told[query] = (now, unit_state)
+        return unit_state
 
     def _ask(self, query: str) -> Told | None:
         body = as_bytes({"v": 1, "class": class_of(self._unit), "query": query})
@@ -168,17 +168,17 @@ class RemoteAnswers:
         except UNREACHED:
             return None
         units = json.loads(result.body.to_pybytes())["units"]
-        return next((Told(**one) for one in units if one["unit"] == self._unit), None)
+        return next((Told(**unit) for unit in units if unit["unit"] == self._unit), None)
 
     def _schema_of(self, query: str) -> pa.Schema:
         path = flight.FlightDescriptor.for_path("query", class_of(self._unit), query)
         return self._opened().get_schema(path, self._call).schema
 
     def _rows(self, query: str, first: int, following: int) -> list[pa.RecordBatch]:
-        told = {"v": 1, "unit": self._unit, "query": query, "from": first, "to": following}
-        table = self._opened().do_get(flight.Ticket(as_bytes(told)), self._call).read_all()
-        found: list[pa.RecordBatch] = table.to_batches()
-        return found
+        ticket = {"v": 1, "unit": self._unit, "query": query, "from": first, "to": following}
+        table = self._opened().do_get(flight.Ticket(as_bytes(ticket)), self._call).read_all()
+        batches: list[pa.RecordBatch] = table.to_batches()
+        return batches
 
     def _opened(self) -> flight.FlightClient:
         if self._client is None:

@@ -28,7 +28,7 @@ from configs.classes.policies import Automatic, PolicySettings
 from configs.classes.policy_and_plan import Choice
 from configs.errors import WeirError
 from scheduler.tuning import Compared
-from services.common.background_thread import Following
+from services.common.background_thread import BackgroundThread
 from services.watch.watch import Clock, Watch
 from sim.forecast.policy_forecast import (
     Arrived,
@@ -58,7 +58,7 @@ class Comparing(Protocol):
 Forecast = Callable[[ClassNow, Sequence[PolicySettings]], Mapping[str, float]]
 
 
-class Tuner(Following):
+class Tuner(BackgroundThread):
     """Looks at classes from `start` to `stop`."""
 
     def __init__(
@@ -76,35 +76,35 @@ class Tuner(Following):
         view = self._watch.view(max_age_s=math.inf)
         awake = {class_.name for class_ in view.classes.values() if class_.units and not class_.asleep}
         tuned = [class_ for class_ in view.system.classes if isinstance(class_.policy, Automatic)]
-        known = {(one.name, one.objective) for one in tuned}
-        self._due = {key: due for key, due in self._due.items() if key in known}
-        names = {one.name for one in tuned}
+        keys = {(class_.name, class_.objective) for class_ in tuned}
+        self._due = {key: due for key, due in self._due.items() if key in keys}
+        names = {class_.name for class_ in tuned}
         self._ran_by = {name: ran_by for name, ran_by in self._ran_by.items() if name in names}
-        for one in tuned:
-            assert isinstance(one.policy, Automatic)
-            key = one.name, one.objective
-            due = self._due.setdefault(key, self._clock() + one.policy.every_s)
-            if one.name in awake and self._clock() >= due and not self._stopping.is_set():
+        for tuned_class in tuned:
+            assert isinstance(tuned_class.policy, Automatic)
+            key = tuned_class.name, tuned_class.objective
+            due = self._due.setdefault(key, self._clock() + tuned_class.policy.every_s)
+            if tuned_class.name in awake and self._clock() >= due and not self._stopping.is_set():
                 began = self._clock()
                 try:
-                    self._compare(one)
+                    self._compare(tuned_class)
                 finally:
                     took_s = self._clock() - began
-                    self._due[key] = began + max(one.policy.every_s, took_s / BUSY_PART)
+                    self._due[key] = began + max(tuned_class.policy.every_s, took_s / BUSY_PART)
 
     def _compare(self, one: LiveClass) -> None:
-        found, policies = self._source.noticed(one.name), candidates(one.objective)
+        sample, policies = self._source.noticed(one.name), candidates(one.objective)
         if (
-            found is None or found.is_exchanging
+            sample is None or sample.is_exchanging
         ):  # it is declared otherwise by now, or runs by two plans at a time
             return
-        now = replace(class_now(one.objective, found), before=self._ran_before(one.name, found))
+        now = replace(class_now(one.objective, sample), before=self._ran_before(one.name, sample))
         forecasts = self._forecast(now, policies)
-        seen = Seen(found.seen, found.queued, found.stale, found.lost, found.tardy_ms)
-        measured = objective_value(one.objective, seen)
+        outcome = Seen(sample.seen, sample.queued, sample.stale, sample.lost, sample.tardy_ms)
+        measured = objective_value(one.objective, outcome)
         given_up: tuple[str, ...] = ()
-        if found.has_given_up and found.running is not None:
-            plan = found.running.choice.plan
+        if sample.has_given_up and sample.running is not None:
+            plan = sample.running.choice.plan
             given_up = tuple([str(Choice(policy, plan)) for policy in policies])
         self._source.compared(one.name, one.objective, Compared(measured, forecasts, given_up))
 

@@ -34,17 +34,19 @@ class Account:
 
 def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list[Account]:
     """Of these classes, or of all, in the order in which they were declared."""
-    wanted = None if classes is None else set(classes)
-    declared = [class_ for class_ in system.classes if wanted is None or class_.name in wanted]
-    found: dict[str, dict[str, tuple[TupleLedger, int]]] = {one.name: {} for one in declared}
+    names = None if classes is None else set(classes)
+    declared = [class_ for class_ in system.classes if names is None or class_.name in names]
+    accounts_by_class: dict[str, dict[str, tuple[TupleLedger, int]]] = {
+        class_.name: {} for class_ in declared
+    }
     for unit in system.units.values():
-        streams = found.get(unit.class_name)
+        streams = accounts_by_class.get(unit.class_name)
         if streams is None or unit.report is None:
             continue
         for stream, (ledger, queued) in unit.report.accounts.items():
             total, waiting = streams.get(stream, (TupleLedger(), 0))
             streams[stream] = (total + ledger, waiting + queued)
-    return [account for one in declared for account in told(one, found[one.name])]
+    return [account for class_ in declared for account in told(class_, accounts_by_class[class_.name])]
 
 
 def told(declared: LiveClass, streams: dict[str, tuple[TupleLedger, int]]) -> Iterator[Account]:

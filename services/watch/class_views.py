@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from actors.coordinator.control_plane import SystemStatus, UnitStatus
 from actors.coordinator.coordinator_status import CoordinatorStatus
-from actors.messages.unit_messages import GIVEN_UP, Failure, Figures, UnitReport, class_of
+from actors.messages.unit_messages import GIVEN_UP, OF_UNITS, Failure, Figures, UnitReport, class_of
 from configs.classes.live_class import LiveClass
 from configs.classes.policies import Automatic, policy_text
 from scheduler.ratios import mean
@@ -16,9 +16,6 @@ from services.watch.losses import failures_together
 from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, condition_of
 
 Lending = Mapping[str, Mapping[str, float]]
-# The other figures of a class are the sums of its units'.
-WORST = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "queue_age_s")
-MEAN = ("keep", "slowdown_now", "utility_now", "missed_now", "staleness_now", "tardy_now", "shed_now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +71,25 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
     views = []
     for settings in system.classes:
         units = by_class.get(settings.name, [])
-        reports = [one.report for one in units if one.report is not None]
-        share = sum(one.share * system.nodes.get(one.node, 0) for one in units) / lanes
+        reports = [unit.report for unit in units if unit.report is not None]
+        share = sum(unit.share * system.nodes.get(unit.node, 0) for unit in units) / lanes
         figures, asleep = (
-            together([one.figures for one in reports]),
-            bool(reports) and all(one.asleep for one in reports),
+            together([report.figures for report in reports]),
+            bool(reports) and all(report.asleep for report in reports),
         )
         failures = failures_together(report.failures for report in reports)
-        troubles = [(one.trouble, trouble_of(one, settings)) for one in reports if one.trouble]
+        troubles = [(report.trouble, trouble_of(report, settings)) for report in reports if report.trouble]
         views.append(
             ClassView(
                 settings=settings,
                 share=share,
-                original=sum(one.original * system.nodes.get(one.node, 0) for one in units) / lanes,
+                original=sum(unit.original * system.nodes.get(unit.node, 0) for unit in units) / lanes,
                 lent_s=lent.get(settings.name, 0.0),
                 borrowed_s=borrowed.get(settings.name, 0.0),
                 figures=figures,
                 units=len(reports),
                 asleep=asleep,
-                problems=tuple(f"{one.unit}: {one.problem}" for one in reports if one.problem),
+                problems=tuple(f"{report.unit}: {report.problem}" for report in reports if report.problem),
                 policy=system.policies.get(settings.name, policy_text(settings.first_policy)),
                 condition=condition_of(
                     settings,
@@ -127,65 +124,75 @@ def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, floa
 
 
 def together(parts: Sequence[Figures]) -> Figures:
-    """Figures of a class from those of its units; of response times the worst unit's."""
+    """Return the figures of a class from those of its units, as the fields of Figures say."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return Figures()
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for field in fields(Figures):
         values = [getattr(part, field.name) for part in parts]
-        if field.name in WORST:
-            found[field.name] = max(values)
-        elif field.name in MEAN:
-            found[field.name] = mean(values)
-        elif field.name == "late_now":
-            streams = {stream for part in values for stream in part}
-            found[field.name] = {stream: max(part.get(stream, 0.0) for part in values) for stream in streams}
-        elif field.name == "utility":
-            found[field.name] = utilities_together(parts)
-        elif field.name == "slowdown":
-            found[field.name] = slowdowns_together(parts)
-        elif field.name == "tardiness":
-            found[field.name] = tardiness_together(parts)
+        if field.name in TOGETHER:
+            figures[field.name] = TOGETHER[field.name](parts)
         elif isinstance(values[0], dict):
-            found[field.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
-        elif field.name == "within_target_pct":
-            found[field.name] = mean(values, [part.results for part in parts], 100.0)
+            figures[field.name] = {key: max(value.get(key, 0.0) for value in values) for key in values[0]}
         else:
-            found[field.name] = sum(values)
-    return Figures(**found)
+            figures[field.name] = OF_UNITS_AS[field.metadata.get(OF_UNITS, "sum")](values)
+    return Figures(**figures)
+
+
+def late_together(parts: Sequence[Figures]) -> dict[str, float]:
+    """Return the largest late part of each stream."""
+    streams = {stream for part in parts for stream in part.late_now}
+    return {stream: max(part.late_now.get(stream, 0.0) for part in parts) for stream in streams}
 
 
 def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
     """Of units that have answered; means are weighted by how much."""
-    told = [(part.utility, part.results) for part in parts if part.utility]
-    missed, counts = sum(one["missed"] for one, _ in told), [count for _, count in told]
+    answered = [(part.utility, part.results) for part in parts if part.utility]
+    missed, counts = sum(utility["missed"] for utility, _ in answered), [count for _, count in answered]
     results = sum(counts)
-    found = {name: mean([one[name] for one, _ in told], counts, 1.0) for name in ("mean", "of_queries")}
+    means = {
+        name: mean([utility[name] for utility, _ in answered], counts, 1.0) for name in ("mean", "of_queries")
+    }
     pct = 100.0 * missed / results if results else 0.0
-    return {**found, "lost": 1.0 - found["mean"], "missed": missed, "missed_pct": pct}
+    return {**means, "lost": 1.0 - means["mean"], "missed": missed, "missed_pct": pct}
 
 
 def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
     """The same of slowdowns."""
-    told = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
-    counts = [count for _, count in told]
-    return {name: mean([one[name] for one, _ in told], counts) for name in ("mean", "of_queries")}
+    answered = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
+    counts = [count for _, count in answered]
+    return {
+        name: mean([slowdown[name] for slowdown, _ in answered], counts) for name in ("mean", "of_queries")
+    }
 
 
 def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
     """Of units of which a window has answered; empty without any."""
-    told = [part.tardiness for part in parts if part.tardiness]
-    if not told:
+    tardy = [part.tardiness for part in parts if part.tardiness]
+    if not tardy:
         return {}
-    due = sum(one["due"] for one in told)
+    due = sum(tardiness["due"] for tardiness in tardy)
     return {
         "due": due,
-        "tardy": sum(one["tardy"] for one in told),
-        "mean_ms": sum(one["mean_ms"] * one["due"] for one in told) / due,
-        "max_ms": max(one["max_ms"] for one in told),
+        "tardy": sum(tardiness["tardy"] for tardiness in tardy),
+        "mean_ms": sum(tardiness["mean_ms"] * tardiness["due"] for tardiness in tardy) / due,
+        "max_ms": max(tardiness["max_ms"] for tardiness in tardy),
     }
+
+
+OF_UNITS_AS: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "mean": mean, "worst": max}
+# Figures that are made of several of the units' figures.
+TOGETHER: Mapping[str, Callable[[Sequence[Figures]], Any]] = {
+    "late_now": late_together,
+    "utility": utilities_together,
+    "slowdown": slowdowns_together,
+    "tardiness": tardiness_together,
+    "within_target_pct": lambda parts: mean(
+        [part.within_target_pct for part in parts], [part.results for part in parts], 100.0
+    ),
+}
 
 
 def troubles(views: Sequence[ClassView]) -> list[str]:
@@ -265,11 +272,11 @@ def unit_lines(units: Mapping[str, UnitStatus]) -> list[dict[str, Any]]:
     return [
         {
             "unit": name,
-            "class": one.class_name,
-            "node": one.node,
-            "host": one.host,
-            "share": one.share,
-            "moving_to": one.moving_to,
+            "class": unit.class_name,
+            "node": unit.node,
+            "host": unit.host,
+            "share": unit.share,
+            "moving_to": unit.moving_to,
         }
-        for name, one in units.items()
+        for name, unit in units.items()
     ]

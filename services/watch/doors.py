@@ -28,11 +28,11 @@ class Doors:
 
     def _elsewhere(self, node: str) -> str | None:
         with self._lock:
-            until, found = self._known.get(node, (float("-inf"), None))
+            until, place = self._known.get(node, (float("-inf"), None))
             if self._clock() >= until:
-                found = self._asked(node)
-                self._known[node] = (self._clock() + KEPT_S, found)
-            return found
+                place = self._asked(node)
+                self._known[node] = (self._clock() + KEPT_S, place)
+            return place
 
     def _asked(self, node: str) -> str | None:
         try:

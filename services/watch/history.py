@@ -102,10 +102,10 @@ class History:
         before = self._samples[-1] if self._samples else None
         gone_s = 0.0 if before is None else view.at - before.at
         lanes = sum(view.system.nodes.values())
-        counts = {name: counts_of(one) for name, one in view.classes.items()}
+        counts = {name: counts_of(class_) for name, class_ in view.classes.items()}
         rows = [
-            row_of(one, lanes, rates_of(self._counts.get(name), counts[name], gone_s))
-            for name, one in view.classes.items()
+            row_of(class_, lanes, rates_of(self._counts.get(name), counts[name], gone_s))
+            for name, class_ in view.classes.items()
         ]
         values = np.array(rows, dtype=np.float32).reshape(len(rows), len(FIGURES))
         is_same = before is not None and list(before.places) == list(view.classes)

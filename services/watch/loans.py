@@ -37,13 +37,13 @@ def lending(system: SystemStatus, seconds: Mapping[str, Mapping[str, float]]) ->
 def lent_now(system: SystemStatus) -> dict[tuple[str, str], float]:
     """In processors, by class."""
     ranks = {class_.name: -class_.priority for class_ in system.classes}
-    found: dict[tuple[str, str], float] = {}
+    loans: dict[tuple[str, str], float] = {}
     for node, lanes in system.nodes.items():
-        here = {unit: one for unit, one in system.units.items() if one.node == node}
+        here = {unit: status for unit, status in system.units.items() if status.node == node}
         ranked = sorted(here, key=lambda unit: (ranks[here[unit].class_name], unit))
         originals = {unit: here[unit].original for unit in ranked}
         for lender, borrower, share in lent_shares(originals, {unit: here[unit].share for unit in ranked}):
             pair = here[lender].class_name, here[borrower].class_name
             if pair[0] != pair[1]:
-                found[pair] = found.get(pair, 0.0) + share * lanes
-    return found
+                loans[pair] = loans.get(pair, 0.0) + share * lanes
+    return loans

@@ -149,14 +149,16 @@ class QueryLoss:
 
 def failures_together(units: Iterable[Sequence[Failure]]) -> tuple[Failure, ...]:
     """Return the failures of several units: of those that agree in all but counts, the sum of rows and the largest part."""
-    found: dict[tuple[str, tuple[str, ...], str], Failure] = {}
+    merged: dict[tuple[str, tuple[str, ...], str], Failure] = {}
     for failure in (failure for failures in units for failure in failures):
         key = failure.operator, failure.queries, failure.reason
-        known = found.get(key)
-        if known is not None:
-            failure = replace(failure, rows=known.rows + failure.rows, part=max(known.part, failure.part))
-        found[key] = failure
-    return tuple(sorted(found.values(), key=lambda failure: (-failure.part, -failure.rows)))
+        failure_before = merged.get(key)
+        if failure_before is not None:
+            failure = replace(
+                failure, rows=failure_before.rows + failure.rows, part=max(failure_before.part, failure.part)
+            )
+        merged[key] = failure
+    return tuple(sorted(merged.values(), key=lambda failure: (-failure.part, -failure.rows)))
 
 
 def query_losses(failures: Iterable[Failure]) -> list[QueryLoss]:
@@ -166,12 +168,12 @@ def query_losses(failures: Iterable[Failure]) -> list[QueryLoss]:
         for query in failure.queries:
             of_query.setdefault(query, []).append(failure)
     losses = []
-    for query, found in of_query.items():
+    for query, failures_of_query in of_query.items():
         parts: dict[str, float] = {}
-        for failure in found:
+        for failure in failures_of_query:
             parts[failure.operator] = parts.get(failure.operator, 0.0) + failure.part
-        worst = max(found, key=lambda failure: (failure.part, failure.rows))
-        rows, part = sum(failure.rows for failure in found), min(1.0, max(parts.values()))
+        worst = max(failures_of_query, key=lambda failure: (failure.part, failure.rows))
+        rows, part = sum(failure.rows for failure in failures_of_query), min(1.0, max(parts.values()))
         losses.append(QueryLoss(query, rows, part, worst.reason))
     return sorted(losses, key=lambda loss: (-loss.part, -loss.rows, loss.query))
 

@@ -36,15 +36,15 @@ class QueryWorth:
 
 def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
     """In the order in which the queries were declared; at most as many as units tell of."""
-    told: dict[str, list[Quality]] = {}
+    qualities: dict[str, list[Quality]] = {}
     for unit in system.units.values():
         if unit.class_name == one.name and unit.report is not None and unit.report.counted is not None:
             for quality in unit.report.counted.quality:
-                told.setdefault(quality.query, []).append(quality)
+                qualities.setdefault(quality.query, []).append(quality)
     return [
-        together(query, one.graph_of(query), one.weight_of(query), told[query])
+        together(query, one.graph_of(query), one.weight_of(query), qualities[query])
         for query in one.queries
-        if query in told
+        if query in qualities
     ]
 
 

@@ -55,7 +55,7 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
         more = "" if condition.state in (State.LATE, State.LOSING) else condition.reason
         rest = filter(None, (more, late(view), lost_in_queries(view), shares(view), loss(view, lately)))
         return f"It is {condition.state}: {'; '.join(rest)}."
-    told = (
+    sentences = (
         response(view),
         worth(view),
         tardy(view),
@@ -65,7 +65,7 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
         lost_in_queries(view),
         *policy(view),
     )
-    return "; ".join(filter(None, told)) + "."
+    return "; ".join(filter(None, sentences)) + "."
 
 
 def response(view: ClassView) -> str:

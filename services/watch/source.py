@@ -94,8 +94,8 @@ class RunningSystem:
         return self._system.name
 
     def look(self, seen: Number | None) -> Look | None:
-        found: Look | None = self._ask("look", seen)
-        return found
+        answer: Look | None = self._ask("look", seen)
+        return answer
 
     def has_ended(self) -> bool:
         try:
@@ -106,48 +106,48 @@ class RunningSystem:
             return False
 
     def decisions(self, class_name: str, last: int) -> Decisions:
-        found: Decisions = self._ask("decisions", class_name, last)
-        return found
+        answer: Decisions = self._ask("decisions", class_name, last)
+        return answer
 
     def plan(self, class_name: str) -> list[Line]:
-        found: list[Line] = self._ask("plan", class_name)
-        return found
+        answer: list[Line] = self._ask("plan", class_name)
+        return answer
 
     def noticed(self, class_name: str) -> UnitNow | None:
-        found: UnitNow | None = self._ask("noticed", class_name)
-        return found
+        answer: UnitNow | None = self._ask("noticed", class_name)
+        return answer
 
     def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
         self._ask("compared", class_name, objective, event)
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
-        found: tuple[list[ShareMove], float] = self._ask("last_moves", last)
-        return found
+        answer: tuple[list[ShareMove], float] = self._ask("last_moves", last)
+        return answer
 
     def endpoint(self, node: str) -> str | None:
-        found: str | None = self._gateway(node)["endpoint"]
-        return found
+        answer: str | None = self._gateway(node)["endpoint"]
+        return answer
 
     def turns(self, node: str) -> DispatcherStatus:
         """How the node's lanes are used."""
-        found: DispatcherStatus = answer(lambda: self._system.dispatcher(node).status.remote())
-        return found
+        status: DispatcherStatus = answer(lambda: self._system.dispatcher(node).status.remote())
+        return status
 
     def inflow(self, node: str) -> Inflow:
         """What comes in at the node."""
         pid = answer(lambda: self._system.gateway(node).ping.remote())
-        return Inflow(pid, [one for one in self._gateway(node)["streams"] if one["origin"] is None])
+        return Inflow(pid, [stream for stream in self._gateway(node)["streams"] if stream["origin"] is None])
 
     def streams(self, node: str) -> dict[str, Counted]:
         return {
-            one["stream"].lower(): Counted(one["accepted_rows"], one["accepted_batches"])
-            for one in self._gateway(node)["streams"]
-            if one["origin"] is None  # it comes in here, and not at another node
+            stream["stream"].lower(): Counted(stream["accepted_rows"], stream["accepted_batches"])
+            for stream in self._gateway(node)["streams"]
+            if stream["origin"] is None  # it comes in here, and not at another node
         }
 
     def _gateway(self, node: str) -> dict[str, Any]:
-        found: dict[str, Any] = answer(lambda: self._system.gateway(node).status.remote())
-        return found
+        status: dict[str, Any] = answer(lambda: self._system.gateway(node).status.remote())
+        return status
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         try:

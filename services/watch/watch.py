@@ -17,13 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TypeVar
 
 from actors.coordinator.control_plane import SystemStatus
 from actors.coordinator.coordinator_status import Look
 from actors.runtime.run_dirs import shared_memory
 from configs.errors import sentence
+from services.common.background_thread import BackgroundThread
 from services.results.places import Place, SystemPlaces, shard_of
 from services.watch.class_views import ClassView, class_views
 from services.watch.doors import Doors
@@ -61,7 +61,7 @@ class View:
         return self.look.status.system
 
 
-class Watch:
+class Watch(BackgroundThread):
     """From `start` to `stop`; its methods may be called by several threads."""
 
     def __init__(
@@ -74,6 +74,7 @@ class Watch:
         wall: Clock = time.time,
     ) -> None:
         """`problems` tells why something does not run as it is declared."""
+        super().__init__("watch")
         self.source, self.history, self.problems = source, History(), problems
         self.intakes: Callable[[], Mapping[str, Intake]] = dict
         """Rows at the gateways, by stream in small letters; `services.metrics.nodes` counts them."""
@@ -90,28 +91,13 @@ class Watch:
             str, tuple[float, float]
         ] = {}  # by unit: time of its last report, and when it was seen
         self._looks = 0
-        self._wanted = self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._wanted = False
 
     def stop(self) -> None:
-        """Idempotent."""
         with self._changed:
-            self._stopping = True
+            self._stopping.set()
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def __enter__(self) -> Watch:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        super().stop()
 
     # -- for those who ask ----------------------------------------------------------------------------------
 
@@ -125,7 +111,7 @@ class Watch:
             if not self._problem or self._view is None:
                 self._wanted, before = True, self._looks
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._looks > before or self._stopping, WAIT_S)
+                self._changed.wait_for(lambda: self._looks > before or self._stopping.is_set(), WAIT_S)
             if self._view is None:
                 raise Away("the running system has not answered yet", hint=self._problem or "ask again")
             return self._view
@@ -138,10 +124,10 @@ class Watch:
     def losses(self) -> list[str]:
         """Return a line for each stream and each query that loses rows, without waiting."""
         view = self._view
-        found = list(stream_problems(self.intakes().values()))
+        lines = list(stream_problems(self.intakes().values()))
         for shown in () if view is None else view.classes.values():
-            found += query_problems(shown.name, shown.failures)
-        return found
+            lines += query_problems(shown.name, shown.failures)
+        return lines
 
     def age_s(self, view: View) -> float:
         return max(0.0, self._clock() - view.seen)
@@ -184,7 +170,7 @@ class Watch:
 
     def _homes(self, class_name: str) -> list[tuple[str, str]]:
         units = {} if self._view is None else self._view.system.units
-        homes = [(name, one.home) for name, one in units.items() if one.class_name == class_name]
+        homes = [(name, unit.home) for name, unit in units.items() if unit.class_name == class_name]
         return sorted(homes, key=lambda home: shard_of(home[0]))
 
     # -- the thread -----------------------------------------------------------------------------------------
@@ -206,26 +192,27 @@ class Watch:
     def _wait(self, due: float) -> bool:
         """Until a look is due or wanted; whether to go on."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._wanted, max(0.0, due - self._clock()))
-            return not self._stopping
+            wait_s = max(0.0, due - self._clock())
+            self._changed.wait_for(lambda: self._stopping.is_set() or self._wanted, wait_s)
+            return not self._stopping.is_set()
 
     def look(self) -> None:
         """One look; by the watch's thread."""
         before = self._view
         view: View | None
         try:
-            found = self.source.look(None if before is None else before.look.number)
-            view, told = self._seen(before, found), ""
+            answer = self.source.look(None if before is None else before.look.number)
+            view, problem_text = self._seen(before, answer), ""
         except Away as problem:
-            view, told = before, str(problem)
+            view, problem_text = before, str(problem)
             self._has_ended = self.source.has_ended()
         except Exception as problem:
             # Ours; the next look may still succeed, and nobody else would look.
             LOG.exception("a look at the running system has failed")
-            view, told = before, f"the system cannot be looked at: {sentence(problem)}"
+            view, problem_text = before, f"the system cannot be looked at: {sentence(problem)}"
         with self._changed:
-            self._view, self._problem = view, told
-            if not told:
+            self._view, self._problem = view, problem_text
+            if not problem_text:
                 self._answered = self._clock()
             self._looks += 1
             self._wanted = False
@@ -252,8 +239,8 @@ class Watch:
         for name, unit in found.status.system.units.items():
             if unit.report is None or unit.report.asleep:
                 continue
-            at, seen = self._reports.get(name, (None, now))
-            reports[name] = unit.report.at, seen if at == unit.report.at else now
+            at, seen_at = self._reports.get(name, (None, now))
+            reports[name] = unit.report.at, seen_at if at == unit.report.at else now
             reported[unit.class_name] = min(reports[name][1], reported.get(unit.class_name, now))
         self._reports = reports
         return reported

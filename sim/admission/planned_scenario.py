@@ -87,22 +87,24 @@ class Builder:
 
     def built(self, classes: Sequence[ClassLoad]) -> Simulated:
         settings, lanes = self.situation.settings, self.situation.lanes
-        groups = grouped(classes, {one.name for one in self.situation.planned}, lanes, settings.train_max)
+        groups = grouped(
+            classes, {planned.name for planned in self.situation.planned}, lanes, settings.train_max
+        )
         if self.greedy is not None:
             groups = [self._at_worst(group, groups) for group in groups]
         rates = [
-            given.rate / group.pieces
+            load.rate / group.pieces
             for group in groups
-            for given in group.whole.inputs
+            for load in group.whole.inputs
             for _ in range(group.pieces)
         ]
         most = water_level(rates, BUNDLES_PER_S + BUNDLES_OF_CLASS * sum(group.pieces for group in groups))
         names: dict[str, tuple[str, ...]] = {}
         parts: dict[str, float] = {}
         for group in groups:
-            made = tuple(self._add(group, most) for _ in range(group.pieces))
+            units = tuple(self._add(group, most) for _ in range(group.pieces))
             for member in group.members:
-                names[member.name] = made
+                names[member.name] = units
                 if len(group.members) > 1:
                     parts[member.name] = member.declared.priority / group.whole.declared.priority
         scenario = Scenario(
@@ -120,24 +122,24 @@ class Builder:
         return Simulated(scenario, names, parts)
 
     def _add(self, group: Group, most: float) -> str:
-        one, number = group.whole, len(self.classes)
+        whole, number = group.whole, len(self.classes)
         name = f"u{number:05}"
-        declared = one.declared
+        declared = whole.declared
         streams: dict[str, StreamInput] = {}
         queries, bundles = [], [1.0]
-        frequent = max([given.answers for given in one.inputs if given.rate > 0], default=0.0)
-        for place, given in enumerate(one.inputs):
-            if given.rate <= 0:
+        frequent = max([load.answers for load in whole.inputs if load.rate > 0], default=0.0)
+        for place, load in enumerate(whole.inputs):
+            if load.rate <= 0:
                 continue
-            stream, rate = f"s{place}", given.rate / group.pieces
+            stream, rate = f"s{place}", load.rate / group.pieces
             arrivals, bundle = arrivals_of(
-                rate, given.batch_s, most, self._phase(group.members[0].name, place)
+                rate, load.batch_s, most, self._phase(group.members[0].name, place)
             )
             streams[stream] = StreamInput(arrivals=arrivals)
             bundles.append(bundle)
-            answers = given.answers / frequent if frequent > 0 else 1.0
+            answers = load.answers / frequent if frequent > 0 else 1.0
             queries.append(
-                query_of(stream, given, bundle, self.situation.settings.train_max, max(answers, RAREST))
+                query_of(stream, load, bundle, self.situation.settings.train_max, max(answers, RAREST))
             )
         if not queries:
             streams["s0"] = StreamInput(arrivals=TraceArrivals(kind="trace", times_s=(NEVER_S,)))
@@ -153,8 +155,8 @@ class Builder:
                 min_share=min(1.0, declared.min_share / group.pieces),
                 lendable=declared.lendable,
                 borrow_limit=min(1.0, declared.borrow_limit / group.pieces),
-                max_drop=one.max_drop,
-                max_age_ms=None if one.lossless else declared.max_age_ms,
+                max_drop=whole.max_drop,
+                max_age_ms=None if whole.lossless else declared.max_age_ms,
                 victim="random" if declared.victim == "fair" else declared.victim,
                 policy=declared.first_policy,
                 network=name,
@@ -171,24 +173,25 @@ class Builder:
     def _at_worst(self, group: Group, groups: Sequence[Group]) -> Group:
         """Who is planned may not borrow; everybody else asks for more than he is entitled to."""
         assert self.greedy is not None
-        one = group.whole
+        whole = group.whole
         if all(member.name in self.greedy for member in group.members):
             return replace(
-                group, whole=replace(one, declared=one.declared.model_copy(update={"borrow_limit": 0.0}))
+                group, whole=replace(whole, declared=whole.declared.model_copy(update={"borrow_limit": 0.0}))
             )
-        share = one.declared.priority / sum(other.whole.declared.priority for other in groups)
+        share = whole.declared.priority / sum(other.whole.declared.priority for other in groups)
         return replace(
-            group, whole=asking(one, GREED * share * self.situation.lanes, self.situation.settings.train_max)
+            group,
+            whole=asking(whole, GREED * share * self.situation.lanes, self.situation.settings.train_max),
         )
 
 
 def asking(one: ClassLoad, load: float, train_max: int) -> ClassLoad:
     """The class with so much input that it asks for this load, at least."""
     inputs = one.inputs
-    if sum(given.load(train_max) for given in inputs) < LEAST_LOAD:
-        inputs = tuple(replace(given, rate=1.0) for given in inputs if given.tuple_s > 0) or (SOMETHING,)
-    factor = max(1.0, load / sum(given.load(train_max) for given in inputs))
-    return replace(one, inputs=tuple(replace(given, rate=factor * given.rate) for given in inputs))
+    if sum(input_.load(train_max) for input_ in inputs) < LEAST_LOAD:
+        inputs = tuple(replace(input_, rate=1.0) for input_ in inputs if input_.tuple_s > 0) or (SOMETHING,)
+    factor = max(1.0, load / sum(input_.load(train_max) for input_ in inputs))
+    return replace(one, inputs=tuple(replace(input_, rate=factor * input_.rate) for input_ in inputs))
 
 
 # A class without queries, once it has some.
@@ -206,24 +209,24 @@ def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_m
         (class_ for class_ in classes if class_.rate or class_.name in planned),
         key=lambda one: (one.name not in planned, -load_of(one), one.name),
     )
-    groups = [Group((one,), one, one.shards) for one in awake[:SINGLE_MAX]]
+    groups = [Group((member,), member, member.shards) for member in awake[:SINGLE_MAX]]
     alike: defaultdict[Hashable, list[ClassLoad]] = defaultdict(list)
-    for one in awake[SINGLE_MAX:]:
-        alike[likeness(one, one.name in planned)].append(one)
+    for member in awake[SINGLE_MAX:]:
+        alike[likeness(member, member.name in planned)].append(member)
     if len(alike) > SINGLE_MAX:
         alike = coarser(alike)
     for members in [*alike.values(), asleep]:
         if members:
             whole = together(members, train_max)
-            wanted = max(load_of(whole), whole.declared.priority / total * lanes)
-            groups.append(Group(tuple(members), whole, max(1, math.ceil(wanted / LANE_PART))))
+            needed = max(load_of(whole), whole.declared.priority / total * lanes)
+            groups.append(Group(tuple(members), whole, max(1, math.ceil(needed / LANE_PART))))
     return sorted(groups, key=lambda one: one.members[0].name)
 
 
 def load_of(one: ClassLoad) -> float:
     """Processors, about: calls are those of trains that come a hundred times a second, or as batches do."""
     return sum(
-        given.rate * given.tuple_s + given.call_s * min(given.rate, trains_of(given)) for given in one.inputs
+        load.rate * load.tuple_s + load.call_s * min(load.rate, trains_of(load)) for load in one.inputs
     )
 
 
@@ -248,14 +251,14 @@ def likeness(one: ClassLoad, planned: bool) -> Hashable:
 
 def coarser(alike: Mapping[Hashable, list[ClassLoad]]) -> defaultdict[Hashable, list[ClassLoad]]:
     """By their targets' size alone."""
-    found: defaultdict[Hashable, list[ClassLoad]] = defaultdict(list)
+    buckets: defaultdict[Hashable, list[ClassLoad]] = defaultdict(list)
     for key, members in alike.items():
         planned = isinstance(key, tuple) and key[0]
         for member in members:
-            found[planned, round(math.log2(member.declared.delay_target_ms)), member.max_drop > 0].append(
+            buckets[planned, round(math.log2(member.declared.delay_target_ms)), member.max_drop > 0].append(
                 member
             )
-    return found
+    return buckets
 
 
 def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
@@ -263,25 +266,25 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
     if len(members) == 1:
         return members[0]
     declared = [member.declared for member in members]
-    priority = sum(one.priority for one in declared)
+    priority = sum(class_.priority for class_ in declared)
     changed: dict[str, Any] = {
         "priority": priority,
-        "delay_target_ms": min(one.delay_target_ms for one in declared),
-        "min_share": min(1.0, sum(one.min_share for one in declared)),
-        "lendable": sum(one.priority * one.lendable for one in declared) / priority,
-        "borrow_limit": min(1.0, sum(one.borrow_limit for one in declared)),
+        "delay_target_ms": min(class_.delay_target_ms for class_ in declared),
+        "min_share": min(1.0, sum(class_.min_share for class_ in declared)),
+        "lendable": sum(class_.priority * class_.lendable for class_ in declared) / priority,
+        "borrow_limit": min(1.0, sum(class_.borrow_limit for class_ in declared)),
         "max_drop": min(member.max_drop for member in members),
         # None lets tuples grow older than any age.
         "max_age_ms": max(ages) if (ages := known_ages(declared)) else None,
     }
-    given = [each for member in members for each in member.inputs]
-    inputs = [without_calls(one, train_max) for one in [each for each in given if each.rate > 0] or given]
+    loads = [each for member in members for each in member.inputs]
+    inputs = [without_calls(load, train_max) for load in [each for each in loads if each.rate > 0] or loads]
     return ClassLoad(declared[0].model_copy(update=changed), (one_queue(inputs),) if inputs else ())
 
 
 def known_ages(declared: Sequence[PriorityClass]) -> list[float]:
     """Return the ages from which on each class drops; empty if one of them has none."""
-    ages = [one.max_age_ms for one in declared]
+    ages = [class_.max_age_ms for class_ in declared]
     return [age for age in ages if age is not None] if None not in ages else []
 
 
@@ -298,9 +301,9 @@ def one_queue(inputs: Sequence[InputLoad]) -> InputLoad:
     each = list(zip(weights, inputs, strict=True))
     return InputLoad(
         rate,
-        tuple_s=sum(weight * one.tuple_s for weight, one in each),
+        tuple_s=sum(weight * load.tuple_s for weight, load in each),
         call_s=sum(input_.call_s for input_ in inputs),
-        answers=sum(weight * one.answers for weight, one in each),
+        answers=sum(weight * load.answers for weight, load in each),
         batch_s=max(input_.batch_s for input_ in inputs),
         calls=sum(input_.calls for input_ in inputs),
     )
@@ -308,9 +311,9 @@ def one_queue(inputs: Sequence[InputLoad]) -> InputLoad:
 
 def turn_costs(classes: Sequence[ClassLoad], groups: Sequence[Group]) -> Costs:
     """A turn of what stands for several classes is as long as theirs together."""
-    awake = [one for one in groups if one.whole.rate]
+    awake = [group for group in groups if group.whole.rate]
     turns = sum(max(member.shards for member in group.members) * len(group.members) for group in awake)
-    simulated = sum(one.pieces for one in awake)
+    simulated = sum(group.pieces for group in awake)
     if turns <= simulated:
         return COSTS
     return COSTS.model_copy(update={"turn_us": COSTS.turn_us * turns / simulated})

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 
 from configs.numbers import duration
 from loadshed.ledger import TupleLedger
-from loadshed.responses import ResponseStatistics
 from sim.admission.planned_scenario import SINGLE_MAX, TARGET_MAX_S, WARM_UP_S, Builder, Simulated
 from sim.admission.situation import ClassLoad, ClassPlan, Forecast, Plan, Situation
 from sim.simulation import Simulation
@@ -35,17 +34,17 @@ BUSY_TOLD = 0.9
 
 def plan(situation: Situation) -> Plan:
     """What becomes of every class."""
-    planned = {one.name: one for one in situation.planned}
+    planned = {load.name: load for load in situation.planned}
     after = situation.after()
     before, then = run(situation, situation.running), run(situation, after)
-    alone = all(one.name in planned for one in after)
+    alone = all(load.name in planned for load in after)
     worst = then if alone else run(situation, after, frozenset(planned))
     classes = []
-    for one in after:
-        at_worst = worst.classes[one.name] if one.name in planned else None
-        classes.append(class_plan(one, before.classes.get(one.name), then.classes[one.name], at_worst))
+    for load in after:
+        at_worst = worst.classes[load.name] if load.name in planned else None
+        classes.append(class_plan(load, before.classes.get(load.name), then.classes[load.name], at_worst))
     missed = [class_ for class_ in classes if not class_.holds and is_to_hold(class_)]
-    missed_now = [one for one in missed if not is_kept(one, one.after)]
+    missed_now = [plan for plan in missed if not is_kept(plan, plan.after)]
     return Plan(
         classes=tuple(classes),
         holds=not missed,
@@ -59,7 +58,7 @@ def plan(situation: Situation) -> Plan:
 def class_plan(
     one: ClassLoad, before: Forecast | None, after: Forecast, at_worst: Forecast | None
 ) -> ClassPlan:
-    found = ClassPlan(
+    plan = ClassPlan(
         name=one.name,
         target_ms=one.declared.delay_target_ms,
         max_drop=one.max_drop,
@@ -70,8 +69,8 @@ def class_plan(
         holds=False,
         why="",
     )
-    now, then = is_kept(found, after), at_worst is None or is_kept(found, at_worst)
-    return replace(found, holds=now and then, why=reason(found) + ages(one, found))
+    now, then = is_kept(plan, after), at_worst is None or is_kept(plan, at_worst)
+    return replace(plan, holds=now and then, why=reason(plan) + ages(one, plan))
 
 
 def is_kept(one: ClassPlan, run: Forecast) -> bool:
@@ -89,10 +88,10 @@ def is_to_hold(one: ClassPlan) -> bool:
 
 
 def reason(one: ClassPlan) -> str:
-    told = [f"with the load there is, {outcome(one, one.after)}"]
+    outcomes = [f"with the load there is, {outcome(one, one.after)}"]
     if one.at_worst is not None:
-        told.append(f"at worst {outcome(one, one.at_worst)}")
-    return "; ".join(told)
+        outcomes.append(f"at worst {outcome(one, one.at_worst)}")
+    return "; ".join(outcomes)
 
 
 def ages(one: ClassLoad, found: ClassPlan) -> str:
@@ -137,9 +136,9 @@ def warnings(classes: Sequence[ClassPlan], names: Collection[str] | None = None)
     ]
     yield from first_of(missed, "would miss their delay targets")
     losses = [
-        f"{called(class_, names)} {told}"
+        f"{called(class_, names)} {lost}"
         for class_ in classes
-        if not class_.planned and class_.before is not None and (told := loss(class_, class_.before))
+        if not class_.planned and class_.before is not None and (lost := loss(class_, class_.before))
     ]
     yield from first_of(losses, "would lose more, or answer later")
 
@@ -163,25 +162,25 @@ def seen_by(found: Plan, names: Collection[str]) -> Plan:
 def loss(one: ClassPlan, before: Forecast) -> str:
     """What a class that runs would have less of."""
     after = one.after
-    told = []
+    losses = []
     if after.drop > before.drop + LOSS_TOLD:
-        told.append(f"would lose {after.drop:.1%} of its input instead of {before.drop:.1%}")
+        losses.append(f"would lose {after.drop:.1%} of its input instead of {before.drop:.1%}")
     if (
         before.p95_ms is not None
         and after.p95_ms is not None
         and after.p95_ms > max(SLOWER_TOLD * before.p95_ms, NEAR_TOLD * one.target_ms)
     ):
-        told.append(f"would answer within {after.p95_ms:.0f} ms (p95) instead of {before.p95_ms:.0f}")
-    return " and ".join(told)
+        losses.append(f"would answer within {after.p95_ms:.0f} ms (p95) instead of {before.p95_ms:.0f}")
+    return " and ".join(losses)
 
 
 def simplified(situation: Situation, classes: Sequence[ClassLoad], busy: float) -> Iterable[str]:
     awake = [class_ for class_ in classes if class_.rate]
     if len(awake) > SINGLE_MAX:
         yield f"the {len(awake) - SINGLE_MAX} classes that ask for least were planned in groups of such as are alike"
-    for one in situation.planned:
-        if one.declared.delay_target_ms > 1e3 * TARGET_MAX_S:
-            yield f"class {one.name} was planned with a target of {TARGET_MAX_S:g} s"
+    for load in situation.planned:
+        if load.declared.delay_target_ms > 1e3 * TARGET_MAX_S:
+            yield f"class {load.name} was planned with a target of {TARGET_MAX_S:g} s"
     if busy > BUSY_TOLD:
         yield f"lanes are busy for {busy:.0%} of the time: so near to all of it, a little more or less input changes much"
 
@@ -202,9 +201,9 @@ def run(situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[st
     if not classes:
         return Run({}, 0.0)
     simulated = Builder(situation, modest).built(classes)
-    seen = Seen()
-    ended = Simulation(simulated.scenario, situation.settings.manager, on_cycle=seen.look).run()
-    forecasts = {name: seen.forecast(ended, name) for name in ended.hosts}
+    warm_up = Seen()
+    ended = Simulation(simulated.scenario, situation.settings.manager, on_cycle=warm_up.look).run()
+    forecasts = {name: warm_up.forecast(ended, name) for name in ended.hosts}
     busy = (ended.busy_s + ended.overhead_s) / (ended.now * simulated.scenario.lanes)
     return Run(
         {class_.name: of_class(class_, simulated, forecasts) for class_ in classes}, round(min(busy, 1.0), 4)
@@ -231,23 +230,23 @@ class Seen:
         """At the end of each cycle; what came before the first that is seen does not count."""
         if not self.begun and run.now >= WARM_UP_S:
             for name, host in run.hosts.items():
-                held = host.held(run.now)
-                self.begun[name] = Begun(host.ledger(), run.share_integral[name], run.ring.cycles, held)
-                host.responses = ResponseStatistics(host.target_s)
+                held = host.door.held(run.now)
+                self.begun[name] = Begun(host.door.ledger(), run.series.shared_s[name], run.ring.cycles, held)
+                host.answers.restart_responses()
 
     def forecast(self, run: Simulation, name: str) -> Forecast:
         host, begun = run.hosts[name], self.begun[name]
-        ledger, manager = host.ledger(), run.ring.manager_of(name)
+        ledger, manager = host.door.ledger(), run.ring.manager_of(name)
         offered = ledger.offered - begun.ledger.offered
         lost = ledger.lost() - begun.ledger.lost()
         keep = manager.control.keep if manager is not None else 1.0
         at_most = manager is None or keep <= 1 - host.settings.max_drop + DROP_TOLERANCE
         cycles = run.ring.cycles - begun.cycles
-        shared_s = run.share_integral[name] - begun.shared_s
+        shared_s = run.series.shared_s[name] - begun.shared_s
         series = run.series.classes[name]
         first = next(place for place, at_s in enumerate(series.at_s) if at_s > WARM_UP_S)
         loads = [load for load in series.load[first:] if load is not None]
-        responses, has_answers = host.responses.response_ms(), host.responses.count > 0
+        responses, has_answers = host.answers.responses.response_ms(), host.answers.responses.count > 0
         return Forecast(
             share=shared_s / (cycles * run.scenario.load.cycle_ms / 1e3),
             load=sum(loads) / len(loads) if loads else host.processed_s / run.scenario.seconds,
@@ -255,9 +254,9 @@ class Seen:
             mean_ms=responses["mean"] if has_answers else None,
             p95_ms=responses["p95"] if has_answers else None,
             p99_ms=responses["p99"] if has_answers else None,
-            within_target=host.responses.target_met_pct() / 100 if has_answers else None,
+            within_target=host.answers.responses.target_met_pct() / 100 if has_answers else None,
             falls_behind=at_most
-            and grown(series.queued[first:]) + host.held(run.now) - begun.held > GROWTH * offered,
+            and grown(series.queued[first:]) + host.door.held(run.now) - begun.held > GROWTH * offered,
         )
 
 
@@ -273,21 +272,21 @@ def of_class(one: ClassLoad, simulated: Simulated, forecasts: Mapping[str, Forec
     part = simulated.grouped.get(one.name, 1.0)
     return rounded(
         Forecast(
-            share=part * sum(found.share for found in own),
-            load=part * sum(found.load for found in own),
-            drop=sum(found.drop for found in own) / len(own),
-            mean_ms=mean([found.mean_ms for found in own]),
-            p95_ms=worst([found.p95_ms for found in own]),
-            p99_ms=worst([found.p99_ms for found in own]),
-            within_target=mean([found.within_target for found in own]),
-            falls_behind=any(found.falls_behind for found in own),
+            share=part * sum(forecast.share for forecast in own),
+            load=part * sum(forecast.load for forecast in own),
+            drop=sum(forecast.drop for forecast in own) / len(own),
+            mean_ms=mean([forecast.mean_ms for forecast in own]),
+            p95_ms=worst([forecast.p95_ms for forecast in own]),
+            p99_ms=worst([forecast.p99_ms for forecast in own]),
+            within_target=mean([forecast.within_target for forecast in own]),
+            falls_behind=any(forecast.falls_behind for forecast in own),
         )
     )
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    figures = [value for value in values if value is not None]
+    return sum(figures) / len(figures) if figures else None
 
 
 def worst(values: Sequence[float | None]) -> float | None:

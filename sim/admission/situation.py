@@ -72,8 +72,8 @@ class Situation:
 
     def after(self) -> tuple[ClassLoad, ...]:
         """All classes, with those that are planned."""
-        names = {one.name for one in self.planned}
-        return (*(one for one in self.running if one.name not in names), *self.planned)
+        names = {load.name for load in self.planned}
+        return (*(load for load in self.running if load.name not in names), *self.planned)
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------------

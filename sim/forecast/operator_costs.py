@@ -76,8 +76,8 @@ def is_measured(line: Line) -> bool:
 def measured(line: Line) -> Cost:
     """What was measured, divided into what a call costs and what a tuple does."""
     cost_s, train = 1e-6 * line.cost_us, line.tuples / line.calls
-    known = COSTS.get(kind_of(line), OTHER)
-    call_s = min(known.call_s, (1 - OWN_PART) * cost_s * train)
+    usual = COSTS.get(kind_of(line), OTHER)
+    call_s = min(usual.call_s, (1 - OWN_PART) * cost_s * train)
     return Cost(call_s, cost_s - call_s / train, line.selectivity)
 
 
@@ -91,27 +91,27 @@ def likes(lines: Iterable[Line]) -> dict[str, Cost]:
             mine = (cost.call_s, cost.tuple_s, cost.selectivity, 1.0)
             calls, tuples, kept, total = (old + weight * new for old, new in zip(before, mine, strict=True))
             sums[kind_of(line)] = (calls, tuples, kept, total)
-    return {kind: Cost(*(one / total for one in found)) for kind, (*found, total) in sums.items()}
+    return {kind: Cost(*(part / total for part in parts)) for kind, (*parts, total) in sums.items()}
 
 
 def like(line: Line, known: Mapping[str, Cost]) -> Cost:
     """What one that has not run may cost. How much a condition lets through is its own, whatever others do."""
     assumed = COSTS.get(kind_of(line), OTHER)
-    found = known.get(kind_of(line), assumed)
+    cost = known.get(kind_of(line), assumed)
     if kind_of(line) in ("filter", "select"):
-        return Cost(found.call_s, found.tuple_s, assumed.selectivity)
-    return found
+        return Cost(cost.call_s, cost.tuple_s, assumed.selectivity)
+    return cost
 
 
 def stream_costs(lines: Sequence[Line], costs: Sequence[Cost]) -> list[StreamCost]:
     """What a tuple of each stream costs, from what each operator does, in the lines' order."""
     network = Network(tuple(Operator(line.name, line.feeds, kind_of(line) == "source") for line in lines))
     segments = network.segments([Estimate(cost.tuple_s, cost.selectivity) for cost in costs])
-    found = []
+    stream_costs_ = []
     for source in network.sources:
         reached = calls_below(lines, costs, source)
-        calls = sum(costs[one].call_s * each for one, each in reached.items())
-        found.append(
+        calls = sum(costs[number].call_s * each for number, each in reached.items())
+        stream_costs_.append(
             StreamCost(
                 lines[source].name.partition(":")[2].lower(),
                 calls,
@@ -120,22 +120,24 @@ def stream_costs(lines: Sequence[Line], costs: Sequence[Cost]) -> list[StreamCos
                 len(reached),
             )
         )
-    return found
+    return stream_costs_
 
 
 def calls_below(lines: Sequence[Line], costs: Sequence[Cost], source: int) -> dict[int, float]:
     """The source and all that follow it, with how often each is called for one call of the source."""
-    found, stack = {source: 1.0}, [source]
+    reached, stack = {source: 1.0}, [source]
     while stack:
         above = stack.pop()
         # Panes give their tuples to nobody; windows over them are called when they close.
-        often = found[above] * (1.0 if costs[above].selectivity else RARELY)
-        for one in lines[above].feeds:
-            if found.get(one, 0.0) < often:
-                found[one] = often
-                stack.append(one)
+        often = reached[above] * (1.0 if costs[above].selectivity else RARELY)
+        for below in lines[above].feeds:
+            if reached.get(below, 0.0) < often:
+                reached[below] = often
+                stack.append(below)
     calls = lines[source].calls
-    return {one: min(1.0, lines[one].calls / calls) if calls else often for one, often in found.items()}
+    return {
+        number: min(1.0, lines[number].calls / calls) if calls else often for number, often in reached.items()
+    }
 
 
 def meet(lines: Iterable[Line]) -> bool:

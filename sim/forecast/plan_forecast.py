@@ -26,8 +26,8 @@ from configs.classes.plans import PlanSettings
 from configs.classes.policies import PolicySettings, policy_text
 from configs.classes.policy_and_plan import PLANS, Choice
 from engine.class_.explain import Line
-from engine.class_.runner import urgency
 from engine.data.train import Train
+from engine.measure.answer_values import urgency
 from engine.network.network import ClassNetwork, Node, slack_of
 from engine.network.plan_alignment import Aligned, Moved, Running, below_step, is_select
 from engine.operators.select import SelectOperator
@@ -54,27 +54,27 @@ SAMPLE_LEAST = 100
 
 def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simulate) -> dict[str, float]:
     """What the objective comes to under each choice, by its text; none if nothing comes in."""
-    found = policy_forecast.forecasts(now, policies, simulate)
-    if now.running is None or not found:
-        return found
+    forecasts = policy_forecast.forecasts(now, policies, simulate)
+    if now.running is None or not forecasts:
+        return forecasts
     choice = now.running.choice
     best = min(
-        (policy for policy in policies if policy_text(policy) in found),
-        key=lambda one: found[policy_text(one)],
+        (policy for policy in policies if policy_text(policy) in forecasts),
+        key=lambda one: forecasts[policy_text(one)],
     )
-    told = by_choice(policies, choice.plan, found)
+    by_name = by_choice(policies, choice.plan, forecasts)
     for plan, operators in other_plans(now, now.running):
         again = [now.before.policy] if now.before is not None and now.before.plan == plan else []
         tried = list(dict.fromkeys([choice.policy, best, *again]))
         other = replace(now, operators=operators, steps=steps_of_cycle(now))
-        told |= by_choice(tried, plan, policy_forecast.forecasts(other, tried, simulate))
-    return told
+        by_name |= by_choice(tried, plan, policy_forecast.forecasts(other, tried, simulate))
+    return by_name
 
 
 def by_choice(
     policies: Sequence[PolicySettings], plan: PlanSettings, found: Mapping[str, float]
 ) -> dict[str, float]:
-    names = {policy_text(one): str(Choice(one, plan)) for one in policies}
+    names = {policy_text(policy): str(Choice(policy, plan)) for policy in policies}
     return {names[policy]: value for policy, value in found.items()}
 
 
@@ -88,11 +88,11 @@ def other_plans(now: ClassNow, running: Running) -> Iterator[tuple[PlanSettings,
         planned = None if plan == running.choice.plan else running.planned(plan)
         if planned is None:
             continue
-        made = running.network(planned)
-        if shape_of(made) in shapes:
+        network = running.network(planned)
+        if shape_of(network) in shapes:
             continue
-        shapes.append(shape_of(made))
-        operators = measured.operators_of(made, running.aligned(planned))
+        shapes.append(shape_of(network))
+        operators = measured.operators_of(network, running.aligned(planned))
         if operators is None:
             continue
         if steps_of_cycle(replace(now, operators=operators)) <= STEPS_MORE * steps_of_cycle(now):
@@ -122,10 +122,10 @@ class Measured:
         self._above: dict[int, int] = {}
         self._taken = [0.0 for _ in self._operators]
         """Tuples that came to each operator."""
-        for number, one in enumerate(self._operators):
-            if one.stream:
-                self._taken[number] = float(self._came.get(one.stream, 0))
-            for below in one.feeds:
+        for number, operator in enumerate(self._operators):
+            if operator.stream:
+                self._taken[number] = float(self._came.get(operator.stream, 0))
+            for below in operator.feeds:
                 self._above[below] = number
                 self._taken[below] += self._given(number)
 
@@ -133,7 +133,7 @@ class Measured:
         """None if something is not known."""
         place = {id(node): number for number, node in enumerate(made.nodes)}
         taken = [0.0 for _ in made.nodes]
-        found: list[TriedOperator] = []
+        operators: list[TriedOperator] = []
         for number, node in enumerate(made.nodes):
             if node.source:
                 taken[number] = float(self._came.get(node.stream, 0))
@@ -151,8 +151,8 @@ class Measured:
             weight = sum(sorted(self._running.weights.get(output, 1.0) for output in node.outputs)) or 1.0
             slack = slack_of(node) if node.outputs else None
             same = self.same(node, aligned)
-            known = None if same is None else self._operators[same]
-            found.append(
+            twin = None if same is None else self._operators[same]
+            operators.append(
                 TriedOperator(
                     name=node.name,
                     feeds=feeds,
@@ -162,13 +162,13 @@ class Measured:
                     utility=points,
                     weight=weight,
                     slack_s=None if slack is None else slack(),
-                    tells=0.0 if known is None else known.tells,
-                    told=known is not None and known.told,
-                    believed=known.believed if known is not None and known.cost == cost else None,
+                    tells=0.0 if twin is None else twin.tells,
+                    told=twin is not None and twin.told,
+                    believed=twin.believed if twin is not None and twin.cost == cost else None,
                 )
             )
         outputs = [tuple(sorted(node.outputs)) for node in made.nodes]
-        return with_answers(found, outputs, self._running.graphs, self._running.weights)
+        return with_answers(operators, outputs, self._running.graphs, self._running.weights)
 
     def _given(self, number: int) -> float:
         return self._taken[number] * self._operators[number].cost.selectivity
@@ -214,34 +214,34 @@ class Measured:
 
     def _cost_of_join(self, node: Node, number: int, taken: float, moved: Moved) -> Cost | None:
         """With other conditions before it, it gives the same."""
-        cost, before, given = self._operators[number].cost, self._taken[number], self._given(number)
-        tests = [self._place.get(one) for one in moved.away]
-        parts = [self._part(one) for one in moved.here]
+        cost, before, returned = self._operators[number].cost, self._taken[number], self._given(number)
+        tests = [self._place.get(part) for part in moved.away]
+        parts = [self._part(part) for part in moved.here]
         if not is_measured(self._lines[number]) or before <= 0 or taken <= 0:
             return None
         if None in parts or not all(test is not None and is_measured(self._lines[test]) for test in tests):
             return None
         tested = [self._operators[test].cost for test in tests if test is not None]
-        passed_now = math.prod(one.selectivity for one in tested)
+        passed_now = math.prod(cost.selectivity for cost in tested)
         passed_then = math.prod(part for part in parts if part is not None)
         if min(passed_now, passed_then) <= 0:
             return None
         # Of the pairs that are found, only those are given that pass what is tested after.
-        pairs = given / before * max(1.0, passed_now / passed_then)
-        pairs_then = given / taken * max(1.0, passed_then / passed_now)
+        pairs = returned / before * max(1.0, passed_now / passed_then)
+        pairs_then = returned / taken * max(1.0, passed_then / passed_now)
         tuple_s = cost.tuple_s
         if node.name.startswith("join."):
             tuple_s *= (1 + PAIR_PART * pairs_then) / (1 + PAIR_PART * pairs)
-        tuple_s += pairs_then * sum(one.tuple_s for one in tested)
-        return Cost(cost.call_s, tuple_s, given / taken)
+        tuple_s += pairs_then * sum(cost.tuple_s for cost in tested)
+        return Cost(cost.call_s, tuple_s, returned / taken)
 
     def _part(self, plan: Plan) -> float | None:
         """Of the tuples that came in last, which part passes a condition; None if there are too few of them."""
         assert isinstance(plan, Filter | Project)
-        given = passed(below_step(plan), self._running.samples)
-        if given is None or len(given) < SAMPLE_LEAST:
+        sample = passed(below_step(plan), self._running.samples)
+        if sample is None or len(sample) < SAMPLE_LEAST:
             return None
-        return max(len(step(plan, given)), 0.5) / len(given)
+        return max(len(step(plan, sample)), 0.5) / len(sample)
 
 
 def plan_of(node: Node) -> Plan | None:
@@ -256,8 +256,8 @@ def passed(plan: Plan, samples: Mapping[str, Train]) -> Train | None:
         return samples.get(plan.stream.name.lower())
     if not isinstance(plan, Filter | Project | Apart):
         return None
-    given = passed(below_step(plan), samples)
-    return given if given is None or isinstance(plan, Apart) else step(plan, given)
+    sample = passed(below_step(plan), samples)
+    return sample if sample is None or isinstance(plan, Apart) else step(plan, sample)
 
 
 def step(plan: Plan, given: Train) -> Train:

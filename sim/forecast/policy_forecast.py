@@ -27,8 +27,10 @@ from engine.class_.explain import Line
 from engine.network.plan_alignment import Running
 from loadshed.responses import ResponseStatistics
 from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.ratios import ratio
 from sim.forecast.operator_costs import Cost, is_measured, kind_of, measured
 from sim.run.rng import generator
+from sim.run.simulated_answers import AnswerTotals
 from sim.run.simulated_host import SimulatedHost
 
 # Tuples at all operators together, in one run: some half second of work.
@@ -145,6 +147,17 @@ class Run(Protocol):
     def hosts(self) -> Mapping[str, SimulatedHost]: ...
 
 
+def quality(responses: ResponseStatistics, totals: AnswerTotals, queued: float, seconds: float) -> Seen:
+    """What an objective is measured by, of answers within this time."""
+    return Seen(
+        responses=responses,
+        queued=queued,
+        stale=totals.stale_s / seconds if seconds > 0 else None,
+        lost=1 - ratio(totals.utility, totals.answers) if totals.answers else None,
+        tardy_ms=1e3 * totals.tardy_s / totals.due if totals.due else None,
+    )
+
+
 # A run to its end, without load management; whom to show each load cycle.
 Simulate = Callable[[Scenario, Callable[[Run], None] | None], Run]
 
@@ -154,21 +167,18 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
     if not now.is_known:
         return {}
     scenario, bundle = scenario_of(now)
-    found = {}
+    values = {}
     for policy in policies:
-        one = scenario.classes[0].model_copy(update={"policy": policy})
-        seen = Queues()
-        look = seen.look if now.objective == "memory" else None
-        ended = simulate(scenario.model_copy(update={"classes": (one,)}), look)
-        host = ended.hosts[ONE_CLASS]
-        worth = host.answers.worth()
-        lost = 1 - worth.utility / worth.answers if worth.answers else None
-        tardy_ms = 1e3 * worth.tardy_s / worth.due if worth.due else None
-        whole = Seen(host.responses, seen.mean * bundle, worth.stale_s / ended.now, lost, tardy_ms)
+        class_ = scenario.classes[0].model_copy(update={"policy": policy})
+        queues = Queues()
+        look = queues.look if now.objective == "memory" else None
+        ended = simulate(scenario.model_copy(update={"classes": (class_,)}), look)
+        answers = ended.hosts[ONE_CLASS].answers
+        whole = quality(answers.responses, answers.totals(), queues.mean * bundle, ended.now)
         value = objective_value(now.objective, whole)
         if value is not None:
-            found[policy_text(policy)] = value
-    return found
+            values[policy_text(policy)] = value
+    return values
 
 
 @dataclass
@@ -180,7 +190,7 @@ class Queues:
 
     def look(self, run: Run) -> None:
         if run.now <= run.scenario.seconds:
-            self.total += sum(host.queued_tuples() for host in run.hosts.values())
+            self.total += sum(host.queues.tuples() for host in run.hosts.values())
             self.looks += 1
 
     @property
@@ -228,8 +238,8 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     by_cycle = steps_by_cycle(now)
     # As many cycles as make the time that is simulated; if those are too many steps, fewer.
     of_cycle = now.steps or steps_of_cycle(now)
-    wanted = max(1, round(SECONDS / now.cycle_s))
-    length = max(min(wanted, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
+    cycles = max(1, round(SECONDS / now.cycle_s))
+    length = max(min(cycles, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
     # By what came, so that it is the same for all plans.
     start = busiest_stretch([sum(came.values()) for came in came_by_cycle(now)], length)
     steps = sum(by_cycle[(start + place) % len(by_cycle)] for place in range(length))
@@ -238,21 +248,23 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     costs = [operator.in_bundles(bundle) for operator in now.operators]
     boxes = tuple(
         OperatorBox(
-            name=one.name,
-            feeds=one.feeds,
-            stream=stream_name(number_of(now, one.stream)) if one.stream else None,
+            name=operator.name,
+            feeds=operator.feeds,
+            stream=stream_name(number_of(now, operator.stream)) if operator.stream else None,
             query=str(place),  # names are not told apart: there may be many selects
             selectivity=cost.selectivity,
             tuple_us=1e6 * cost.tuple_s / speed,
             call_us=1e6 * cost.call_s / speed,
-            believed_us=None if one.believed is None else 1e6 * one.believed.cost_s * bundle / speed,
-            believed_selectivity=None if one.believed is None else one.believed.selectivity,
-            partner=one.partner,
-            utility=one.utility,
-            weight=one.weight,
-            slack_ms=None if one.slack_s is None else 1e3 * one.slack_s,
+            believed_us=None
+            if operator.believed is None
+            else 1e6 * operator.believed.cost_s * bundle / speed,
+            believed_selectivity=None if operator.believed is None else operator.believed.selectivity,
+            partner=operator.partner,
+            utility=operator.utility,
+            weight=operator.weight,
+            slack_ms=None if operator.slack_s is None else 1e3 * operator.slack_s,
         )
-        for place, (one, cost) in enumerate(zip(now.operators, costs, strict=True))
+        for place, (operator, cost) in enumerate(zip(now.operators, costs, strict=True))
     )
     streams = {}
     for name in {operator.stream for operator in now.operators if operator.stream}:
@@ -326,11 +338,11 @@ def steps_a_tuple(now: ClassNow) -> dict[str, float]:
         tuple(Operator(operator.name, operator.feeds, bool(operator.stream)) for operator in now.operators)
     )
     segments = network.segments([Estimate(1.0, operator.cost.selectivity) for operator in now.operators])
-    found = dict.fromkeys(now.arrivals, 0.0)
-    for one, segment in zip(now.operators, segments, strict=True):
-        if one.stream:
-            found[one.stream] = found.get(one.stream, 0.0) + segment.cost_s
-    return found
+    steps = dict.fromkeys(now.arrivals, 0.0)
+    for operator, segment in zip(now.operators, segments, strict=True):
+        if operator.stream:
+            steps[operator.stream] = steps.get(operator.stream, 0.0) + segment.cost_s
+    return steps
 
 
 def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float) -> tuple[float, ...]:
@@ -344,7 +356,7 @@ def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float)
         count, owed = int(owed), owed % 1
         begin = place * now.cycle_s
         moments = [begin + now.cycle_s * chance.random() for _ in range(slot.batches or count)]
-        times += [moments[one % len(moments)] for one in range(count)] if moments else []
+        times += [moments[number % len(moments)] for number in range(count)] if moments else []
     # A stream of which nothing was seen says so after the end.
     return tuple(sorted(times)) or (2 * length * now.cycle_s,)
 
@@ -360,19 +372,19 @@ def tried_operators(
 ) -> tuple[TriedOperator, ...]:
     """As they are measured, with graphs, weights and slacks of those that give answers, by their places. A window is told by its
     panes that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
-    found: list[TriedOperator] = []
+    operators: list[TriedOperator] = []
     partners = joined(lines)
     points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
     weighs, slack_s = dict(enumerate(weights)), dict(enumerate(slacks))
     for line in lines:
         cost = measured(line) if is_measured(line) else Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
-        told = [lines[below] for below in line.feeds if is_told(lines[below])]
-        tells = max((below.calls for below in told), default=0) / line.tuples if line.tuples else 0.0
+        panes = [lines[below] for below in line.feeds if is_told(lines[below])]
+        tells = max((below.calls for below in panes), default=0) / line.tuples if line.tuples else 0.0
         cost = replace(cost, selectivity=cost.selectivity + tells)
         if is_told(line):
             cost = Cost(0.0, 1e-6 * line.cost_us, line.selectivity)
         is_source = kind_of(line) == "source"
-        found.append(
+        operators.append(
             TriedOperator(
                 name=line.name,
                 feeds=line.feeds,
@@ -387,7 +399,7 @@ def tried_operators(
                 believed=Estimate(1e-6 * line.cost_us, line.selectivity),
             )
         )
-    return tuple(found)
+    return tuple(operators)
 
 
 def with_answers(
@@ -398,26 +410,28 @@ def with_answers(
 ) -> tuple[TriedOperator, ...]:
     """Where an operator gives the answers of several queries, or feeds others as well, each query's are counted by themselves:
     what takes them costs next to nothing. `outputs` are the queries of each operator, by its place."""
-    found = list(operators)
+    extended = list(operators)
     for number, queries in enumerate(outputs):
-        one = operators[number]
-        if not queries or (len(queries) == 1 and not one.feeds):
+        operator = operators[number]
+        if not queries or (len(queries) == 1 and not operator.feeds):
             continue
-        ends = range(len(found), len(found) + len(queries))
-        found[number] = replace(one, feeds=(*one.feeds, *ends), utility=None, weight=1.0, slack_s=None)
+        ends = range(len(extended), len(extended) + len(queries))
+        extended[number] = replace(
+            operator, feeds=(*operator.feeds, *ends), utility=None, weight=1.0, slack_s=None
+        )
         for query in queries:
             points = graph.points if (graph := graphs.get(query)) else None
-            found.append(
+            extended.append(
                 TriedOperator(
                     "answers",
                     (),
                     ANSWERED,
                     utility=points,
                     weight=weights.get(query, 1.0),
-                    slack_s=one.slack_s,
+                    slack_s=operator.slack_s,
                 )
             )
-    return tuple(found)
+    return tuple(extended)
 
 
 def is_told(line: Line) -> bool:
@@ -427,9 +441,9 @@ def is_told(line: Line) -> bool:
 
 def joined(lines: Sequence[Line]) -> dict[int, int]:
     """The other side of each side of a join: they come one after the other, and feed the same."""
-    found: dict[int, int] = {}
+    partners: dict[int, int] = {}
     for left, right in pairwise(lines):
         sides = kind_of(left).endswith(".left") and kind_of(right).endswith(".right")
         if sides and (left.feeds, left.queries) == (right.feeds, right.queries):
-            found |= {left.number: right.number, right.number: left.number}
-    return found
+            partners |= {left.number: right.number, right.number: left.number}
+    return partners

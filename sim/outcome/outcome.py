@@ -26,5 +26,5 @@ class Outcome:
 
     @property
     def classes(self) -> Sequence[Mapping[str, Any]]:
-        found: Sequence[Mapping[str, Any]] = self.result["classes"]
-        return found
+        classes: Sequence[Mapping[str, Any]] = self.result["classes"]
+        return classes

@@ -37,11 +37,11 @@ def check_overload(
     run: Outcome, entitled: str, useful_per_s: float, calibrated_per_s: float
 ) -> list[Promise]:
     """What holds as well when others ask for more than there is, and class `entitled` for less than its share."""
-    one = next(class_ for class_ in run.classes if class_["name"] == entitled)
+    class_ = next(class_ for class_ in run.classes if class_["name"] == entitled)
     others = [other for other in run.classes if other["name"] != entitled]
     return [
-        loses_nothing(one),
-        quick(one),
+        loses_nothing(class_),
+        quick(class_),
         losses_by_priority(others),
         useful(useful_per_s, calibrated_per_s),
     ]
@@ -143,7 +143,7 @@ def losses_by_priority(classes: list[Mapping[str, Any]]) -> Promise:
     return Promise(
         "losses follow priorities",
         all(higher["loss_pct"] <= lower["loss_pct"] for higher, lower in pairwise(ordered)),
-        ", ".join(f"{one['name']} {one['loss_pct']:.1f}%" for one in ordered),
+        ", ".join(f"{class_['name']} {class_['loss_pct']:.1f}%" for class_ in ordered),
     )
 
 

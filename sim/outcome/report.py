@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from configs import numbers
 from scheduler.capacity.core import ShareMove
+from sim.outcome.html_page import document, row, table
 from sim.outcome.outcome import Outcome
 from sim.outcome.promises import Promise
 from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, Look, logarithmic, look_of, svg
@@ -76,12 +77,7 @@ def page(run: Outcome, promises: Sequence[Promise], more: Sequence[str] = ()) ->
     if run.moves:
         parts += ["<h2>Moves of capacity</h2>", move_list(run.moves)]
     parts += ["<h2>Answers</h2>", *answers(run)]
-    body = "\n".join([*parts, *more])
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f"<body>{body}</body></html>\n"
-    )
+    return document(title, STYLE, [*parts, *more])
 
 
 def length(result: Mapping[str, Any]) -> str:
@@ -114,12 +110,8 @@ def class_table(result: Mapping[str, Any]) -> str:
         ("share", lambda c: f"{c['share']['original']:.2f} → {c['share']['mean']:.2f}"),
         ("headroom", lambda c: "–" if c["headroom_last"] is None else f"{c['headroom_last']:.3f}"),
     ]
-    head = "".join(f"<th>{name}</th>" for name, _ in columns)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{show(one)}</td>" for _, show in columns) + "</tr>"
-        for one in result["classes"]
-    )
-    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+    rows = (row(*(show(class_) for _, show in columns)) for class_ in result["classes"])
+    return table((name for name, _ in columns), rows)
 
 
 ANSWERS = (
@@ -159,8 +151,7 @@ def answers(run: Outcome) -> list[str]:
 
 
 def answers_table(first: str, rows: Sequence[str]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in (first, *ANSWERS))
-    return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+    return table((first, *ANSWERS), rows)
 
 
 def class_row(one: Mapping[str, Any]) -> str:
@@ -190,12 +181,12 @@ def answers_row(name: str, figures: Mapping[str, Any], mean_ms: float) -> str:
         f"{late['tardy'] / late['due']:.1%}" if late["due"] else "–",
         numbers.duration(late["mean_ms"]) if late["due"] else "–",
     )
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    return row(*cells)
 
 
 def lending_table(lending: Mapping[str, Mapping[str, float]]) -> str:
     rows = "".join(
-        f"<tr><td>{html.escape(lender)}</td><td>{html.escape(borrower)}</td><td>{seconds:.2f}</td></tr>"
+        row(html.escape(lender), html.escape(borrower), f"{seconds:.2f}")
         for lender, borrowers in lending.items()
         for borrower, seconds in borrowers.items()
     )
@@ -240,7 +231,9 @@ def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float 
         logarithmic(axes, "y")
     else:
         axes.set_ylim(0, min(axes.get_ylim()[1], most))
-    axes.set_xlim(0, max([run.result["seconds"], *(one.at_s[-1] for one in run.series.values() if one.at_s)]))
+    axes.set_xlim(
+        0, max([run.result["seconds"], *(series.at_s[-1] for series in run.series.values() if series.at_s)])
+    )
     axes.set_xlabel("time, s")
     axes.set_ylabel(label)
     axes.grid(alpha=0.25)
@@ -263,14 +256,14 @@ def draw_response(run: Outcome) -> Draw:
 
 
 def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
-    known = [
+    points = [
         (at, h, load)
         for at, h, load in zip(series.at_s, series.headroom, series.load, strict=True)
         if h and load is not None
     ]
-    if known:
-        at_s, headroom, load = zip(*known, strict=True)
-        marked = look.marked(len(known))
+    if points:
+        at_s, headroom, load = zip(*points, strict=True)
+        marked = look.marked(len(points))
         axes.plot(at_s, headroom, lw=1.4, label=name, **marked)
         axes.plot(at_s, load, lw=0.8, ls=":", markerfacecolor="none", **marked)
 

@@ -76,7 +76,7 @@ def results(run: Simulation, policy: str) -> dict[str, Any]:
             "seed": run.seed,
             "seconds": scenario.seconds,
             "classes": [class_of(run, name) for name in run.hosts],
-            "ledger_closed": all(host.closes() for host in run.hosts.values()),
+            "ledger_closed": all(host.door.closes() for host in run.hosts.values()),
             "lending": lending,
             "utilisation": spent_s / (run.now * scenario.lanes),
             "scheduling_overhead_pct": 100 * run.overhead_s / spent_s if spent_s else 0.0,
@@ -87,27 +87,27 @@ def results(run: Simulation, policy: str) -> dict[str, Any]:
 
 def class_of(run: Simulation, name: str) -> dict[str, Any]:
     host, manager = run.hosts[name], run.ring.manager_of(name)
-    cycles, now = run.ring.cycles, run.now + host.clock_offset
+    cycles, now = run.ring.cycles, run.now + host.clock.offset_s
     mean_share = (
-        run.share_integral[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
+        run.series.shared_s[name] / (cycles * run.scenario.load.cycle_ms / 1e3)
         if cycles
-        else run.originals[name]
+        else run.ring.originals[name]
     )
     return class_results(
         host.settings,
-        host.ledger(),
-        queued=sum(host.queued(entry) for entry in host.entries),
-        results=host.responses.count,
-        response_ms=host.responses.response_ms(),
-        slowdown=host.responses.slowdown(),
+        host.door.ledger(),
+        queued=sum(host.door.queued(entry) for entry in host.door.entries),
+        results=host.answers.responses.count,
+        response_ms=host.answers.responses.response_ms(),
+        slowdown=host.answers.responses.slowdown(),
         staleness=host.answers.staleness(now),
         tardiness=host.answers.tardiness(),
         utility=host.answers.utility(),
-        memory={"mean": host.memory.mean(run.now), "max": host.memory.peak},
+        memory={"mean": host.queues.memory.mean(run.now), "max": host.queues.memory.peak},
         queries=host.answers.by_query(now),
-        share={"original": run.originals[name], "mean": mean_share, "last": run.shares()[name]},
+        share={"original": run.ring.originals[name], "mean": mean_share, "last": run.ring.shares()[name]},
         headroom=manager.control.headroom if manager else None,
-        target_met_pct=host.responses.target_met_pct(),
+        target_met_pct=host.answers.responses.target_met_pct(),
     )
 
 
@@ -160,7 +160,7 @@ def rounded(value: Any, digits: int = 6) -> Any:
         case float():
             return round(value, digits)
         case dict():
-            return {key: rounded(one, digits) for key, one in value.items()}
+            return {key: rounded(item, digits) for key, item in value.items()}
         case list():
-            return [rounded(one, digits) for one in value]
+            return [rounded(item, digits) for item in value]
     return value

@@ -64,8 +64,8 @@ def svg(drawing: Figure, salt: str) -> str:
     with matplotlib.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none", "font.family": "sans-serif"}):
         text = io.StringIO()
         drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    found = text.getvalue()
-    return COLOUR.sub(lambda colour: NAMES[colour[0].lower()], found[found.index("<svg") :])
+    svg = text.getvalue()
+    return COLOUR.sub(lambda colour: NAMES[colour[0].lower()], svg[svg.index("<svg") :])
 
 
 class WholeNumbers(LogFormatterSciNotation):

@@ -68,8 +68,8 @@ def lost(classes: Sequence[Mapping[str, Any]]) -> str:
 def missed(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence if live feeds brought much less than was planned."""
     offered = result.get("offered", {}).values()
-    late = sum(one["missed"] for one in offered)
-    planned = late + sum(one["accepted"] for one in offered)
+    late = sum(stream["missed"] for stream in offered)
+    planned = late + sum(stream["accepted"] for stream in offered)
     if late > MISSED_MOST * planned:
         yield (
             f"The feeds brought only {1 - late / planned:.0%} of the planned input, since other programs or Spark itself needed "

@@ -128,17 +128,17 @@ class BoxHost:
 
     @property
     def mean_latency_s(self) -> float:
-        every = [one for found in self.latencies.values() for one in found]
+        every = [latency for latencies in self.latencies.values() for latency in latencies]
         return sum(every) / len(every)
 
     def utilities(self) -> dict[int, float]:
         """Of each root that has a graph, the mean of its answers."""
-        found = {}
+        utilities = {}
         for root, latencies in self.latencies.items():
             statistics = UtilityStatistics(self.network.operators[root].utility or UtilityGraph.step(1000.0))
             statistics.add(latencies)
-            found[root] = statistics.mean
-        return found
+            utilities[root] = statistics.mean
+        return utilities
 
 
 def size_in(network: Network, number: int) -> float:

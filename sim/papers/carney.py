@@ -11,10 +11,10 @@ from itertools import islice, pairwise
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
 from loadshed.utility import UtilityStatistics
-from scheduler.operators.decision_plans import traversal
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.bucket import BucketPolicy
+from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.policies.outlook import outlooks
 from sim.papers.boxes import WHOLE_QUEUE, BoxHost, forest
 from sim.papers.claim import Chart, Experiment, Finding, Found
@@ -43,7 +43,7 @@ def superbox(kind: str) -> str:
 
 def traversals(quick: bool) -> Found:
     """A call takes o and a tuple p; with only one of them above 0, time counts the other out."""
-    found = {
+    hosts = {
         kind: (run_tree(kind, 1.0, 0.0), run_tree(kind, 0.0, 1.0)) for kind in ("min-cost", "min-latency")
     }
     findings = []
@@ -52,13 +52,18 @@ def traversals(quick: bool) -> Found:
         ("min-latency", "b1 b2 b1 b6 b1 b4 b2 b1 b3 b2 b1 b5 b3 b2 b1", (15, 15), (43 / 6, 43 / 6)),
     )
     for kind, calls, total, mean in expected:
-        of_p, of_o = found[kind]
-        made = " ".join(TREE.operators[call].name for call in of_p.calls)
+        of_p, of_o = hosts[kind]
+        order = " ".join(TREE.operators[call].name for call in of_p.calls)
         got_mean = (of_p.mean_latency_s, of_o.mean_latency_s)
-        is_same = all(abs(one - other) < 1e-9 for one, other in zip(got_mean, mean, strict=True))
+        is_same = all(abs(mine - other) < 1e-9 for mine, other in zip(got_mean, mean, strict=True))
         findings += [
             Finding(
-                "§3.3.1.2", f"{kind} traversal of the example", calls, made, made == calls, rule="box by box"
+                "§3.3.1.2",
+                f"{kind} traversal of the example",
+                calls,
+                order,
+                order == calls,
+                rule="box by box",
             ),
             Finding(
                 "Tables 3.1, 3.2",
@@ -70,11 +75,13 @@ def traversals(quick: bool) -> Found:
             ),
         ]
     (cost_p, cost_o), (latency_p, latency_o) = (
-        (one.mean_latency_s, other.mean_latency_s) for one, other in found.values()
+        (own.mean_latency_s, other.mean_latency_s) for own, other in hosts.values()
     )
     border = (latency_o - cost_o) / (cost_p - latency_p)
-    believed = NetworkEstimates(TREE, tuple(Estimate(*one) for one in TABLE))
-    plan = " ".join(TREE.operators[one].name for one in traversal("min-memory", believed, list(range(6))))
+    believed = NetworkEstimates(TREE, tuple(Estimate(*row) for row in TABLE))
+    plan = " ".join(
+        TREE.operators[number].name for number in traversal("min-memory", believed, list(range(6)))
+    )
     printed = "b3 b2 b1 b6 b1 b2 b5 b3 b2 b1 b4 b2 b1"
     return Found(
         (
@@ -182,7 +189,7 @@ def superboxes(quick: bool) -> Found:
 def overheads(quick: bool) -> dict[str, float]:
     """Time that calls and decisions take, for the same tuples, which come at once."""
     network = forest(4, 4, 3)
-    estimates, found = box_costs(network, 2), {}
+    estimates, overhead = box_costs(network, 2), {}
     per_input = 5 if quick else 50
     for label, kind, train in (
         ("tuple at a time", "rr", 1),
@@ -200,8 +207,8 @@ def overheads(quick: bool) -> dict[str, float]:
         for number in network.sources:
             host.enter(number, [0.0] * per_input)
         host.run()
-        found[label] = len(host.calls) * CALL_S + host.decided * DECISION_S
-    return found
+        overhead[label] = len(host.calls) * CALL_S + host.decided * DECISION_S
+    return overhead
 
 
 def by_traversal(quick: bool) -> Found:
@@ -213,14 +220,14 @@ def by_traversal(quick: bool) -> Found:
         estimates = box_costs(network, 3, scale)
         # Bursts leave tuples inside the tree: several come at a time.
         came = [
-            (at, one)
-            for at, one in poisson(network, estimates, 0.5 / 8, 300 if quick else 3000, 3)
+            (at, source)
+            for at, source in poisson(network, estimates, 0.5 / 8, 300 if quick else 3000, 3)
             for _ in range(8)
         ]
-        for kind, found in latency.items():
+        for kind, points in latency.items():
             host = BoxHost(network, policy_of(superbox(kind)), estimates, CALL_S / 4)
-            found.append((1e3 * scale * sum(BOX_S) / 2, 1e3 * host.run(came).mean_latency_s))
-    cheap, dear = ({kind: found[place][1] for kind, found in latency.items()} for place in (0, -1))
+            points.append((1e3 * scale * sum(BOX_S) / 2, 1e3 * host.run(came).mean_latency_s))
+    cheap, dear = ({kind: points[place][1] for kind, points in latency.items()} for place in (0, -1))
     kinds = ("min-memory", "min-cost", "min-latency")
     memory = {kind: memory_over_time(kind, 0) for kind in kinds}
     held = {kind: sum(area_of(memory_over_time(kind, seed)) for seed in range(TREES)) for kind in kinds}
@@ -296,11 +303,11 @@ def trains(quick: bool) -> Found:
     overhead: dict[str, list[tuple[float, float]]] = {}
     for burst in (1, 2, 4):
         came = [
-            (at, one)
-            for at, one in poisson(network, estimates, 0.5 / burst, groups // burst, 6)
+            (at, source)
+            for at, source in poisson(network, estimates, 0.5 / burst, groups // burst, 6)
             for _ in range(burst)
         ]
-        found = overhead[f"{burst} at a time"] = []
+        points = overhead[f"{burst} at a time"] = []
         for train in (1, 2, 3, 4):
             host = BoxHost(
                 network=network,
@@ -310,9 +317,9 @@ def trains(quick: bool) -> Found:
                 decision_s=DECISION_S,
                 train_max=train,
             ).run(came)
-            found.append((train, 1e3 * len(host.calls) * (CALL_S + DECISION_S) / len(came)))
-    one, four = overhead["1 at a time"], overhead["4 at a time"]
-    falls, level = four[0][1] / four[-1][1], one[0][1] / one[-1][1]
+            points.append((train, 1e3 * len(host.calls) * (CALL_S + DECISION_S) / len(came)))
+    single, four = overhead["1 at a time"], overhead["4 at a time"]
+    falls, level = four[0][1] / four[-1][1], single[0][1] / single[-1][1]
     return Found(
         (
             Finding(
@@ -354,12 +361,12 @@ ALONE_KNOWN = (
 
 def fluctuating_arrivals(bursts: int, seed: int) -> list[tuple[float, int]]:
     """40,000 tuples at 60% of the capacity and 15,000 at 130%, again and again; a moment at 60% in the end."""
-    chance, now, found = random.Random(seed), 0.0, list[tuple[float, int]]()
+    chance, now, came = random.Random(seed), 0.0, list[tuple[float, int]]()
     for tuples, load in [(40_000, 0.6), (15_000, 1.3)] * bursts + [(10_000, 0.6)]:
         for _ in range(tuples):
             now += chance.expovariate(load * CAPACITY)
-            found.append((now, chance.choice(APPLICATIONS.sources)))
-    return found
+            came.append((now, chance.choice(APPLICATIONS.sources)))
+    return came
 
 
 def fluctuating(quick: bool) -> Found:
@@ -370,10 +377,10 @@ def fluctuating(quick: bool) -> Found:
             policy = policy_of(kind if schedule > 1 else f"{kind}:push_through=true")
             boxes = [Estimate(1e-4, 1.0)] * 100
             host = BoxHost(APPLICATIONS, policy, boxes, BOX_CALL_S, SCHEDULE_S, schedule=schedule).run(came)
-            found = list(host.utilities().values())
+            utilities = list(host.utilities().values())
             label = f"{kind}, schedules of {schedule}"
-            qos[label] = sum(found) / len(found)
-            of_tight[label], of_loose[label] = sum(found[::2]) / 10, sum(found[1::2]) / 10
+            qos[label] = sum(utilities) / len(utilities)
+            of_tight[label], of_loose[label] = sum(utilities[::2]) / 10, sum(utilities[1::2]) / 10
     fixed, slope = (qos[f"{kind}, schedules of 10"] for kind in ("fixed", "slope-slack"))
     alone = {kind: qos[f"{kind}, schedules of 1"] for kind in ("fixed", "slope-slack")}
     return Found(
@@ -509,11 +516,11 @@ LATE_LOAD, LATE_TUPLES = 1.3, 20_000
 def comparisons(tuples: int) -> float:
     """Of a sort of all that can run by their fixed priorities, before every schedule, by superboxes run."""
     came = list(islice(arrivals(range(1000), TABLE_LOAD / 5e-5, 1), tuples))
-    queued, made, run = [0] * 1000, 0, 0
+    queued, decisions, run = [0] * 1000, 0, 0
 
     def compared(one: int, other: int) -> int:
-        nonlocal made
-        made += 1
+        nonlocal decisions
+        decisions += 1
         return (one % 4, one) > (other % 4, other) or -1
 
     now, place = 0.0, 0
@@ -528,7 +535,7 @@ def comparisons(tuples: int) -> float:
         run += len(chosen)
         if not chosen:
             now = came[place][0]
-    return made / run
+    return decisions / run
 
 
 def large_run(policy: Policy, tuples: int, load: float = 0.95) -> LargeRun:

@@ -53,13 +53,13 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
 
 def chosen(names: Sequence[str]) -> tuple[Experiment, ...]:
     """Those that the names mean, of a paper or of an experiment, in the collection's order; all without a name."""
-    known = {
+    experiments = {
         *(experiment.name for experiment in EXPERIMENTS),
         *(experiment.paper for experiment in EXPERIMENTS),
     }
     for name in names:
-        if name not in known:
-            raise UnknownName("no such experiment or paper", "NAMES", name, nearest(name, known))
+        if name not in experiments:
+            raise UnknownName("no such experiment or paper", "NAMES", name, nearest(name, experiments))
     return tuple(
         experiment
         for experiment in EXPERIMENTS

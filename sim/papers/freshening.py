@@ -63,10 +63,10 @@ def table(quick: bool) -> Found:
     """Five objects; nothing to make quicker."""
     findings = []
     for row, (interests, printed) in PRINTED.items():
-        found = refreshes(interests, (1, 2, 3, 4, 5), 5.0).frequencies
-        holds = bool(np.all(np.abs(found - printed) < 0.01))
+        frequencies = refreshes(interests, (1, 2, 3, 4, 5), 5.0).frequencies
+        holds = bool(np.all(np.abs(frequencies - printed) < 0.01))
         claim = f"best frequencies for interests {':'.join(map(str, interests))}, bandwidth 5"
-        claimed, got = (" ".join(f"{figure:.2f}" for figure in figures) for figures in (printed, found))
+        claimed, got = (" ".join(f"{figure:.2f}" for figure in figures) for figures in (printed, frequencies))
         why = "1.6857 is printed cut, not rounded" if holds and row == "(d)" else ""
         rule = "each within 0.01"
         findings.append(
@@ -149,12 +149,12 @@ def partitions(quick: bool) -> Found:
         findings.append(Finding("Fig. 2.5", claim, "all meet the ideal", got, holds, rule=rule))
         if aligned == "shuffled":
             at = {name: dict(line)[50] for name, line in lines.items()}
-            told = ", ".join(f"{name} {value:.3f}" for name, value in at.items())
+            figures = ", ".join(f"{name} {value:.3f}" for name, value in at.items())
             claim = "shuffled: p, PF and p/λ come near the best with fewer partitions than λ"
             holds = min(at["p"], at["PF"], at["p/λ"]) > at["λ"]
             rule = "each of the three above λ at 50 partitions"
             findings.append(
-                Finding("Fig. 2.5a", claim, "λ is last", f"50 partitions: {told}", holds, rule=rule)
+                Finding("Fig. 2.5a", claim, "λ is last", f"50 partitions: {figures}", holds, rule=rule)
             )
     finding, chart = by_skew(bandwidth)
     return Found((*findings, finding), (*charts, chart))
@@ -193,14 +193,14 @@ def large(quick: bool) -> Found:
     chart = Chart(f"{count:,} objects", "partitions", "perceived freshness",
                   {**lines, "exact": [(10, best), (200, best)]})  # fmt: skip
     at = {name: dict(line) for name, line in lines.items()}
-    told = ", ".join(f"{name} {line[100]:.3f}" for name, line in at.items())
+    figures = ", ".join(f"{name} {line[100]:.3f}" for name, line in at.items())
     worth = marginals(objects.interests, objects.changes, frequencies)[frequencies > 0]
     spread = float(worth.max() / worth.min() - 1)
     gain = at["PF"][200] - at["PF"][100]
     first = at["PF"][100] == max(line[100] for line in at.values())
     return Found(
         (
-            Finding(where="Fig. 2.7", claim="PF partitions are the clear winner", claimed="PF first", got=f"100 partitions: {told}",
+            Finding(where="Fig. 2.7", claim="PF partitions are the clear winner", claimed="PF first", got=f"100 partitions: {figures}",
                     holds=first, why="" if first else "p is as good: among the few objects that are wanted both sort nearly alike",
                     rule="no other technique above it at 100 partitions"),
             Finding(where="Fig. 2.7", claim="more than 100 PF partitions do not appreciably improve the answer", claimed="flat",
@@ -271,7 +271,7 @@ def sizes(quick: bool) -> Found:
     alike = setup(SMALL, 0.0, 1.0, "aligned")
     objects = Mirrored(alike.interests, alike.changes, pareto(SMALL))
     blind, seeing = exact(alike, bandwidth), exact(objects, bandwidth)
-    ignored, known = perceived(alike, blind), perceived(objects, seeing)
+    ignored, informed = perceived(alike, blind), perceived(objects, seeing)
     # Figure 2.11: alignment of change and size reversed, interest shuffled.
     rng = np.random.default_rng(2)
     varied = setup(SMALL, 1.0, 1.0, "aligned")
@@ -287,18 +287,18 @@ def sizes(quick: bool) -> Found:
         for name, by_size in (("FFA", False), ("FBA", True))
     }  # fmt: skip
     better = sum(b[1] >= a[1] for a, b in zip(lines["FFA"], lines["FBA"], strict=True))
-    told = "; ".join(f"{n}: {a:.3f}, {b:.3f}" for (n, a), (_, b) in zip(*lines.values(), strict=True))
+    figures = "; ".join(f"{n}: {a:.3f}, {b:.3f}" for (n, a), (_, b) in zip(*lines.values(), strict=True))
     chart = Chart("Equal frequency (FFA) or bandwidth (FBA) in PFS partitions", "partitions", "perceived freshness",
                   {**lines, "exact": [(count, best) for count in counts]})  # fmt: skip
     return Found(
         (
             Finding(where="§2.5.3", claim="regarding sizes raises perceived freshness", claimed="0.312 → 0.586",
-                    got=f"{ignored:.3f} → {known:.3f}", holds=known - ignored >= (0.586 - 0.312) / 2,
+                    got=f"{ignored:.3f} → {informed:.3f}", holds=informed - ignored >= (0.586 - 0.312) / 2,
                     why="the shape of the sizes is not told; the less even they are, the more is gained"
-                    if known - ignored >= (0.586 - 0.312) / 2 and abs(known - 0.586) >= 0.03 else "",
+                    if informed - ignored >= (0.586 - 0.312) / 2 and abs(informed - 0.586) >= 0.03 else "",
                     rule="at least half of the claimed gain of 0.274"),
             Finding("Fig. 2.11", "equal bandwidth in a partition always beats equal frequency", "FBA ≥ FFA",
-                    f"FFA, FBA by partitions: {told}", better == len(counts),
+                    f"FFA, FBA by partitions: {figures}", better == len(counts),
                     rule="not below it at any number of partitions; with as many as objects both are exact"),
         ),
         (chart,),
@@ -335,12 +335,12 @@ def polling(quick: bool) -> Found:
         objects = setup(SMALL, 0.8, 1.0, aligned)
         frequencies = exact(objects, SMALL / 2)
         formula = perceived(objects, frequencies)
-        seen = measured(objects, frequencies, periods, uses, 7)
+        measured_freshness = measured(objects, frequencies, periods, uses, 7)
         claim = f"{aligned}: uses that find a fresh copy are as many as the formula says"
         # Four standard deviations of as many uses.
-        holds = abs(seen - formula) < 2 / np.sqrt(uses)
+        holds = abs(measured_freshness - formula) < 2 / np.sqrt(uses)
         rule = "within four standard deviations of so many uses"
-        got = f"{seen:.4f} of {uses:,} uses"
+        got = f"{measured_freshness:.4f} of {uses:,} uses"
         findings.append(Finding("§2.4", claim, f"{formula:.4f}", got, bool(holds), rule=rule))
     return Found(tuple(findings))
 

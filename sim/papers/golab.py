@@ -149,16 +149,16 @@ class Evaluation:
 
     @property
     def sizes(self) -> list[int]:
-        return [8 * one for one in (QUICK_PER_GROUP if self.quick else PER_GROUP)]
+        return [8 * size for size in (QUICK_PER_GROUP if self.quick else PER_GROUP)]
 
     def fared(self, name: str, rate: int) -> list[Fared]:
         return [over_runs(name, size // 8, rate, self.quick) for size in self.sizes]
 
     def throughput(self, name: str, rate: int) -> list[float]:
-        return [one.throughput for one in self.fared(name, rate)]
+        return [schedule.throughput for schedule in self.fared(name, rate)]
 
     def latency(self, name: str, rate: int) -> list[float]:
-        return [one.latency for one in self.fared(name, rate)]
+        return [schedule.latency for schedule in self.fared(name, rate)]
 
     def gains(self, name: str, over: str, rate: int) -> list[float]:
         """Throughput over another's."""
@@ -166,7 +166,7 @@ class Evaluation:
 
 
 def ratios(ones: Sequence[float], others: Sequence[float]) -> list[float]:
-    return [one / other for one, other in zip(ones, others, strict=True) if other > 0]
+    return [value / other for value, other in zip(ones, others, strict=True) if other > 0]
 
 
 def times(values: Sequence[float]) -> str:
@@ -199,37 +199,39 @@ DOUBLE, TENTH, ABOUT_HALF = 1.8, 8.0, 0.45
 
 def run_low(quick: bool) -> Found:
     """Figures 5 and 6."""
-    found = Evaluation(quick)
-    double = found.gains("HS", "CS", LOW)
-    shorter = ratios(found.latency("CS", LOW), found.latency("HS", LOW))
+    evaluation = Evaluation(quick)
+    double = evaluation.gains("HS", "CS", LOW)
+    shorter = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
     apart, apart_shorter = (
-        found.gains("HS, no meetings", "CS", LOW),
-        ratios(found.latency("CS", LOW), found.latency("HS, no meetings", LOW)),
+        evaluation.gains("HS, no meetings", "CS", LOW),
+        ratios(evaluation.latency("CS", LOW), evaluation.latency("HS, no meetings", LOW)),
     )
     missing = (
         "the paper's costs are not known, and with these overload takes from HS what it was chosen for: sub-groups "
         "that counted on meeting (2 and 4 at every fourth update) are late by different times and miss each other. Chosen "
         f"without counting on that (Weir's `meetings: false`), it comes to {times(apart)}, and latency to a "
-        f"{', a '.join(f'{one:.0f}th' for one in apart_shorter)} of CS'. Processors two to five times as fast come to ×1.2 to ×2.0"
+        f"{', a '.join(f'{factor:.0f}th' for factor in apart_shorter)} of CS'. Processors two to five times as fast come to ×1.2 to ×2.0"
     )
     lowest = all(
         poor <= good
         for name in ("No-S", "CS")
         for other in ("AS", "HS", "H-LS", "H-LP")
-        for poor, good in zip(found.throughput(name, LOW), found.throughput(other, LOW), strict=True)
+        for poor, good in zip(
+            evaluation.throughput(name, LOW), evaluation.throughput(other, LOW), strict=True
+        )
     )
-    gap = ratios(found.throughput("CS", LOW), found.throughput("No-S", LOW))
-    late = found.latency("H-LP", LOW)
-    shortened = mean([one.shortened for one in found.fared("HS", LOW)])
-    as_late, cs_late = found.latency("AS", LOW), found.latency("CS", LOW)
-    as_good = all(gain >= DOUBLE for gain in found.gains("AS", "CS", LOW))
-    as_poor = as_late[-1] > found.latency("HS", LOW)[-1]
+    gap = ratios(evaluation.throughput("CS", LOW), evaluation.throughput("No-S", LOW))
+    late = evaluation.latency("H-LP", LOW)
+    shortened = mean([schedule.shortened for schedule in evaluation.fared("HS", LOW)])
+    as_late, cs_late = evaluation.latency("AS", LOW), evaluation.latency("CS", LOW)
+    as_good = all(gain >= DOUBLE for gain in evaluation.gains("AS", "CS", LOW))
+    as_poor = as_late[-1] > evaluation.latency("HS", LOW)[-1]
     findings = (
         Finding(
             "§5.2, Fig. 5",
             "no sharing and conservative have the lowest throughput",
             "lowest",
-            f"CS {updates(found.throughput('CS', LOW))} a second; over No-S {times(gap)}",
+            f"CS {updates(evaluation.throughput('CS', LOW))} a second; over No-S {times(gap)}",
             lowest,
             rule="with every number of queries no other schedule runs fewer",
         ),
@@ -258,7 +260,7 @@ def run_low(quick: bool) -> Found:
             where="§5.2, Fig. 6",
             claim="and reduces its latency by an order of magnitude",
             claimed="÷10",
-            got=", ".join(f"÷{one:.1f}" for one in shorter),
+            got=", ".join(f"÷{factor:.1f}" for factor in shorter),
             holds=geometric_mean(shorter) >= TENTH,
             why="" if geometric_mean(shorter) >= TENTH else "as for its throughput",
             rule=f"÷{TENTH:g} on (geometric) average over the numbers of queries",
@@ -276,9 +278,9 @@ def run_low(quick: bool) -> Found:
             "§5.2",
             "late and late-pending sharing gain more as the number of queries grows",
             "more throughput, less latency",
-            f"H-LP over HS {times(found.gains('H-LP', 'HS', LOW))}; latency {updates(late)}",
-            found.gains("H-LP", "HS", LOW)[-1] > max(1.0, found.gains("H-LP", "HS", LOW)[0])
-            and late[-1] < found.latency("H-LS", LOW)[-1] < found.latency("HS", LOW)[-1],
+            f"H-LP over HS {times(evaluation.gains('H-LP', 'HS', LOW))}; latency {updates(late)}",
+            evaluation.gains("H-LP", "HS", LOW)[-1] > max(1.0, evaluation.gains("H-LP", "HS", LOW)[0])
+            and late[-1] < evaluation.latency("H-LS", LOW)[-1] < evaluation.latency("HS", LOW)[-1],
             rule="with most queries late-pending gains more throughput on HS than with fewest, and latency falls from HS to late to "
             "late-pending",
         ),
@@ -286,7 +288,7 @@ def run_low(quick: bool) -> Found:
             where="§5.2, Figs. 5, 6",
             claim="aggressive has very good throughput, but poor latency",
             claimed="poor latency",
-            got=f"throughput over CS {times(found.gains('AS', 'CS', LOW))}; latency {updates(as_late)} (CS {updates(cs_late)})",
+            got=f"throughput over CS {times(evaluation.gains('AS', 'CS', LOW))}; latency {updates(as_late)} (CS {updates(cs_late)})",
             holds=as_good and as_poor,
             why=""
             if as_good and as_poor
@@ -297,25 +299,25 @@ def run_low(quick: bool) -> Found:
             rule=f"at least ×{DOUBLE:g} CS' throughput, and with most queries a higher latency than HS",
         ),
     )
-    return Found(findings, charts_of(found, LOW, "Figs. 5, 6"))
+    return Found(findings, charts_of(evaluation, LOW, "Figs. 5, 6"))
 
 
 def run_high(quick: bool) -> Found:
     """Figures 7 and 8."""
-    found = Evaluation(quick)
-    gains = found.gains("H-LP", "HS", HIGH)
-    modest = ratios(found.latency("CS", HIGH), found.latency("HS", HIGH))
-    before = ratios(found.latency("CS", LOW), found.latency("HS", LOW))
-    dropped = ratios(found.throughput("AS", HIGH), found.throughput("AS", LOW))
-    heaviest = found.sizes[-1]
-    in_hybrid, alone = found.latency("H-LP", HIGH), found.latency("C-LP", HIGH)
-    extreme = ratios(found.latency("No-S", HIGH), found.latency("H-LP", HIGH))
+    evaluation = Evaluation(quick)
+    gains = evaluation.gains("H-LP", "HS", HIGH)
+    modest = ratios(evaluation.latency("CS", HIGH), evaluation.latency("HS", HIGH))
+    before = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
+    dropped = ratios(evaluation.throughput("AS", HIGH), evaluation.throughput("AS", LOW))
+    heaviest = evaluation.sizes[-1]
+    in_hybrid, alone = evaluation.latency("H-LP", HIGH), evaluation.latency("C-LP", HIGH)
+    extreme = ratios(evaluation.latency("No-S", HIGH), evaluation.latency("H-LP", HIGH))
     findings = (
         Finding(
             where="§5.3, Fig. 7",
             claim="late-pending more than doubles hybrid's throughput",
             claimed=">×2",
-            got=f"{times(gains)} (with {', '.join(map(str, found.sizes))} queries)",
+            got=f"{times(gains)} (with {', '.join(map(str, evaluation.sizes))} queries)",
             holds=gains[-1] > 2,
             why="" if gains[-1] <= 2 or min(gains) > 2 else "not with few queries: less is late at a time",
             rule="with most queries",
@@ -324,10 +326,10 @@ def run_high(quick: bool) -> Found:
             "§5.3, Fig. 8",
             "and has by far less latency",
             "clear winner",
-            f"{updates(in_hybrid)} updates, HS {updates(found.latency('HS', HIGH))}",
+            f"{updates(in_hybrid)} updates, HS {updates(evaluation.latency('HS', HIGH))}",
             all(
-                one < other / 2
-                for one, other in zip(in_hybrid[-1:], found.latency("HS", HIGH)[-1:], strict=True)
+                value < other / 2
+                for value, other in zip(in_hybrid[-1:], evaluation.latency("HS", HIGH)[-1:], strict=True)
             ),
             rule="with most queries less than half of HS's",
         ),
@@ -360,11 +362,11 @@ def run_high(quick: bool) -> Found:
             "late-pending with conservative is worse than with hybrid",
             "always worse",
             f"latency {updates(alone)} (hybrid {updates(in_hybrid)}) with {heaviest} and fewer queries",
-            all(one >= other for one, other in zip(alone, in_hybrid, strict=True)),
+            all(value >= other for value, other in zip(alone, in_hybrid, strict=True)),
             rule="no less latency with any number of queries",
         ),
     )
-    return Found(findings, charts_of(found, HIGH, "Figs. 7, 8"))
+    return Found(findings, charts_of(evaluation, HIGH, "Figs. 7, 8"))
 
 
 def charts_of(found: Evaluation, rate: int, figures: str) -> tuple[Chart, ...]:
@@ -402,8 +404,8 @@ def aggregate_queries(utilisation: float, run: int) -> PeriodicWorkload:
     """Those of `weir sim sharaf-tardiness`, so many processors' worth of them."""
     scenario = tardy_aggregates()
     assert scenario.aggregates is not None
-    asked = scenario.aggregates.model_copy(update={"utilisation": utilisation})
-    return workload_of(scenario.model_copy(update={"aggregates": asked}), run)
+    aggregates = scenario.aggregates.model_copy(update={"utilisation": utilisation})
+    return workload_of(scenario.model_copy(update={"aggregates": aggregates}), run)
 
 
 @cache
@@ -433,10 +435,10 @@ def run_order(quick: bool) -> Found:
     }
     both, edf, hr = tardy["EDF/HR"], tardy["EDF"], tardy["HR"]
     shown = "; ".join(
-        f"{name} {', '.join(f'{one:.1f}' for one in values)} ms" for name, values in tardy.items()
+        f"{name} {', '.join(f'{value:.1f}' for value in values)} ms" for name, values in tardy.items()
     )
     at = f"at {', '.join(f'{utilisation:.0%}' for utilisation in utilisations)}"
-    light = [place for place, one in enumerate(utilisations) if one <= 1]
+    light = [place for place, utilisation in enumerate(utilisations) if utilisation <= 1]
     findings = (
         Finding(
             "§3.8.1.13, Fig. 22",

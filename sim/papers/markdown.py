@@ -15,21 +15,21 @@ def markdown(results: Results) -> str:
 
 def lines(results: Results) -> Iterator[str]:
     before = ""
-    for experiment, found in results:
+    for experiment, outcome in results:
         if experiment.paper != before:
             before, paper = experiment.paper, PAPERS[experiment.paper]
             own = [finding for other, f in results if other.paper == before for finding in f.findings]
             yield f"## {paper.title}"
-            yield f"{paper.authors}. {sum(one.holds for one in own)} of {len(own)} claims hold."
+            yield f"{paper.authors}. {sum(finding.holds for finding in own)} of {len(own)} claims hold."
             yield ""
         yield f"### `{experiment.name}` {experiment.title}"
         if experiment.setup:
             yield experiment.setup
         yield ""
         yield from ("| | claim | claimed | got |", "|---|---|---|---|")
-        yield from (row(finding) for finding in found.findings)
+        yield from (row(finding) for finding in outcome.findings)
         yield ""
-        reasons = [finding for finding in found.findings if finding.why]
+        reasons = [finding for finding in outcome.findings if finding.why]
         for reason in reasons:
             yield f"- {'✓' if reason.holds else '✗'} {reason.claim}: {reason.why}"
         if reasons:

@@ -39,18 +39,18 @@ def estimates_of(seed: int) -> list[Estimate]:
     chance = random.Random(seed)
     sides = (chance.uniform(*NEAR_INPUTS), 1.0, chance.uniform(*NEAR_INPUTS), 1.0)
     kept = (*sides, chance.uniform(0.5, 1.5), chance.uniform(0.3, 0.9))
-    drawn = tuple(Estimate(chance.uniform(0.5, 1.5), one) for one in kept)
+    drawn = tuple(Estimate(chance.uniform(0.5, 1.5), selectivity) for selectivity in kept)
     segments = NetworkEstimates(QUERY, drawn).segments
     mean_s = sum(segments[source].cost_s for source in QUERY.sources) / len(QUERY.sources)
-    return [Estimate(one.cost_s / mean_s, one.selectivity) for one in drawn]
+    return [Estimate(estimate.cost_s / mean_s, estimate.selectivity) for estimate in drawn]
 
 
 def arrivals(seed: int, tuples: int) -> list[tuple[float, int]]:
-    chance, now, found = random.Random(seed), 0.0, list[tuple[float, int]]()
+    chance, now, came = random.Random(seed), 0.0, list[tuple[float, int]]()
     for number in range(tuples):
         now += chance.expovariate(BURST if number // PART % 4 == 3 else CALM)
-        found.append((now, chance.choice(QUERY.sources)))
-    return found
+        came.append((now, chance.choice(QUERY.sources)))
+    return came
 
 
 def compared(quick: bool) -> Found:

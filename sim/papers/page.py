@@ -13,6 +13,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sim.outcome.html_page import document
 from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, draw_bars, logarithmic, svg
 from sim.papers.claim import Chart, Experiment, Finding, Found
 from sim.papers.collection import PAPERS, Results
@@ -72,13 +73,13 @@ def write_page(results: Results, quick: bool, folder: Path) -> Path:
 
 def page(results: Results, quick: bool) -> str:
     title = "What the papers claim, and what Weir finds"
-    papers = [key for key in PAPERS if any(one.paper == key for one, _ in results)]
+    papers = [key for key in PAPERS if any(experiment.paper == key for experiment, _ in results)]
     parts = [
         f"<h1>{title}</h1>",
         '<p class="dim">Each set-up is repeated in virtual time, where a run is a function of its seed. A claim holds by the rule that '
         "is printed under it; figures are relative, since the papers' machines are not this one."
         f"{' <b>Quick form</b>: shorter runs of the same set-ups.' if quick else ''}</p>",
-        f'<p class="big">{tally([finding for _, found in results for finding in found.findings])}</p>',
+        f'<p class="big">{tally([finding for _, outcome in results for finding in outcome.findings])}</p>',
         count_table(papers, results),
         failed_list(results),
         contents(papers, results),
@@ -86,21 +87,16 @@ def page(results: Results, quick: bool) -> str:
     ]
     for key in papers:
         paper = PAPERS[key]
-        of_paper = [(experiment, found) for experiment, found in results if experiment.paper == key]
-        mark = all_hold(finding for _, found in of_paper for finding in found.findings)
+        of_paper = [(experiment, outcome) for experiment, outcome in results if experiment.paper == key]
+        mark = all_hold(finding for _, outcome in of_paper for finding in outcome.findings)
         parts += [
             f'<section{mark}><h2 id="{key}">{escape(paper.title)}</h2>',
             f'<p class="dim">{escape(paper.authors)}</p>',
         ]
-        for experiment, found in of_paper:
-            parts += section(experiment, found)
+        for experiment, outcome in of_paper:
+            parts += section(experiment, outcome)
         parts.append("</section>")
-    body = "\n".join(parts)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f"<body>{body}</body></html>\n"
-    )
+    return document(title, STYLE, parts)
 
 
 def tally(findings: Sequence[Finding]) -> str:
@@ -114,7 +110,10 @@ def count_table(papers: Sequence[str], results: Results) -> str:
     rows = []
     for key in papers:
         findings = [
-            finding for experiment, found in results if experiment.paper == key for finding in found.findings
+            finding
+            for experiment, outcome in results
+            if experiment.paper == key
+            for finding in outcome.findings
         ]
         hold = sum(finding.holds for finding in findings)
         rows.append(
@@ -132,8 +131,8 @@ def failed_list(results: Results) -> str:
         f'<li>{escape(finding.claim)} <a href="#{escape(experiment.name)}">{escape(experiment.name)}</a>'
         f'<small class="reason">Claimed {escape(finding.claimed)}, got {escape(finding.got)}. '
         f"{'Why: ' + escape(finding.why) if finding.why else 'No reason is known.'}</small></li>"
-        for experiment, found in results
-        for finding in found.findings
+        for experiment, outcome in results
+        for finding in outcome.findings
         if not finding.holds
     )
     return f"<h3>What does not hold</h3><ul>{lines}</ul>" if lines else ""

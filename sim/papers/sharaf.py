@@ -17,7 +17,7 @@ from configs.classes.policies import policy_of
 from configs.scenario.scenario import Claim, Scenario, load_scenario
 from sim.outcome.results import results
 from sim.papers.claim import Chart, Experiment, Finding, Found
-from sim.run.simulated_host import scaled_plan
+from sim.run.offered_load import scaled_plan
 from sim.simulation import Simulation
 
 # A claim whose order holds, but of which less than this part is saved, does not hold.
@@ -40,18 +40,18 @@ class Testbed:
         """What the one class came to under a policy, by its name."""
         run = self.settings(policy, load)
         (answer,) = results(Simulation(run, "none", run.seed).run(), policy)["classes"]
-        found: Answer = answer
-        return found
+        result: Answer = answer
+        return result
 
     def settings(self, policy: str, load: float | None = None) -> Scenario:
         base = load_scenario(self.preset)
         ((name, network),) = base.networks.items()
-        (one,) = base.classes
-        changed = {"policy": policy_of(policy), "offered_load": load or one.offered_load}
+        (class_,) = base.classes
+        changed = {"policy": policy_of(policy), "offered_load": load or class_.offered_load}
         return base.model_copy(
             update={
                 "networks": {name: network.model_copy(update=dict(self.network))},
-                "classes": (one.model_copy(update=changed),),
+                "classes": (class_.model_copy(update=changed),),
                 **self.scenario,
             }
         )
@@ -174,7 +174,11 @@ def qod(quick: bool) -> Found:
     hr = answers["hr"]
     findings = []
     for name, slower_pct in (("fas", 23.0), ("fas:beta=0.25", 14.0)):
-        claim = next(one for one in testbed.claims() if (one.metric, one.policy) == ("staleness.mean", name))
+        claim = next(
+            candidate
+            for candidate in testbed.claims()
+            if (candidate.metric, candidate.policy) == ("staleness.mean", name)
+        )
         fresher = saved(of(answers[name], "staleness.mean"), of(hr, "staleness.mean"))
         slower = -saved(of(answers[name], "response_ms.mean"), of(hr, "response_ms.mean"))
         findings.append(found_of(claim, fresher, GREATER_BETA if "beta" in name else ""))
@@ -270,7 +274,7 @@ def adaptive(quick: bool) -> Found:
         )
         if std in ratios[kind]
     ]
-    lines = {f"{kind}-A": list(found.items()) for kind, found in ratios.items()}
+    lines = {f"{kind}-A": list(points.items()) for kind, points in ratios.items()}
     charts = [
         Chart("Adaptive scheduler against static (Fig. 32)", "standard deviation of data", "%", lines=lines)
     ]
@@ -308,12 +312,12 @@ def learning(what: str, std: float, claimed: float, got: float) -> Finding:
 def busy(testbed: Testbed) -> Testbed:
     """With twenty times as many tuples for the queries there are, so that there is something to learn from."""
     base = load_scenario(testbed.preset)
-    (one,) = base.classes
-    ((stream, given),) = one.streams.items()
-    arrivals = given.arrivals.model_copy(update={"rate": 20 * given.arrivals.mean_rate()})
-    streams = {stream: given.model_copy(update={"arrivals": arrivals})}
+    (class_,) = base.classes
+    ((stream, stream_input),) = class_.streams.items()
+    arrivals = stream_input.arrivals.model_copy(update={"rate": 20 * stream_input.arrivals.mean_rate()})
+    streams = {stream: stream_input.model_copy(update={"arrivals": arrivals})}
     load = base.load.model_copy(update={"cycle_ms": 100.0})
-    classes = (one.model_copy(update={"streams": streams}),)
+    classes = (class_.model_copy(update={"streams": streams}),)
     return BusyTestbed(testbed.preset, testbed.network, testbed.scenario, {"classes": classes, "load": load})
 
 
@@ -324,10 +328,10 @@ class BusyTestbed(Testbed):
     base: Changes
 
     def settings(self, policy: str, load: float | None = None) -> Scenario:
-        made = Testbed.settings(self, policy, load)
-        (one,), (other,) = made.classes, self.base["classes"]
-        classes = (one.model_copy(update={"streams": other.streams}),)
-        return made.model_copy(update={"classes": classes, "load": self.base["load"]})
+        settings = Testbed.settings(self, policy, load)
+        (class_,), (other,) = settings.classes, self.base["classes"]
+        classes = (class_.model_copy(update={"streams": other.streams}),)
+        return settings.model_copy(update={"classes": classes, "load": self.base["load"]})
 
 
 # --- clusters (§3.8.3) ----------------------------------------------------------------------------------
@@ -369,7 +373,7 @@ def clusters(quick: bool) -> Found:
         "and Fagin": "bsd:clusters=12,search=fagin",
         "and clustered processing": name.format(12),
     }
-    bars = {step: logarithmic[12] if "proc" in step else norm(dear, one) for step, one in steps.items()}
+    bars = {step: logarithmic[12] if "proc" in step else norm(dear, policy) for step, policy in steps.items()}
     above = 100 * (logarithmic[12] / ideal - 1)
     alone = 100 * (grouped / ideal - 1)
     findings = (

@@ -174,40 +174,40 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
     plan = Plan()
     streams: list[set[str]] = [set() for _ in model.operators]
     queries = queries_of(model)
-    for number, one in enumerate(model.operators):
+    for number, box in enumerate(model.operators):
         lookup = Lookup(
-            kind="lookup", selectivity=one.selectivity, tuple_us=one.tuple_us, call_us=one.call_us
+            kind="lookup", selectivity=box.selectivity, tuple_us=box.tuple_us, call_us=box.call_us
         )
-        plan.add(replace(box_of(one.name, queries[number], lookup, costs), partner=one.partner))
-        plan.downstream[number] = list(one.feeds)
-        if one.stream is not None:
-            plan.entries.setdefault(one.stream, []).append(number)
-            streams[number].add(one.stream)
-        if one.believed_us is not None and one.believed_selectivity is not None:
-            plan.beliefs[number] = Estimate(1e-6 * one.believed_us, one.believed_selectivity)
-        for below in one.feeds:
+        plan.add(replace(box_of(box.name, queries[number], lookup, costs), partner=box.partner))
+        plan.downstream[number] = list(box.feeds)
+        if box.stream is not None:
+            plan.entries.setdefault(box.stream, []).append(number)
+            streams[number].add(box.stream)
+        if box.believed_us is not None and box.believed_selectivity is not None:
+            plan.beliefs[number] = Estimate(1e-6 * box.believed_us, box.believed_selectivity)
+        for below in box.feeds:
             streams[below] |= streams[number]
-        if not one.feeds:
+        if not box.feeds:
             plan.readers[number] = tuple(sorted(streams[number]))
-            if one.utility is not None:
-                plan.utilities[number] = UtilityGraph(points=one.utility)
-            plan.weights[number] = one.weight
-            if one.slack_ms is not None:
-                plan.slacks[number] = one.slack_ms / 1e3
+            if box.utility is not None:
+                plan.utilities[number] = UtilityGraph(points=box.utility)
+            plan.weights[number] = box.weight
+            if box.slack_ms is not None:
+                plan.slacks[number] = box.slack_ms / 1e3
     return plan
 
 
 def queries_of(model: OperatorNetwork) -> list[str]:
     """Of each operator; what answers and names none is a query of its own, called as it is."""
     taken = {operator.query for operator in model.operators}
-    found = []
-    for number, one in enumerate(model.operators):
-        query = one.query
-        if not query and not one.feeds:
-            query = one.name if one.name not in taken else f"{one.name}#{number}"
+    queries = []
+    for number, box in enumerate(model.operators):
+        query = box.query
+        if not query and not box.feeds:
+            query = box.name if box.name not in taken else f"{box.name}#{number}"
             taken.add(query)
-        found.append(query)
-    return found
+        queries.append(query)
+    return queries
 
 
 def query_plan(model: QueryNetwork, costs: Costs) -> Plan:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from configs.scenario.scenario import Aggregate, Join, Lookup, Project, Select
-from sim.run.networks import Box, Drift
+from scheduler.operators.network import Estimate, Network
+from sim.run.networks import Box, Drift, Plan
+from sim.run.rng import generator
 
 # A train of arrival times in; the results' arrival times and their extra processor-seconds out.
 Effect = Callable[[list[float]], tuple[list[float], float]]
@@ -209,3 +211,21 @@ def join_sides(
         JoinSide(left, rng, evenly, recent_left, recent_right, *ways_s),
         JoinSide(right, rng, evenly, recent_right, recent_left, *reversed(ways_s)),
     )
+
+
+def build_effects(
+    plan: Plan, network: Network, alone: Sequence[Estimate], name: str, seed: int, evenly: bool
+) -> list[Effect]:
+    """What every operator does, each with its own generator; the two sides of a join share one."""
+    effects: list[Effect] = []
+    for number, box in enumerate(plan.boxes):
+        rng = generator(seed, name, box.name)
+        if box.partner is None or not isinstance(box.model, Join):
+            effects.append(build_effect(box, rng, evenly))
+        elif box.partner > number:
+            left_s, right_s = (
+                sum(alone[operator].cost_s for operator in network.feeding([side]))
+                for side in (number, box.partner)
+            )
+            effects.extend(join_sides(box, plan.boxes[box.partner], rng, evenly, (left_s, right_s)))
+    return effects

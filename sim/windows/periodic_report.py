@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from configs.scenario.periodic_scenario import PeriodicScenario
+from sim.outcome.html_page import document, row, table
 from sim.outcome.report import STYLE
 from sim.outcome.svg_plots import draw_bars, svg
 from sim.windows.periodic_results import metric_of, title_of, words_of
@@ -40,48 +41,47 @@ def write_report(scenario: PeriodicScenario, answer: Answer, folder: Path) -> Pa
 
 
 def page(scenario: PeriodicScenario, answer: Answer) -> str:
-    title = html.escape(title_of(answer))
+    title = title_of(answer)
     compared: Sequence[Answer] | None = answer.get("schedules")
-    parts = [f"<h1>{title}</h1>", f"<p>{html.escape(scenario.description)}</p>"]
+    parts = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(scenario.description)}</p>"]
     if compared is not None:
         parts += [
             "<h2>Schedules</h2>",
-            table("schedule", [row(one["schedule"], one, sooner(one)) for one in compared], SOONER),
+            runs_table(
+                "schedule",
+                [runs_row(result["schedule"], result, sooner(result)) for result in compared],
+                SOONER,
+            ),
         ]
         if answer["claims"]:
             parts += ["<h2>The paper's findings</h2>", claims(answer["claims"])]
-        parts += charts({one["schedule"]: one for one in compared})
+        parts += charts({result["schedule"]: result for result in compared})
     else:
         groups = answer["groups"]
         parts += [
             "<h2>Groups</h2>",
             f"<p>{sooner(answer)} of the queries {SOONER}</p>",
-            table("group", [*(row(group["name"], group) for group in groups), row("all", answer)]),
+            runs_table(
+                "group", [*(runs_row(group["name"], group) for group in groups), runs_row("all", answer)]
+            ),
             *charts({group["name"]: group for group in groups}),
             "<h2>Sub-groups</h2>",
             *(f"<h3>{html.escape(group['name'])}</h3>{sub_groups(group['sub_groups'])}" for group in groups),
         ]
-    body = "\n".join(parts)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
-        f"<body>{body}</body></html>\n"
-    )
+    return document(title, STYLE, parts)
 
 
-def table(first: str, rows: Sequence[str], *last: str) -> str:
-    names = (first, *FIGURES, "runs", "answers a run", "shared runs", "busy, s", *last)
-    head = "".join(f"<th>{name}</th>" for name in names)
-    return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+def runs_table(first: str, rows: Sequence[str], *last: str) -> str:
+    return table((first, *FIGURES, "runs", "answers a run", "shared runs", "busy, s", *last), rows)
 
 
 def sooner(answer: Answer) -> str:
     return f"{answer['shortened_pct']:.0f}%"
 
 
-def row(name: str, one: Answer, *last: str) -> str:
+def runs_row(name: str, one: Answer, *last: str) -> str:
     shared = f"{one['shared'] / one['runs']:.0%}" if one["runs"] else "–"
-    return cells(
+    return row(
         html.escape(name),
         *figures(one),
         f"{one['runs']:,}",
@@ -103,34 +103,28 @@ def figures(one: Answer) -> list[str]:
 
 
 def sub_groups(ones: Sequence[Answer]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("slide", "runs every", "longest range", *FIGURES))
-    rows = "".join(
-        cells(
-            f"{'≤ ' if one['at_most'] else ''}{one['slide_s']:g} s",
-            f"{one['period_s']:g} s",
-            f"{one['range_max_s']:g} s",
-            *figures(one),
+    rows = (
+        row(
+            f"{'≤ ' if group['at_most'] else ''}{group['slide_s']:g} s",
+            f"{group['period_s']:g} s",
+            f"{group['range_max_s']:g} s",
+            *figures(group),
         )
-        for one in ones
+        for group in ones
     )
-    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+    return table(("slide", "runs every", "longest range", *FIGURES), rows)
 
 
 def claims(ones: Sequence[Answer]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("finding", "claimed", "here", "holds", "source"))
-    rows = "".join(
-        cells(
-            *map(html.escape, words_of(one)),
-            f'<span class="{"kept" if one["holds"] else "broken"}">{"yes" if one["holds"] else "no"}</span>',
-            html.escape(one["source"]),
+    rows = (
+        row(
+            *map(html.escape, words_of(claim)),
+            f'<span class="{"kept" if claim["holds"] else "broken"}">{"yes" if claim["holds"] else "no"}</span>',
+            html.escape(claim["source"]),
         )
-        for one in ones
+        for claim in ones
     )
-    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
-
-
-def cells(*texts: str) -> str:
-    return f"<tr>{''.join(f'<td>{text}</td>' for text in texts)}</tr>"
+    return table(("finding", "claimed", "here", "holds", "source"), rows)
 
 
 def told(value: float | None, form: str) -> str:
@@ -139,17 +133,17 @@ def told(value: float | None, form: str) -> str:
 
 def charts(rows: Mapping[str, Answer]) -> list[str]:
     """Of each figure, bars of those that were answered at all."""
-    found = []
+    drawings = []
     for metric, label in DRAWN.items():
-        bars = {name: metric_of(one, metric) for name, one in rows.items()}
-        known = {name: value for name, value in bars.items() if value is not None}
-        if known:
-            known = dict(islice(known.items(), BARS_DRAWN))
-            drawing = Figure(figsize=(9.6, FRAME_IN + BAR_IN * len(known)), layout="constrained")
+        bars = {name: metric_of(result, metric) for name, result in rows.items()}
+        figures = {name: value for name, value in bars.items() if value is not None}
+        if figures:
+            figures = dict(islice(figures.items(), BARS_DRAWN))
+            drawing = Figure(figsize=(9.6, FRAME_IN + BAR_IN * len(figures)), layout="constrained")
             axes = drawing.subplots()
-            draw_bars(axes, known, "", log=False)
+            draw_bars(axes, figures, "", log=False)
             axes.spines[["top", "right"]].set_visible(False)
-            found.append(
+            drawings.append(
                 f"<figure>{svg(drawing, metric)}<figcaption>{html.escape(label)}</figcaption></figure>"
             )
-    return found
+    return drawings

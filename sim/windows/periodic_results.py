@@ -45,7 +45,9 @@ def run_scenario(
             **scans(outcome),
             "shortened_pct": 100 * outcome.shortened,
             "utilisation": outcome.utilisation,
-            "groups": [group_of(name, ones, workload, outcome) for name, ones in by_group(workload).items()],
+            "groups": [
+                group_of(name, queries, workload, outcome) for name, queries in by_group(workload).items()
+            ],
         }
     )
     return result
@@ -64,8 +66,8 @@ def compare(
     """Every schedule on the same queries, and how the scenario's claims fare. `on_run` is told how many have run."""
     workload = workload_of(scenario, seed)
     answers = []
-    for one in compared(scenario):
-        answers.append(run_scenario(scenario, one, seed, workload))
+    for schedule in compared(scenario):
+        answers.append(run_scenario(scenario, schedule, seed, workload))
         on_run(len(answers))
     return {
         "scenario": scenario.name,
@@ -101,10 +103,10 @@ def scans(outcome: PeriodicOutcome) -> dict[str, Any]:
 
 
 def by_group(workload: PeriodicWorkload) -> dict[str, list[PeriodicQuery]]:
-    found: dict[str, list[PeriodicQuery]] = {}
+    queries_by_group: dict[str, list[PeriodicQuery]] = {}
     for query in workload.queries:
-        found.setdefault(query.group, []).append(query)
-    return found
+        queries_by_group.setdefault(query.group, []).append(query)
+    return queries_by_group
 
 
 def group_of(
@@ -125,12 +127,12 @@ def group_of(
             {
                 "slide_s": slide * interval_s,
                 "at_most": at_most,
-                "period_s": outcome.periods[ones[0].name] * interval_s,
-                "range_max_s": max(one.window for one in ones) * interval_s,
-                "queries": len(ones),
-                **figures(of(outcome, ones)),
+                "period_s": outcome.periods[queries[0].name] * interval_s,
+                "range_max_s": max(query.window for query in queries) * interval_s,
+                "queries": len(queries),
+                **figures(of(outcome, queries)),
             }
-            for (slide, at_most), ones in sorted(by_slide.items())
+            for (slide, at_most), queries in sorted(by_slide.items())
         ],
     }
 
@@ -166,8 +168,8 @@ def metric_of(answer: Answer, metric: str) -> float | None:
     value: Any = answer
     for name in metric.split("."):
         value = None if value is None else value[name]
-    found: float | None = value
-    return found
+    figure: float | None = value
+    return figure
 
 
 # -- in words ------------------------------------------------------------------------------------------------

@@ -32,11 +32,14 @@ def workload_of(scenario: PeriodicScenario, seed: int) -> PeriodicWorkload:
         for name, group in scenario.groups.items()
         for query in (*listed_queries(name, group, scenario), *drawn.get(name, ()))
     ]
-    synopses = {name: SynopsisLoad(one.interval_s, one.update_s) for name, one in scenario.synopses.items()}
+    synopses = {
+        name: SynopsisLoad(synopsis.interval_s, synopsis.update_s)
+        for name, synopsis in scenario.synopses.items()
+    }
     return PeriodicWorkload(
         [*queries, *(PeriodicQuery(name, name, name, 1, 1) for name in alone)],
         synopses | {name: SynopsisLoad(slide_s) for name, (slide_s, _) in alone.items()},
-        {name: costs_of(one, scenario) for name, one in scenario.groups.items()}
+        {name: costs_of(group, scenario) for name, group in scenario.groups.items()}
         | {name: ScanCosts(interval=0.0, call=cost_s) for name, (_, cost_s) in alone.items()},
         one_time.every_s if one_time is not None else inf,
         one_time.cost_us / 1e6 if one_time is not None else 0.0,
@@ -78,15 +81,15 @@ def listed_queries(name: str, group: WindowGroup, scenario: PeriodicScenario) ->
 def drawn_queries(scenario: PeriodicScenario, drawn: Drawn, seed: int) -> dict[str, list[PeriodicQuery]]:
     """By group. One generator for all of them, in their order."""
     chance = generator(seed, "golab", str(drawn.per_group))
-    found: dict[str, list[PeriodicQuery]] = {}
+    queries_by_group: dict[str, list[PeriodicQuery]] = {}
     for name, group in scenario.groups.items():
         interval_s = scenario.synopses[group.synopsis].interval_s
         shortest, longest = intervals(drawn.range_min_s, interval_s), intervals(drawn.range_max_s, interval_s)
-        found[name] = []
+        queries_by_group[name] = []
         for place in range(drawn.per_group):
             window = chance.randint(shortest, longest)
             slide = chance.randint(1, int(window * drawn.slide_part))
-            found[name].append(
+            queries_by_group[name].append(
                 PeriodicQuery(
                     name=f"{name}/{place}",
                     synopsis=group.synopsis,
@@ -96,7 +99,7 @@ def drawn_queries(scenario: PeriodicScenario, drawn: Drawn, seed: int) -> dict[s
                     at_most=drawn.at_most,
                 )
             )
-    return found
+    return queries_by_group
 
 
 def costs_of(group: WindowGroup, scenario: PeriodicScenario) -> ScanCosts:
@@ -112,7 +115,9 @@ def costs_of(group: WindowGroup, scenario: PeriodicScenario) -> ScanCosts:
 def windows_of(group: WindowGroup, drawn: Drawn | None, interval_s: float) -> list[int]:
     """Ranges that its queries have, and the bounds of those that are drawn, in intervals."""
     bounds = (drawn.range_min_s, drawn.range_max_s) if drawn is not None else ()
-    return [intervals(one, interval_s) for one in (*(query.range_s for query in group.queries), *bounds)]
+    return [
+        intervals(length_s, interval_s) for length_s in (*(query.range_s for query in group.queries), *bounds)
+    ]
 
 
 def counted(costs: CountsModel, synopsis: SynopsisModel, windows: list[int]) -> ScanCosts:

@@ -23,8 +23,8 @@ from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
 from services.results.places import LocalPlaces
-from tests.answer_logs import ClassLog
 from tests.browser.pages import Console
+from tests.support.answer_logs import ClassLog
 
 pytestmark = pytest.mark.browser
 

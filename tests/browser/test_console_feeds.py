@@ -15,9 +15,9 @@ from configs.documents.declarations import documents_of
 from loadshed.ledger import TupleLedger
 from services.ingest.progress import FeedProgress
 from tests.browser.pages import Console
-from tests.metered import Metered, metering, stream
-from tests.served import served
-from tests.watched import declared
+from tests.support.metered import Metered, metering, stream
+from tests.support.served import served
+from tests.support.watched import declared
 
 pytestmark = pytest.mark.browser
 

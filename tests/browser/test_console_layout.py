@@ -29,7 +29,6 @@ from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
 from services.results.places import LocalPlaces
 from services.watch.watch import Watch
-from tests.answer_logs import ClassLog
 from tests.browser.looks import (
     boxes_of,
     overlapping,
@@ -39,7 +38,8 @@ from tests.browser.looks import (
     ticks_of,
 )
 from tests.browser.pages import Console
-from tests.watched import InProcess, declared
+from tests.support.answer_logs import ClassLog
+from tests.support.watched import InProcess, declared
 
 pytestmark = pytest.mark.browser
 

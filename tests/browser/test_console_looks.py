@@ -33,7 +33,7 @@ from services.results.results import Results
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch
 from tests.browser.pages import Console
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.browser
 

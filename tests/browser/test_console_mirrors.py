@@ -19,8 +19,8 @@ from services.common.weir_home import Home
 from services.mirror.mirror_definition import read_mirror
 from services.mirror.mirror_threads import Mirrors
 from tests.browser.pages import Console
-from tests.object_server import Store, object_store
-from tests.unit.test_mirror_documents import Told, mirror, seen
+from tests.support.mirrors import Told, mirror, seen
+from tests.support.object_server import Store, object_store
 
 pytestmark = pytest.mark.browser
 

@@ -18,7 +18,7 @@ from playwright.sync_api import expect
 
 from services.common.weir_home import Home
 from tests.browser.pages import Console
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.browser
 

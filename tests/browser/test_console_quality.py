@@ -20,7 +20,7 @@ from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
 from services.watch.watch import Watch
 from tests.browser.pages import Console
-from tests.watched import InProcess, declared
+from tests.support.watched import InProcess, declared
 
 pytestmark = pytest.mark.browser
 

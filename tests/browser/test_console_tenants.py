@@ -22,7 +22,7 @@ from services.common.weir_home import Home
 from services.plan.measurement import Rate
 from services.plan.planner import Planner
 from tests.browser.pages import Console
-from tests.unit.test_api_plan import Told
+from tests.support.planned_api import Told
 
 pytestmark = pytest.mark.browser
 

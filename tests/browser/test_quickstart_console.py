@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import Console
-from tests.quickstart import Reader, blocks, section
+from tests.support.quickstart import Reader, blocks, section
 
 # The page itself is followed by tests/live/test_quickstart.py.
 pytestmark = [pytest.mark.browser, pytest.mark.live, pytest.mark.slow]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.classes.policies import POLICY_KINDS, PolicySettings, policy_of
+from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, PolicySettings, policy_of
 from configs.classes.utility import UtilityGraph
 from scheduler.operators.network import Estimate, Network, Operator
 from scheduler.operators.policies import NONE
@@ -36,7 +36,7 @@ RANKED = (
     *SUPERBOXES,
 )
 POLICIES = {kind: policy_of(kind) for kind in POLICY_KINDS} | {
-    f"{kind}-clustered": policy_of(kind, 3) for kind in ("lsf", "brt", "bsd")
+    f"{kind}-clustered": policy_of(kind, 3) for kind in CLUSTERED_KINDS
 }
 POLICIES |= PUSHED | SUPERBOXES
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from sim.replay import replay
-from tests.sim.recordings import lending, recorded_run
+from tests.support.recordings import lending, recorded_run
 
 RECORDED = Path(__file__).parent / "recorded"
 REGENERATE = os.environ.get("WEIR_REGENERATE") == "1"

@@ -31,7 +31,7 @@ from configs.documents.declarations import documents_of
 from configs.errors import WeirError
 from services.client import Client
 from tests.helm.chart import CHART, RELEASE, Object, containers, named, of_kind, pods, rendered
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.helm]
 

@@ -32,7 +32,7 @@ from engine.class_.explain import Line
 from engine.data.train import values_to_arrow
 from services.race import w11_workload as workload
 from services.watch.class_views import together
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 Batch = tuple[str, pa.RecordBatch]
 

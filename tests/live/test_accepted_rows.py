@@ -13,7 +13,7 @@ import pytest
 
 from services.common.weir_home import Home
 from tests.live.test_own_system import POLL_S, up
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

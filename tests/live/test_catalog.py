@@ -20,7 +20,7 @@ from pyarrow import flight
 from configs.documents.declarations import Ref, documents_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

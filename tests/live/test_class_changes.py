@@ -1,4 +1,4 @@
-"""Classes that are declared otherwise while they run, on Ray, over the service's API, with hosts killed: as `tests/changes.py` says.
+"""Classes that are declared otherwise while they run, on Ray, over the service's API, with hosts killed: as `tests/support/changes.py` says.
 
 `tests/property/test_class_changes.py` goes through many more sequences of the same events, without processes.
 """
@@ -30,11 +30,11 @@ from services.ingest.flight import FlightSettings
 from services.mirror.mirror_threads import Mirrors
 from services.results.places import LocalPlaces, endpoint_in
 from services.results.rows import Rows
-from tests.changes import Course, Key, Row
 from tests.live.runs import kill
 from tests.live.test_catalog import up
-from tests.live.waiting import eventually
-from tests.served import Served, served
+from tests.support.changes import Course, Key, Row
+from tests.support.served import Served, served
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

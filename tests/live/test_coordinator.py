@@ -30,7 +30,7 @@ from actors.runtime.run_dirs import prefix, shared_memory
 from actors.system import System
 from configs.classes.live_class import LiveClass
 from configs.errors import InvalidInput
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

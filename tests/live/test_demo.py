@@ -20,8 +20,8 @@ from services.dashboards.all import BOARDS
 from services.dashboards.overview import ALERTING
 from services.dashboards.streams import WITH_MIRRORS
 from services.dashboards.tenant import WITH_FAILURES
-from tests.live.waiting import eventually
-from tests.promtool import needs_promtool
+from tests.support.promtool import needs_promtool
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 
@@ -119,7 +119,7 @@ def test_every_panel_and_rule_has_an_answer_of_a_real_prometheus_under_overload(
     asked = [(one["dashboard"], one["panel"]) for one in seen["panels"]]
     assert asked == [(board.uid, panel.title) for board in BOARDS for panel in board.panels]
     # Where it takes something for there to be data, this scenario has it: it lends, sheds, and tells of operators.
-    # No mirror is declared and no row fails: those panels are asked for in `tests/unit/test_dashboard_queries.py`.
+    # No mirror is declared and no row fails: those panels are asked for in `tests/unit/services/dashboards/test_dashboard_queries.py`.
     # Whether an alert is pending by then is up to the machine.
     empty = [one for one in seen["panels"] if not one["series"] and one["panel"] != ALERTING.panels[0].title]
     assert [one for one in empty if one["empty_unless"] not in {WITH_MIRRORS, WITH_FAILURES}] == []

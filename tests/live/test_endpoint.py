@@ -14,7 +14,7 @@ from actors.system import start
 from configs.classes.live_class import LiveClass, LiveSettings
 from services.ingest.flight import FlightSettings
 from tests.live.runs import host, node_of
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -24,7 +24,7 @@ from services.cli.simulation.replay import remarks
 from sim.replay import replay
 from tests.live import runs
 from tests.live.runs import Answers, Publisher
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

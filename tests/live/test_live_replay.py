@@ -19,7 +19,7 @@ from services.cli.simulation.replay import remarks
 from sim.replay import replay
 from tests.live import runs
 from tests.live.runs import Publisher
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -16,8 +16,8 @@ import pytest
 from configs.documents.declarations import MirrorDeclaration
 from services.client import Client
 from tests.live.test_catalog import HUNG_S, up
-from tests.live.waiting import eventually
-from tests.object_server import object_store
+from tests.support.object_server import object_store
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -22,7 +22,7 @@ from services.plan.worker_process import Aside
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch
-from tests.live.waiting import POLL_S, eventually
+from tests.support.waiting import POLL_S, eventually
 
 pytestmark = pytest.mark.live
 

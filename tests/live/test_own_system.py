@@ -20,7 +20,7 @@ import pytest
 from actors.runtime.run_dirs import clusters, shared_memory
 from services.common.weir_home import Home
 from tests.live.listening import descendants, listening, name_of
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -26,7 +26,7 @@ from services.watch.source import RunningSystem
 from services.watch.watch import Watch
 from sim.admission.planner import DROP_TOLERANCE
 from sim.admission.situation import ClassPlan, Plan
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -26,7 +26,7 @@ from services.watch.source import RunningSystem
 from services.watch.watch import Watch
 from tests.live import runs
 from tests.live.runs import Answers, Publisher
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

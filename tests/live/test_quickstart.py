@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.quickstart import FILES, OWN_TERMINAL, Reader, blocks
+from tests.support.quickstart import FILES, OWN_TERMINAL, Reader, blocks
 
 pytestmark = pytest.mark.live
 

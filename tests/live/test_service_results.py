@@ -20,8 +20,8 @@ from services.api.routes.results import ARROW, results_of
 from services.ingest.flight import FlightSettings
 from services.results.places import LocalPlaces, endpoint_in
 from services.results.rows import Rows
-from tests.live.waiting import eventually
-from tests.served import Served, served
+from tests.support.served import Served, served
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.live.test_catalog import up
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -27,7 +27,7 @@ from services.common.weir_home import Home
 from services.watch.source import Away, RunningSystem
 from services.watch.watch import Watch
 from tests.live.runs import host, kill, node_of, remove
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -36,8 +36,8 @@ from services.ingest.keys import new_key
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
 from tests.live import runs
-from tests.live.waiting import eventually
 from tests.spark.gateways import RealGateway
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 

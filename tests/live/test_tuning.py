@@ -25,8 +25,8 @@ from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch
 from tests.live import runs
-from tests.live.waiting import DEADLINE_S, eventually
-from tests.unit.test_plan_running import Clock
+from tests.support.clock import Clock
+from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.live
 

@@ -21,7 +21,7 @@ from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.periodic_schedules import PeriodicKind
 from configs.classes.window_settings import WindowSettings
 from tests.live import runs
-from tests.live.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -23,7 +23,7 @@ from services.results.events import round_of
 from services.results.log_reader import Asked
 from services.results.places import LocalPlaces
 from services.results.results import Forgotten, Results
-from tests.answer_logs import ClassLog
+from tests.support.answer_logs import ClassLog
 
 BYTES_MAX = 64 << 10
 ASKED = Asked("gold", "q")

@@ -21,8 +21,9 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from configs.documents.declarations import RESOURCES
 from services.common.weir_home import Home
-from tests.api import Api, api_over
+from tests.support.api import Api, api_over
 
 pytestmark = pytest.mark.slow
 
@@ -66,13 +67,7 @@ GOOD: list[Data] = [
         "sql": "SELECT AVG(x) AS m FROM fresh [RANGE 5 SECONDS]",
     },
 ]
-PLACES = {
-    "PriorityClass": "priority-classes",
-    "Tenant": "tenants",
-    "Stream": "streams",
-    "Feed": "feeds",
-    "Mirror": "mirrors",
-}
+PATHS = {kind: resource.path for kind, resource in RESOURCES.items() if kind not in ("Query", "Session")}
 
 # -- what is put in place of something -------------------------------------------------------------------------
 
@@ -281,7 +276,7 @@ def test_document_in_a_place_of_its_own_is_declared_or_refused(template: Path, d
         for one in documents:
             if not isinstance(one, dict):
                 continue
-            path = f"/v1/{PLACES.get(str(one.get('kind')), 'tenants')}/new"
+            path = f"/v1/{PATHS.get(str(one.get('kind')), 'tenants')}/new"
             if one.get("kind") == "Query":
                 path = "/v1/tenants/acme/queries/odd"
             body = {key: value for key, value in one.items() if key not in ("kind", "name", "tenant")}

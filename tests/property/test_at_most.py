@@ -22,8 +22,8 @@ from engine.class_.runner import ClassRunner
 from engine.data.schema import FLOAT64, INT64
 from engine.data.train import Train, Values, same_arrival, values_to_arrow
 from engine.sql import Catalog, parse_create_stream, plan_query
-from tests.property.query_grammar import BASE, HALF_SECOND_US, Grouped, Statement, Window, aggregates, wheres
-from tests.property.query_runs import (
+from tests.support.query_grammar import BASE, HALF_SECOND_US, Grouped, Statement, Window, aggregates, wheres
+from tests.support.query_runs import (
     Cuts,
     Rows,
     Run,

@@ -33,8 +33,8 @@ from services.ingest.progress import FeedProgress, State
 from services.mirror.poll_loop import MirrorProgress, rate_of
 from services.watch.quality import worth_of
 from services.watch.watch import Watch
-from tests.api import Api, api_over
-from tests.watched import QUERY, InProcess, declared
+from tests.support.api import Api, api_over
+from tests.support.watched import QUERY, InProcess, declared
 
 DOCUMENTS = """
 {kind: Stream, name: ticks, columns: {ts: timestamp, value: int64}, time: ts}

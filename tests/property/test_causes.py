@@ -19,8 +19,8 @@ from engine.class_.runner import ClassRunner
 from engine.data.train import Arrivals, Train, same_arrival, train_from_arrow
 from engine.data.watermark_causes import STEPS_MAX
 from engine.sql import plan_query
-from tests.property.query_grammar import HALF_SECOND_US
-from tests.property.query_runs import CATALOG, SCHEMAS, TABLES, Row, batch_of, lateness, train_rows
+from tests.support.query_grammar import HALF_SECOND_US
+from tests.support.query_runs import CATALOG, SCHEMAS, TABLES, Row, batch_of, lateness, train_rows
 
 UNION = "SELECT ts, x FROM s WHERE x > 0 UNION ALL SELECT ts, x FROM t"
 JOIN = (

@@ -60,7 +60,7 @@ from services.catalog.reconcile import (
 )
 from services.catalog.state import State, Stored
 from services.ingest.keys import KeyRing
-from tests.changes import BROKEN, Course, Key, Row, document
+from tests.support.changes import BROKEN, Course, Key, Row, document
 
 SEQUENCES = int(os.environ.get("WEIR_CLASS_CHANGES", "60"))
 FIRST = int(os.environ.get("WEIR_CLASS_CHANGES_FROM", "0"))
@@ -127,24 +127,24 @@ class Process:
             self.ingest._retry(float("inf"))
         more = self.ingest._read_round(now)
         self._hear()
-        for name in list(self.host._units):
-            unit = self.host._units[name]
+        for name in list(self.host.units.by_name):
+            unit = self.host.units.by_name[name]
             if unit.wants_slice():
                 self.host._run(name, slice_s)
                 more = True
             self._hear()
-        if self.host._taken:
+        if self.host.units.taken:
             self.host._do_due(0.0)
             more = True
         return more
 
     def save(self) -> None:
-        for unit in self.host._units.values():
-            unit._save_asked = True
+        for unit in self.host.units.by_name.values():
+            unit.snapshots.is_asked = True
 
     def kill(self) -> None:
         """Nothing is written any more."""
-        for unit in self.host._units.values():
+        for unit in self.host.units.by_name.values():
             unit.close(at_rest=False)
 
 
@@ -321,13 +321,13 @@ class World:
             raise AssertionError("there is always more to do")
         for one in self._alive():
             host = one.host
-            assert not host._broken, host._broken
-            assert not host._told, list(host._told)
+            assert not host.units.broken, host.units.broken
+            assert not host.units.failures, list(host.units.failures)
             assert not one.ends
-            for unit in host._units.values():
-                assert not unit._problems(), unit._problems()
-                assert unit.hosted.queries.keys() == unit.unit.declared.queries.keys()
-                for stream, (ledger, queued) in unit.ledger().items():
+            for unit in host.units.by_name.values():
+                assert not unit.problems(), unit.problems()
+                assert unit.hosted.queries.by_name.keys() == unit.unit.declared.queries.keys()
+                for stream, (ledger, queued) in unit.hosted.input.accounts().items():
                     assert ledger.closes(queued), (unit.name, ledger, queued)
                     # A host that is killed cannot read again what it had of a stream that was dropped.
                     if stream not in self._dropped:

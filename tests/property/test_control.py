@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from actors.messages.unit_messages import class_of
 from configs.classes.live_class import LiveSettings
 from configs.errors import InvalidInput
-from tests.unit.test_control import ALERTS, READINGS, World, declared, report_of
+from tests.support.control import ALERTS, READINGS, World, declared, report_of
 
 NAMES = ["a", "b", "c", "d"]
 names = st.sampled_from(NAMES)

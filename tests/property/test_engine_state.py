@@ -16,7 +16,8 @@ from engine.data.train import Train, Values, values_to_arrow
 from engine.operators.join import JoinSideOperator, JoinState
 from engine.operators.source import SourceOperator
 from engine.operators.windows import PaneOperator, WindowOperator
-from engine.plan.plan import Aggregate, Aggregation
+from engine.plan.aggregations import Aggregation
+from engine.plan.plan import Aggregate
 from engine.windows.panes import PaneStore
 
 ROW = Schema((Field("ts", TIMESTAMP), Field("key", INT64), Field("x", FLOAT64)))

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.sql import plan_query
-from tests.property.query_grammar import HALF_SECOND_US
-from tests.property.query_runs import CATALOG, Row, Run
+from tests.support.query_grammar import HALF_SECOND_US
+from tests.support.query_runs import CATALOG, Row, Run
 
 ESTIMATES = (
     "SCALED(COUNT(*)) AS n, SCALED_ERROR(COUNT(*)) AS dn, SCALED(COUNT(x)) AS c, SCALED_ERROR(COUNT(x)) AS dc,"

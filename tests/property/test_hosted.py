@@ -94,7 +94,7 @@ class Input:
 
 def drawn(seed: int, batches: int) -> Input:
     chance, given, clock = np.random.default_rng(seed), Input(), 0
-    schemas = {schema.name: schema for schema in HostedClass(declared(), 100).schemas.values()}
+    schemas = {schema.name: schema for schema in HostedClass(declared(), 100).queries.schemas.values()}
     for arrival in range(batches):
         stream = "readings" if chance.random() < 0.7 else "alerts"
         size = int(chance.integers(1, 30))
@@ -174,7 +174,7 @@ class Host:
         before = upto - len(batch)
         if rows is not None and number > following:
             self.hosted.take(turned_away(stream, number - 1, failed=before - rows), before)
-        self.hosted.take(self.doors[stream].admit(number, batch, self.hosted.queued(stream)), upto)
+        self.hosted.take(self.doors[stream].admit(number, batch, self.hosted.input.queued(stream)), upto)
 
     def work(self, steps: int) -> None:
         """A slice of so many operator calls."""
@@ -210,10 +210,14 @@ class Host:
             self.work(1000)
 
     def check(self) -> None:
-        assert not self.hosted.mismatches
+        assert not self.hosted.replay.mismatches
         for stream in self.given.batches:
-            ledger = self.hosted.ledger(stream)
-            assert ledger.closes(self.hosted.queued(stream)), (stream, ledger, self.hosted.queued(stream))
+            ledger = self.hosted.input.ledger(stream)
+            assert ledger.closes(self.hosted.input.queued(stream)), (
+                stream,
+                ledger,
+                self.hosted.input.queued(stream),
+            )
 
 
 def answers(commits: list[Commit]) -> dict[str, list[tuple[int, tuple[object, ...]]]]:
@@ -290,8 +294,8 @@ def test_a_class_whose_policy_and_weights_change_at_any_moment_answers_as_if_the
     for _ in lived(host, course, 30):
         # In the middle of a slice, with trains queued inside, more often than between two.
         host.work(calls)
-        host.hosted.switch(policy_of(*next(others)))
-        host.hosted.weigh(declared().model_copy(update={"weights": next(weighed)}))
+        host.hosted.runner.scheduled.switch(policy_of(*next(others)))
+        host.hosted.queries.weigh(declared().model_copy(update={"weights": next(weighed)}))
         host.check()
     host.finish()
     host.check()
@@ -355,7 +359,7 @@ def test_what_was_shed_stays_shed_and_the_ledger_closes_over_a_crash(
     host.finish()
     host.check()
     offered = {stream: sum(map(len, batches)) for stream, batches in given_.batches.items()}
-    assert {stream: host.hosted.ledger(stream).offered for stream in offered} == offered
+    assert {stream: host.hosted.input.ledger(stream).offered for stream in offered} == offered
 
 
 @pytest.mark.slow
@@ -374,11 +378,11 @@ def test_whatever_is_forgotten_before_it_is_read_again_all_that_was_sent_is_acco
             if chance.random() < 0.05:
                 given_.forgotten[stream] = max(number, given_.forgotten[stream])
         for stream in given_.batches:
-            assert host.hosted.ledger(stream).closes(host.hosted.queued(stream))
+            assert host.hosted.input.ledger(stream).closes(host.hosted.input.queued(stream))
     host.finish()
     for stream, batches in given_.batches.items():
-        ledger = host.hosted.ledger(stream)
-        assert ledger.closes(host.hosted.queued(stream))
+        ledger = host.hosted.input.ledger(stream)
+        assert ledger.closes(host.hosted.input.queued(stream))
         assert ledger.offered == sum(map(len, batches)), stream
 
 
@@ -408,7 +412,7 @@ def test_a_query_that_has_nothing_left_inside_is_answered_before_the_others_and_
     assert rest.answers
     assert not rest.steps
     assert {one.first for one in rest.answers} <= set(last.answered.values())
-    measured = {query for query, one in host.hosted.runner.quality.items() if one.has_answers}
+    measured = {query for query, one in host.hosted.runner.answers.quality.items() if one.has_answers}
     assert measured == {one.query for one in rest.answers}
     host.finish()
     host.check()
@@ -432,7 +436,7 @@ def test_queries_come_and_go_and_come_back_with_the_class() -> None:
     host.finish()
     found = answers(host.commits)
     assert "cold" in found
-    assert set(host.hosted.queries) == {*QUERIES, "cold"} - {"last"}
+    assert set(host.hosted.queries.by_name) == {*QUERIES, "cold"} - {"last"}
     host.check()
 
 
@@ -459,12 +463,12 @@ def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed
                 host.hosted.set_queries(kept)
                 host.hosted.set_windows(windows)
         for stream in host.hosted.following():
-            assert host.hosted.ledger(stream).closes(host.hosted.queued(stream))
+            assert host.hosted.input.ledger(stream).closes(host.hosted.input.queued(stream))
     while host.hosted.has_input():
         host.work(1000)
-    assert {name: one.sql for name, one in host.hosted.queries.items()} == kept
+    assert {name: one.sql for name, one in host.hosted.queries.by_name.items()} == kept
     assert (host.hosted.runner.network.windows, host.hosted.runner.network.plan) == (windows, plan)
-    assert not host.hosted.mismatches
+    assert not host.hosted.replay.mismatches
 
 
 @settings(max_examples=20, deadline=None)
@@ -481,7 +485,7 @@ def test_windows_that_were_late_have_the_same_ends_when_their_steps_are_repeated
     again = HostedClass(declared(windows=WINDOWS[mode]), 100)
     again.recover(begun, host.commits, host.given.fetch)
     again.run(math.inf, lambda: 0.0, lambda: 0.0)
-    assert not again.mismatches
+    assert not again.replay.mismatches
     assert not again.repeating
     for one in (again, host.hosted):
         one.rest(lambda: 0.0)
@@ -520,7 +524,7 @@ def test_what_the_clock_told_is_handed_out_with_its_answers_only() -> None:
     host.begin()
     host.read(20)
     host.work(1000)
-    latest = host.hosted.event_time("readings")
+    latest = host.hosted.queries.event_time("readings")
     assert latest is not None
     host.hosted.advance("readings", latest + 60_000, 20.0)
     assert host.hosted.committed() is None
@@ -544,7 +548,7 @@ def test_lookups_that_were_released_come_out_the_same_when_their_steps_are_repea
     host.finish()
     host.check()
     assert (answers(host.commits)["looked"], host.hosted.overdue(20.0)) == (released, False)
-    readings = sum(map(len, host.given.batches["readings"])) - host.hosted.ledger("readings").late
+    readings = sum(map(len, host.given.batches["readings"])) - host.hosted.input.ledger("readings").late
     assert len(released) == readings
 
 
@@ -557,9 +561,9 @@ def test_a_stream_begins_where_it_is_told_to_and_a_gap_in_it_is_failed() -> None
     hosted.take(turned_away("readings", 8, failed=5), 105)
     hosted.take(turned_away("readings", 9, rejected=3), 108)
     assert hosted.following() == {"readings": (10, 108), "alerts": (FROM_NOW, None)}
-    ledger = hosted.ledger("readings")
+    ledger = hosted.input.ledger("readings")
     assert (ledger.offered, ledger.failed, ledger.rejected) == (8, 5, 3)
-    assert ledger.closes(hosted.queued("readings"))
+    assert ledger.closes(hosted.input.queued("readings"))
     hosted.take(turned_away("unknown", 1, rejected=3))
 
 
@@ -598,7 +602,7 @@ def test_a_slice_ends_where_there_is_much_to_commit() -> None:
 
 @given(st.integers(1, 5), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=50))
 def test_every_tuple_belongs_to_one_shard(shards: int, sensors: list[int]) -> None:
-    schema = HostedClass(declared(), 100).schemas["alerts"].schema
+    schema = HostedClass(declared(), 100).queries.schemas["alerts"].schema
     data = np.array(sensors, np.int32)
     columns = tuple(Values(one.type, data.astype(one.type.numpy)) for one in schema.fields)
     train = Train(columns, same_arrival(0.0, len(data)))
@@ -668,7 +672,7 @@ def test_tuples_that_grow_too_old_are_shed_and_count_against_what_was_kept(
     host.begin()
     host.read(len(sizes))
     gone, left = sum(sizes[:old]), sizes[old:]
-    assert host.hosted.drop_older(float(len(sizes) - old), float(len(sizes))) == gone
+    assert host.hosted.input.drop_older(float(len(sizes) - old), float(len(sizes))) == gone
     host.hosted.runner.settle(0.0)
     host.commit()
     for event in meanwhile:
@@ -677,13 +681,13 @@ def test_tuples_that_grow_too_old_are_shed_and_count_against_what_was_kept(
     host.check()
     rows = answers(host.commits).get("last", [])
     assert [row[-1] for _, row in rows] == pytest.approx(kept_of(gone, sum(left)))
-    assert host.hosted.ledger("readings").shed == gone
+    assert host.hosted.input.ledger("readings").shed == gone
 
 
 def in_order(sizes: list[int]) -> Input:
     """Batches of readings of these sizes, of which none is late."""
     given, clock = Input(), 0
-    types = [one.type for one in HostedClass(declared(), 100).schemas["readings"].schema.fields]
+    types = [one.type for one in HostedClass(declared(), 100).queries.schemas["readings"].schema.fields]
     for arrival, size in enumerate(sizes):
         columns = (np.arange(clock, clock + size), np.zeros(size, np.int32), np.zeros(size))
         values = tuple(Values(kind, data) for kind, data in zip(types, columns, strict=True))

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.network.network import MISSING_MAX
-from tests.property.query_grammar import Statement
-from tests.property.query_runs import Cuts, Row, Run, cuts, lateness, pieces, planned, rows_of, train_rows
 from tests.property.test_kept_of_late import INPUTS, SECOND, WINDOWS
+from tests.support.query_grammar import Statement
+from tests.support.query_runs import Cuts, Row, Run, cuts, lateness, pieces, planned, rows_of, train_rows
 
 Window = tuple[int, int]
 Drops = list[int]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.query_grammar import Statement
-from tests.property.query_runs import (
+from tests.support.query_grammar import Statement
+from tests.support.query_runs import (
     PLACES,
     Cuts,
     Row,

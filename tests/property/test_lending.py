@@ -161,6 +161,7 @@ def settled(tenants: Sequence[Tenant], seed: int | None = None) -> Settled:
         },
         capacity,
         EVERY,
+        originals,
     )
     backlogs = {one.name: Backlog(one) for one in tenants}
     rng = None if seed is None else random.Random(seed)

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.classes.limits import ClassLimits
-from tests.unit.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
+from engine.network.row_losses import failed_rows
+from tests.unit.engine.class_.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
 
 RANGE_S = 10  # of COUNT
 TRAIN_MAX = 12
@@ -68,7 +69,7 @@ def test_groups_are_refused_in_order_of_arrival_when_open_windows_hold_enough(
     expected = admitted(parts, limit)
     windows = Counter((int(time // RANGE_S + 1) * RANGE_S, key) for time, key in expected)
     assert {(end // 10**6, key): count for _, end, key, count in one.answers} == dict(windows)
-    assert sum(one.runner.failures().values()) == len(some) - len(expected)
+    assert sum(failed_rows(one.runner.network.nodes).values()) == len(some) - len(expected)
 
 
 @given(
@@ -104,4 +105,4 @@ def test_every_tuple_is_in_a_window_or_counted_as_refused(
         one.offer([time for time, _ in part], [key for _, key in part])
     one.finish()
     counted = sum(count for _, _, _, count in one.answers)
-    assert counted + sum(one.runner.failures().values()) == len(some)
+    assert counted + sum(failed_rows(one.runner.network.nodes).values()) == len(some)

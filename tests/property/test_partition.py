@@ -16,9 +16,9 @@ from configs.errors import InvalidInput
 from engine.plan.partition_check import Places, key_places
 from engine.plan.plan import Query
 from engine.sql import plan_query
-from tests.property import query_grammar as grammar
-from tests.property.query_grammar import Statement
-from tests.property.query_runs import (
+from tests.support import query_grammar as grammar
+from tests.support.query_grammar import Statement
+from tests.support.query_runs import (
     CATALOG,
     Cuts,
     Rows,

@@ -14,16 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.classes.policies import POLICY_KINDS, Bucketed, FreshnessAware, policy_of
+from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, Bucketed, FreshnessAware, policy_of
 from configs.classes.utility import UtilityGraph
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.wait_time import ClusteredPolicy
 from scheduler.operators.scheduler import OperatorScheduler
 
-WAITING_KINDS = ("lsf", "brt", "bsd")
-DYNAMIC_KINDS = (*WAITING_KINDS, "slope-slack", "bucket", "edf-hr")
-EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in WAITING_KINDS]
+DYNAMIC_KINDS = (*CLUSTERED_KINDS, "slope-slack", "bucket", "edf-hr")
+EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in CLUSTERED_KINDS]
 EVERY_POLICY += [("hnr:sharing=sum", 0), ("hnr:sharing=max", 0)]
 EVERY_POLICY += [("bsd:search=fagin", 0), ("bsd:search=fagin", 4), ("bsd:clustering=uniform", 4)]
 TOGETHER = ("bsd:processing=clustered", 4)
@@ -524,7 +523,7 @@ def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -
 
 
 @pytest.mark.parametrize(
-    "kind", [*WAITING_KINDS, *(f"bsd:{one}" for one in SHARINGS), "bsd:search=fagin", "lsf:search=fagin"]
+    "kind", [*CLUSTERED_KINDS, *(f"bsd:{one}" for one in SHARINGS), "bsd:search=fagin", "lsf:search=fagin"]
 )
 @settings(max_examples=50)
 @given(scripts())
@@ -534,7 +533,7 @@ def test_a_waiting_policy_picks_the_highest_product_of_phi_and_wait(kind: str, s
         assert not values or close_to_or_above(values[picked.operator], max(values.values()))
 
 
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 @given(scripts(), st.integers(1, 12))
 def test_a_clustered_policy_is_within_one_cluster_of_the_highest_product(
     kind: str, script: Script, clusters: int
@@ -546,7 +545,7 @@ def test_a_clustered_policy_is_within_one_cluster_of_the_highest_product(
         assert not values or values[picked.operator] >= max(values.values()) - log_ratio - 1e-9
 
 
-@pytest.mark.parametrize("kind", WAITING_KINDS)
+@pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 @given(scripts(), st.integers(1, 12))
 def test_a_clustered_policy_picks_the_oldest_of_a_cluster(kind: str, script: Script, clusters: int) -> None:
     for picked in answers(build_policy(policy_of(kind, clusters), script.start), script):
@@ -774,6 +773,15 @@ def test_a_bucket_is_within_a_part_of_slope_slack(script: Script, gradients: int
         part = steepest / gradients or 1.0
         alike = [after for one, after in hopeful if abs(one - gradient) < 1e-9 * part]
         assert min(slack, longest) <= min(alike) + longest / slacks + 1e-6
+
+
+@given(scripts())
+def test_longest_queue_first_picks_the_most_waiting_tuples(script: Script) -> None:
+    for picked in answers(build_policy(policy_of("lqf"), script.start), script):
+        longest = max(picked.tuples.values(), default=0)
+        assert picked.operator == min(
+            (operator for operator, tuples in picked.tuples.items() if tuples == longest), default=NONE
+        )
 
 
 @given(scripts())

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.classes.plans import PlanSettings
-from tests.property import query_grammar as grammar
-from tests.property.query_grammar import Statement
-from tests.property.query_runs import (
+from tests.support import query_grammar as grammar
+from tests.support.query_grammar import Statement
+from tests.support.query_runs import (
     Cuts,
     Rows,
     Run,

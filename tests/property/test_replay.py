@@ -18,8 +18,8 @@ from loadshed.records import KINDS, CoreName
 from scheduler.capacity.core import CapacityCommand, CapacityEvent
 from scheduler.turns.round_robin import Grant, TurnEvent
 from sim.replay import replay
-from tests.sim.recordings import lines_of, recorded_run, write_lines
 from tests.sim.test_faults import random_scenario
+from tests.support.recordings import lines_of, recorded_run, write_lines
 
 pytestmark = pytest.mark.slow
 

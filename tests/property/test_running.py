@@ -13,10 +13,10 @@ from engine.network.plan_alignment import Running
 from engine.plan.plan import Filter, Project
 from sim.forecast.plan_forecast import Measured, plan_of
 from sim.forecast.policy_forecast import ClassNow
-from tests.property import query_grammar as grammar
-from tests.property.query_grammar import Statement
-from tests.property.query_runs import Cuts, Rows, Run, cuts, every_stream, ran
 from tests.property.test_queries import any_query, joining
+from tests.support import query_grammar as grammar
+from tests.support.query_grammar import Statement
+from tests.support.query_runs import Cuts, Rows, Run, cuts, every_stream, ran
 
 
 def running(run: Run, plan: PlanSettings) -> Running:
@@ -49,4 +49,4 @@ def test_who_is_paired_is_given_the_same_tuples_and_who_is_not_is_a_condition_or
         else:
             assert lines[same].name == node.name or isinstance(plan, Filter | Project)
             if plan not in aligned.moved:
-                assert other.runner.taken(number) == lines[same].tuples
+                assert other.runner.scheduled.tuples[number] == lines[same].tuples

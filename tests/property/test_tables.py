@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 
-from services.cli.tables.tables import plain_table
+from services.cli.tables.sheet import plain_table
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", fullmatch=True)
 NUMBERS = st.one_of(

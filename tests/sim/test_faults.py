@@ -19,9 +19,9 @@ from configs.scenario.arrivals import Arrivals, BurstArrivals, ConstantArrivals,
 from configs.scenario.scenario import Costs, NetworkModel, Scenario
 from sim.run.arrivals import arrival_chunks
 from sim.run.networks import build_plan
-from sim.run.simulated_host import rate_scale
+from sim.run.offered_load import rate_scale
 from sim.simulation import Simulation
-from tests.sim.scenarios import Data, aggregate, at, join, lookup, project, ran, scenario, select, tenant
+from tests.support.scenarios import Data, aggregate, at, join, lookup, project, ran, scenario, select, tenant
 
 SEEDS = range(int(os.environ.get("WEIR_FAULT_SEEDS", "36")))
 
@@ -177,21 +177,21 @@ class Invariants:
 
     def tuples(self, run: Simulation) -> None:
         for name, host in run.hosts.items():
-            assert host.closes(), f"the ledger of {name} is open at {run.now} s"
-            for entry in host.entries:
+            assert host.door.closes(), f"the ledger of {name} is open at {run.now} s"
+            for entry in host.door.entries:
                 account = entry.ledger
                 fates = (account.delivered, account.shed, account.late, account.rejected, account.failed)
                 assert min(fates) >= 0, f"{name} {entry.stream}: {account} at {run.now} s"
                 # Beside what is queued up to `train_max` tuples are in the call under way.
-                assert host.queued(entry) <= run.scenario.queue_max + run.scenario.train_max
-            assert host.responses.count >= self._answers.get(name, 0)
-            self._answers[name] = host.responses.count
+                assert host.door.queued(entry) <= run.scenario.queue_max + run.scenario.train_max
+            assert host.answers.responses.count >= self._answers.get(name, 0)
+            self._answers[name] = host.answers.responses.count
 
     def shares(self, run: Simulation) -> None:
-        shares = run.shares()
+        shares = run.ring.shares()
         assert sum(shares.values()) == pytest.approx(1, abs=1e-9)
         for one in run.scenario.classes:
-            original = run.originals[one.name]
+            original = run.ring.originals[one.name]
             if run.manager not in ("dilos", "dilos-unscaled"):
                 assert shares[one.name] == original
                 continue
@@ -206,7 +206,7 @@ class Invariants:
                 assert 0 < manager.control.headroom < math.inf
                 assert 0 <= 1 - manager.control.keep <= one.max_drop + 1e-9
                 assert all(
-                    entry.shedder.keep == manager.control.keep for entry in run.hosts[one.name].entries
+                    entry.shedder.keep == manager.control.keep for entry in run.hosts[one.name].door.entries
                 )
 
     def lanes(self, run: Simulation) -> None:
@@ -240,7 +240,7 @@ def test_whatever_fails_what_always_holds_does_and_afterwards_everything_goes_on
 
     def check(run: Simulation) -> None:
         holds(run)
-        answers[run.now] = [host.responses.count for host in run.hosts.values()]
+        answers[run.now] = [host.answers.responses.count for host in run.hosts.values()]
 
     run = ran(settings, manager, on_cycle=check)
     assert holds.cycles == pytest.approx(END_S / (settings.load.cycle_ms / 1e3), abs=1)
@@ -262,6 +262,6 @@ def test_a_run_with_faults_is_the_same_for_the_same_seed(seed: int) -> None:
     settings, manager = random_scenario(seed)
     first, second = (ran(settings, manager) for _ in range(2))
     assert first.series == second.series
-    assert [host.ledger() for host in first.hosts.values()] == [
-        host.ledger() for host in second.hosts.values()
+    assert [host.door.ledger() for host in first.hosts.values()] == [
+        host.door.ledger() for host in second.hosts.values()
     ]

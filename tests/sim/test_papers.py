@@ -16,7 +16,7 @@ from sim.papers.dilos.runs import NAMES
 from sim.papers.freshening import polling, solved
 from sim.papers.mavstream import compared
 from sim.simulation import Simulation
-from tests.sim.scenarios import preset, ran
+from tests.support.scenarios import preset, ran
 
 SEED = 1
 

@@ -14,8 +14,8 @@ from sim.admission.planner import DROP_TOLERANCE, plan, seen_by
 from sim.admission.situation import ClassLoad, ClassPlan, InputLoad, Plan, Situation
 from sim.outcome.results import results
 from sim.simulation import Simulation
-from tests.sim.planned import situation_without
-from tests.sim.scenarios import poisson, preset
+from tests.support.planned import situation_without
+from tests.support.scenarios import poisson, preset
 
 pytestmark = pytest.mark.slow
 

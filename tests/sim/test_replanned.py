@@ -15,7 +15,7 @@ from services.tuning.tuner import class_now
 from sim.forecast.plan_forecast import SAMPLE_LEAST, Measured, forecasts, other_plans, plan_of
 from sim.forecast.policy_forecast import ClassNow, Seen, objective_value
 from sim.simulation import alone
-from tests.sim.replanning import RunningClass
+from tests.support.replanning import RunningClass
 
 HR = [policy_of("hr")]
 ROUNDS = 10
@@ -162,7 +162,7 @@ def test_operators_that_are_paired_are_given_the_same_and_what_is_not_is_about_a
         elif plan_of(node) in aligned.moved:
             moved.append(node.name)
         else:
-            assert (node.name, runner.taken(number)) == (lines[same].name, lines[same].tuples)
+            assert (node.name, runner.scheduled.tuples[number]) == (lines[same].name, lines[same].tuples)
     assert one.answers == real.answers
     if plan.select_first == other.select_first:
         assert (alone_, moved) == ([], [])

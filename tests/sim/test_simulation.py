@@ -20,7 +20,7 @@ from sim.outcome.results import results
 from sim.run.networks import build_plan
 from sim.series import POINTS_MAX, ClassSeries, Series
 from sim.simulation import Simulation
-from tests.sim.scenarios import (
+from tests.support.scenarios import (
     Data,
     aggregate,
     at,
@@ -225,7 +225,7 @@ def test_turns_and_decisions_are_overhead_and_take_time() -> None:
     # A tuple takes two calls, so two decisions and 1 ms of work; slices of 10 ms on average hold 10/1.2 of them.
     overhead = 0.2 + 0.5 * 1.2 / 10
     assert result(run)["scheduling_overhead_pct"] == pytest.approx(100 * overhead / (1 + overhead), rel=0.01)
-    assert run.hosts["a"].ledger().delivered == pytest.approx(5000 / (1 + overhead), rel=0.01)
+    assert run.hosts["a"].door.ledger().delivered == pytest.approx(5000 / (1 + overhead), rel=0.01)
 
 
 def test_operators_without_cost_do_not_stop_the_clock() -> None:
@@ -283,8 +283,8 @@ def test_without_a_seed_the_scenarios_own_is_used() -> None:
 def test_a_class_more_does_not_change_the_arrivals_of_the_others() -> None:
     classes = [tenant(name, {"s": poisson(100)}) for name in "ab"]
     one, two = (ran(scenario(*classes[:count], networks=ONE_MS)) for count in (1, 2))
-    assert one.hosts["a"].ledger() == two.hosts["a"].ledger()
-    assert two.hosts["a"].ledger().offered != two.hosts["b"].ledger().offered
+    assert one.hosts["a"].door.ledger() == two.hosts["a"].door.ledger()
+    assert two.hosts["a"].door.ledger().offered != two.hosts["b"].door.ledger().offered
 
 
 def test_without_lending_dilos_is_one_load_manager_a_class() -> None:
@@ -484,7 +484,7 @@ def test_every_shedder_hears_of_the_end_of_every_cycle() -> None:
     simulation = Simulation(lopsided(), "per-class")
     heard: list[str] = []
     for name, host in simulation.hosts.items():
-        host.entries[0].shedder = Listening(name, heard)
+        host.door.entries[0].shedder = Listening(name, heard)
     simulation.run()
     assert heard == ["a", "b"] * simulation.ring.cycles
 
@@ -662,7 +662,7 @@ def test_answers_of_a_class_that_may_drop_little_are_bounded_in_age_or_its_sourc
     for age_ms in (None, 500.0):
         settings = scenario(clicks | {"max_age_ms": age_ms}, networks=ONE_MS, seconds=20, train_max=4)
         run = ran(settings, "per-class")
-        found[age_ms], waiting[age_ms] = only_class(run), run.hosts["a"].held(run.now)
+        found[age_ms], waiting[age_ms] = only_class(run), run.hosts["a"].door.held(run.now)
         assert found[age_ms]["offered"] + waiting[age_ms] == pytest.approx(20 * 1500, abs=1)
     # Ten targets of work, and what came before costs were known.
     assert found[None]["response_ms"]["max"] <= 2000 + LoadSettings().cycle_ms
@@ -687,9 +687,9 @@ def test_a_class_whose_source_waits_borrows_what_others_leave_over() -> None:
         waiting: list[int] = []
 
         def look(run: Simulation, waiting: list[int] = waiting) -> None:
-            waiting.append(run.hosts["held"].held(run.now))
+            waiting.append(run.hosts["held"].door.held(run.now))
 
         settings = scenario(held, quiet, greedy, networks=ONE_MS, seconds=30, train_max=4)
         run = ran(settings, "dilos", on_cycle=look)
-        found[limit] = (run.shares()["held"] > 0.6, max(waiting) > 1000, waiting[-1] == 0)
+        found[limit] = (run.ring.shares()["held"] > 0.6, max(waiting) > 1000, waiting[-1] == 0)
     assert found == {0.0: (False, True, False), 1.0: (True, True, True)}

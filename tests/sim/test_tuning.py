@@ -17,7 +17,7 @@ from loadshed.responses import ResponseStatistics
 from sim.forecast.policy_forecast import Queues, Seen, objective_value
 from sim.policy_tuning import operators_of
 from sim.simulation import Simulation
-from tests.sim.scenarios import constant, queries, ran, scenario, tenant
+from tests.support.scenarios import constant, queries, ran, scenario, tenant
 
 # What comes before is not held against a class that is still finding out.
 EVERY_S, LEARNS_S = 5.0, 25.0
@@ -77,11 +77,11 @@ def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tu
             return
         if not begun:
             begun.append(run.now)
-            run.hosts["c"].responses = ResponseStatistics(1.0)
+            run.hosts["c"].answers.responses = ResponseStatistics(1.0)
         queues.look(run)
 
     run = Simulation(scenario.model_copy(update={"classes": (declared,)}), "none", on_cycle=look).run()
-    value = objective_value(objective, Seen(run.hosts["c"].responses, queues.mean))
+    value = objective_value(objective, Seen(run.hosts["c"].answers.responses, queues.mean))
     assert value is not None
     return value, run
 
@@ -111,7 +111,7 @@ def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
     assert [one.branch for one in told] == ["consider", "consider", "switch"]
     assert told[-1].policy == "hr"
     assert told[-1].after in ("brt:clusters=12", "bsd:clusters=12", "lsf:clusters=12")
-    assert run.hosts["c"].closes()
+    assert run.hosts["c"].door.closes()
 
 
 def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answered() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sim.outcome.results import results
 from sim.simulation import Simulation
-from tests.sim.scenarios import Data, aggregate, at, project, queries, ran, scenario, tenant
+from tests.support.scenarios import Data, aggregate, at, project, queries, ran, scenario, tenant
 
 FALLS = [{"latency_ms": 150, "utility": 1.0}, {"latency_ms": 350, "utility": 0.0}]
 LATER = [{"latency_ms": 250, "utility": 1.0}, {"latency_ms": 260, "utility": 0.0}]

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from pyspark_weir import OptionError, to_weir
 
 from services.ingest.deadletters import letters
-from tests.live.waiting import eventually
 from tests.spark.door import Answers, Node, opened
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark
 

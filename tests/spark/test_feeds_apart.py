@@ -16,8 +16,8 @@ from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
 from services.ingest.spark_supervisor import Brings
-from tests.live.waiting import eventually
 from tests.spark.gateways import RealGateway, opened
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark
 

@@ -27,8 +27,8 @@ from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess, SparkFailed
 from services.ingest.progress import FeedProgress
-from tests.live.waiting import eventually
 from tests.spark.gateways import RealGateway, opened
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark
 

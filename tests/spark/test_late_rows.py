@@ -15,8 +15,8 @@ from configs.yaml_loading import parse_model
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess
-from tests.live.waiting import eventually
 from tests.spark.gateways import RealGateway, opened
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark
 

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from actors.runtime.run_dirs import RunDirs
+from tests.support.terminal import VARIABLES, Terminal
 
 
 @pytest.fixture
@@ -35,3 +36,14 @@ def no_room() -> Callable[[], AbstractContextManager[None]]:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     return limited
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
+    """A terminal of 80 columns in a folder of its own, whose environment says nothing of Weir but its home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return Terminal(monkeypatch, capsys, tmp_path / "home")

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from configs.classes.__main__ import PAGE, written
 from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, compared_schedules
 from configs.classes.policies import POLICY_KINDS
 from configs.scenario.arrivals import Arrivals
@@ -40,8 +41,8 @@ from configs.yaml_loading import parse_yaml
 from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
 from services.cli.main import app
 from sim.windows.periodic_results import compare
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md"), *ROOT.glob("bench/*.md")]
 )
@@ -72,6 +73,12 @@ def fenced(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert set(re.findall(r"\]\((\w[\w-]*\.md)\)", index)) == pages
+
+
 @pytest.mark.parametrize("model", list(models_of_a_scenario()), ids=lambda model: model.__name__)
 def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
     page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
@@ -82,9 +89,10 @@ def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
     ] == []
 
 
-def test_every_policy_is_described() -> None:
-    page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
-    assert " ".join(POLICY_KINDS) in page
+def test_the_table_of_policies_is_as_their_models_are() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "run `make policies`"
+    assert [kind for kind in POLICY_KINDS if f"\n| `{kind}` |" not in page] == []
 
 
 def test_the_examples_of_scenarios_are_some() -> None:

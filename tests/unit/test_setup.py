@@ -7,7 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.checkout import ROOT
+
 # Takes the place of what installs 2 GB: makes the command as pip does, and counts its runs.
 INSTALL = """\
 mkdir -p .venv/bin

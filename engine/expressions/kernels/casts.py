@@ -285,7 +285,9 @@ def parse_timestamp(text: str) -> int | None:
     midnight = (hours, minutes, seconds) == (24, 0, 0)
     hours = 0 if midnight else hours
     try:
-        moment = datetime(int(year), int(month), int(day), hours, minutes, seconds, tzinfo=UTC)
+        moment = datetime(
+            int(year), int(month), int(day), hour=hours, minute=minutes, second=seconds, tzinfo=UTC
+        )
     except ValueError:
         return None
     micros = int((fraction or "")[:6].ljust(6, "0"))

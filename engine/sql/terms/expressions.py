@@ -14,11 +14,11 @@ from sqlglot import exp
 from configs.errors import WeirError, nearest
 from engine.data.schema import BOOLEAN, INT64, STRING, TIMESTAMP, DataType, Kind, decimal
 from engine.expressions.functions import TRUNCATIONS, castable, common_type, resolve
+from engine.plan.aggregations import AGGREGATES, SCALINGS
 from engine.plan.plan import Case, Column, Expression, Literal
 from engine.sql.dialect import TypeName
 from engine.sql.errors import PlanningError, Text
 from engine.sql.names import Scope, Visible
-from engine.sql.terms.aggregates import AGGREGATES, SCALINGS
 from engine.sql.terms.foreign_constructs import construct_of, is_known, unknown_function, unknown_part
 from engine.sql.terms.literals import interval_us, number
 from engine.sql.terms.normal_form import DoesNotFit, call, cast, negated, shifted, size

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engine.expressions.functions import ALIASES, RULES, TIME_PARTS
-from engine.sql.terms.aggregates import AGGREGATES, SCALINGS
+from engine.plan.aggregations import AGGREGATES, LISTED, SCALINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,6 @@ class Construct:
 
 
 ENDLESS = "a stream never ends, so its rows cannot be"
-SPELLINGS = ("mean", "var", "stddev_samp", "var_samp", "countif", "quantile_cont")
-AGGREGATE_NAMES = sorted(
-    {
-        *(name.upper() for name in AGGREGATES if name not in SPELLINGS),
-        *(name.upper() for name in SCALINGS),
-    }
-)
 # Functions that only signs and keywords call.
 UNNAMED = {
     *("add", "subtract", "multiply", "divide", "integer_divide", "modulo", "negate", "append", "equal"),
@@ -49,7 +42,7 @@ UNNAMED = {
     *("ilike", "is_null", "is_not_null"),
 }
 PARTS = (*TIME_PARTS, "epoch", "epoch_ms")
-AGGREGATES_LISTED = "aggregates: " + ", ".join(AGGREGATE_NAMES)
+AGGREGATES_LISTED = "aggregates: " + ", ".join(LISTED)
 FUNCTIONS_LISTED = "functions: " + ", ".join(sorted({*RULES, "if"} - UNNAMED))
 
 OVER = Construct(
@@ -316,11 +309,6 @@ CONSTRUCTS = (
         "there is no aggregate {name}",
         "write `COUNT(DISTINCT k)`, or `APPROX_COUNT_DISTINCT(k)` in bounded memory",
         functions="count_distinct approx_distinct uniq hll hll_count ndv",
-    ),
-    Construct(
-        "there is no aggregate {name}",
-        "STDDEV and VARIANCE divide by n - 1: `STDDEV(x)`, `VARIANCE(x)`",
-        functions="stddev_pop var_pop",
     ),
     Construct(
         "there is no aggregate {name}",

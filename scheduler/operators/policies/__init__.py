@@ -1,6 +1,6 @@
 """Level 2: the policies that choose a class's next operator, behind one protocol."""
 
-from scheduler.operators.policies.build import build_policy, by_sums, tree_gain
+from scheduler.operators.policies.build import build_plans, build_policy, by_sums, tree_gain
 from scheduler.operators.policies.protocol import NONE, CountingPolicy, Policy
 
-__all__ = ["NONE", "CountingPolicy", "Policy", "build_policy", "by_sums", "tree_gain"]
+__all__ = ["NONE", "CountingPolicy", "Policy", "build_plans", "build_policy", "by_sums", "tree_gain"]

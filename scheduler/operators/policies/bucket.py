@@ -48,8 +48,8 @@ class Grid:
     @classmethod
     def over(cls, graphs: Iterable[UtilityGraph], gradients: int, slacks: int) -> Grid:
         every = list(graphs)
-        steepest = max(lost for one in every for lost in one.gradients)
-        longest_s = max(end - start for one in every for start, end in pairwise((0.0, *one.latencies_s)))
+        steepest = max(lost for graph in every for lost in graph.gradients)
+        longest_s = max(end - start for graph in every for start, end in pairwise((0.0, *graph.latencies_s)))
         # If no graph falls, or none lasts, there is one part, of any width.
         return cls(gradients, slacks, steepest / gradients or 1.0, longest_s / slacks or 1.0)
 
@@ -78,7 +78,7 @@ class Grid:
                 places.append((at, self.order(gradient, part)))
             start = end
         places.append((start, self.last))
-        changes = [places[0], *(one for before, one in pairwise(places) if one[1] != before[1])]
+        changes = [places[0], *(place for before, place in pairwise(places) if place[1] != before[1])]
         return [at for at, _ in changes[1:]], [bucket for _, bucket in changes]
 
 
@@ -101,25 +101,25 @@ class BucketPolicy:
         self._train += [1] * more
 
     def rank(self, believed: NetworkEstimates) -> None:
-        found = outlooks(believed)
-        self._output_cost = [one.output_cost_s for one in found]
+        every = outlooks(believed)
+        self._output_cost = [outlook.output_cost_s for outlook in every]
         # By identity: a graph is compared corner by corner.
-        graphs = {id(one.graph): one.graph for one in found}
+        graphs = {id(outlook.graph): outlook.graph for outlook in every}
         if graphs.keys() != self._graphs.keys():
             self._graphs = graphs
             self.grid = Grid.over(graphs.values(), self._gradients, self._slacks)
-            self._moves_of = {one: self.grid.moves(graph) for one, graph in graphs.items()}
-        self._moves = [self._moves_of[id(one.graph)] for one in found]
+            self._moves_of = {number: self.grid.moves(graph) for number, graph in graphs.items()}
+        self._moves = [self._moves_of[id(outlook.graph)] for outlook in every]
         # Of each bucket a heap of (head, operator), of which those count that are in it, and how many do.
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in range(self.grid.last + 1)]
         self._inside = [0] * len(self._heaps)
         self._bits = [1 << bucket for bucket in range(len(self._heaps))]
         self._filled = 0  # the bits of buckets that are not empty
-        self._bucket = [NONE] * len(found)
-        self._put_with = [0.0] * len(found)  # the head it was put into its bucket with
+        self._bucket = [NONE] * len(every)
+        self._put_with = [0.0] * len(every)  # the head it was put into its bucket with
         part_s = self.grid.slack_part_s
         self._calendar = Calendar(part_s / DAYS_A_PART, DAYS_A_YEAR)
-        self._due = [NEVER] * len(found)  # its earliest time in the calendar
+        self._due = [NEVER] * len(every)  # its earliest time in the calendar
         # To be put where they belong as soon as it is known what time it is.
         self._told = [operator for operator, is_ready in enumerate(self._is_ready) if is_ready]
 
@@ -152,17 +152,17 @@ class BucketPolicy:
     def pick(self, now: float) -> int:
         if not self._ready_count:
             return NONE
-        told = self._told
-        if told:
+        announced = self._told
+        if announced:
             is_ready = self._is_ready
-            if self._ready_count == 1 and is_ready[told[-1]]:
+            if self._ready_count == 1 and is_ready[announced[-1]]:
                 # There is nothing to decide: who is alone needs no bucket yet.
-                del told[:-1]
-                return told[0]
-            for operator in told:
+                del announced[:-1]
+                return announced[0]
+            for operator in announced:
                 if is_ready[operator]:
                     self._put(operator, now)
-            told.clear()
+            announced.clear()
         for at, operator in self._calendar.due(now):
             if at == self._due[operator]:
                 self._due[operator] = NEVER
@@ -203,9 +203,9 @@ class BucketPolicy:
         heappush(heap, (head, operator))
         if len(heap) > 2 * self._inside[bucket] + GONE_MAX:
             heap[:] = {
-                (head, one)
-                for head, one in heap
-                if self._bucket[one] == bucket and self._put_with[one] == head
+                (head, operator)
+                for head, operator in heap
+                if self._bucket[operator] == bucket and self._put_with[operator] == head
             }
             heapify(heap)
 

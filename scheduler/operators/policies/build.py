@@ -1,20 +1,36 @@
-"""The one place where a policy's settings become the policy."""
+"""The table of policies: what builds each one, the plans that its decisions have, and the trees behind its priorities."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
-from configs.classes.policies import POLICY_KINDS, PolicySettings, Waiting, policy_of
-from configs.errors import UnknownName, nearest
+from configs.base import Settings
+from configs.classes import policies
+from configs.classes.policies import PolicySettings, Waiting, policy_of
 from scheduler.operators.network import Gain, NetworkEstimates
 from scheduler.operators.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.operators.policies.bucket import BucketPolicy
 from scheduler.operators.policies.chain import steepest_release
 from scheduler.operators.policies.deadlines import DeadlinePolicy
+from scheduler.operators.policies.decision_plans import (
+    Plans,
+    PushThroughPlans,
+    StretchPlans,
+    SuperboxPlans,
+)
 from scheduler.operators.policies.freshness import FreshnessPolicy
 from scheduler.operators.policies.outlook import least_slack
-from scheduler.operators.policies.paths import fastest_release, highest_path_capacity
+from scheduler.operators.policies.paths import (
+    best_paths,
+    best_segments,
+    fastest_release,
+    highest_path_capacity,
+)
 from scheduler.operators.policies.protocol import Policy
+from scheduler.operators.policies.queue_length import LongestQueuePolicy
 from scheduler.operators.policies.slope import SlopeSlackPolicy
 from scheduler.operators.policies.static import (
     Priorities,
@@ -24,71 +40,132 @@ from scheduler.operators.policies.static import (
 )
 from scheduler.operators.policies.wait_time import ClusteredPolicy, PrunedPolicy, WaitingPolicy
 
-GAINS: Mapping[str, Gain] = {
-    "hr": "selectivity",
-    "hnr": "answers_per_ideal",
-    "brt": "selectivity",
-    "bsd": "answers_per_ideal_sq",
-}
+Model = TypeVar("Model", bound=Settings)
+Build = Callable[[Model, NetworkEstimates], Policy]
+BuildPlans = Callable[[Model, NetworkEstimates, bool], Plans | None]
 
 
-def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
-    """The policy over all operators of the network, ranked by what is believed of it."""
-    match settings.kind:
-        case "rr":
-            return RoundRobinPolicy(len(believed.estimates))
-        case "fcfs":
-            return FirstComeFirstServedPolicy(len(believed.estimates))
-        case "srpt":
-            return StaticPolicy(shortest_ideal, believed)
-        case "hr":
-            return StaticPolicy(gain_by_cost(GAINS["hr"], settings.sharing), believed)
-        case "hnr":
-            return StaticPolicy(gain_by_cost(GAINS["hnr"], settings.sharing), believed)
-        case "chain":
-            return StaticPolicy(steepest_release, believed)
-        case "path":
-            return StaticPolicy(highest_path_capacity, believed)
-        case "segment":
-            return StaticPolicy(fastest_release(), believed)
-        case "simplified-segment":
-            return StaticPolicy(fastest_release(settings.gamma), believed)
-        case "fixed":
-            return StaticPolicy(least_slack, believed)
-        case "slope-slack":
-            return SlopeSlackPolicy(believed)
-        case "bucket":
-            return BucketPolicy(settings.gradients, settings.slacks, believed)
-        case "superbox":
-            return build_policy(policy_of(settings.order), believed)
-        case "lsf":
-            return waiting(shortest_ideal, settings, believed)
-        case "brt":
-            return waiting(gain_by_cost(GAINS["brt"], settings.sharing), settings, believed)
-        case "bsd":
-            phi = gain_by_cost(GAINS["bsd"], settings.sharing)
-            return waiting(phi, settings, believed)
-        case "fas":
-            return FreshnessPolicy(settings.beta, believed)
-        case "edf" | "edf-hr":
-            return DeadlinePolicy(settings.kind, believed)
-    raise UnknownName("no such policy", "policy.kind", settings.kind, nearest(settings.kind, POLICY_KINDS))
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """How a policy is made of its settings and what is believed of the network."""
+
+    build: Build[Any]
+    plans: BuildPlans[Any] | None
+    """Plans of its decisions, also by whether sources run last; None if it decides on every operator."""
+    gain: Gain | None
+    """What its priority-defining trees count an answer as; None if it has no such trees."""
 
 
-def tree_gain(settings: PolicySettings) -> Gain | None:
-    """What the policy's priority-defining trees count an answer as; None if it has none."""
-    match settings.kind:
-        case "hr" | "hnr" | "brt" | "bsd":
-            return GAINS[settings.kind] if settings.sharing == "pdt" else None
-    return None
+def row(
+    model: type[Model], build: Build[Model], plans: BuildPlans[Model] | None = None, gain: Gain | None = None
+) -> tuple[type[Settings], PolicyRow]:
+    return model, PolicyRow(build, plans, gain)
 
 
-def by_sums(settings: PolicySettings) -> PolicySettings:
-    """The same policy, with all segments behind a shared operator where it has trees."""
-    return settings if tree_gain(settings) is None else settings.model_copy(update={"sharing": "sum"})
+def static(priorities: Priorities) -> Build[Settings]:
+    return lambda settings, believed: StaticPolicy(priorities, believed)
+
+
+def by_gain(model: type[Model], gain: Gain) -> tuple[type[Settings], PolicyRow]:
+    """The row of a policy whose priority is gain by cost, times the waiting time if its model has that."""
+
+    def build(settings: Any, believed: NetworkEstimates) -> Policy:
+        priorities = gain_by_cost(gain, settings.sharing)
+        if isinstance(settings, Waiting):
+            return waiting(priorities, settings, believed)
+        return StaticPolicy(priorities, believed)
+
+    return row(model, build, gain=gain)
 
 
 def waiting(phi: Priorities, settings: Waiting, believed: NetworkEstimates) -> Policy:
     if settings.clusters:
         return ClusteredPolicy(phi, settings, believed)
     return PrunedPolicy(phi, believed) if settings.search == "fagin" else WaitingPolicy(phi, believed)
+
+
+def push_through(
+    settings: policies.FixedPriority | policies.SlopeSlack | policies.Bucketed,
+    believed: NetworkEstimates,
+    sources_last: bool,
+) -> Plans | None:
+    return PushThroughPlans(believed) if settings.push_through else None
+
+
+ROWS: Mapping[type[Settings], PolicyRow] = dict(
+    (
+        row(policies.RoundRobin, lambda _, believed: RoundRobinPolicy(len(believed.estimates))),
+        row(
+            policies.FirstComeFirstServed,
+            lambda _, believed: FirstComeFirstServedPolicy(len(believed.estimates)),
+        ),
+        row(policies.LongestQueueFirst, lambda _, believed: LongestQueuePolicy(len(believed.estimates))),
+        row(policies.ShortestRemaining, static(shortest_ideal)),
+        by_gain(policies.HighestRate, "selectivity"),
+        by_gain(policies.HighestNormalizedRate, "answers_per_ideal"),
+        row(policies.Chain, static(steepest_release)),
+        row(
+            policies.PathCapacity,
+            static(highest_path_capacity),
+            lambda _, believed, sources_last: StretchPlans(best_paths, believed, sources_last),
+        ),
+        row(
+            policies.Segment,
+            static(fastest_release()),
+            lambda _, believed, sources_last: StretchPlans(
+                partial(best_segments, gamma=None), believed, sources_last
+            ),
+        ),
+        row(
+            policies.SimplifiedSegment,
+            lambda settings, believed: StaticPolicy(fastest_release(settings.gamma), believed),
+            lambda settings, believed, sources_last: StretchPlans(
+                partial(best_segments, gamma=settings.gamma), believed, sources_last
+            ),
+        ),
+        row(policies.FixedPriority, static(least_slack), push_through),
+        row(policies.SlopeSlack, lambda _, believed: SlopeSlackPolicy(believed), push_through),
+        row(
+            policies.Bucketed,
+            lambda settings, believed: BucketPolicy(settings.gradients, settings.slacks, believed),
+            push_through,
+        ),
+        row(
+            policies.Superbox,
+            lambda settings, believed: build_policy(policy_of(settings.order), believed),
+            lambda settings, believed, sources_last: SuperboxPlans(
+                settings.traversal, believed, sources_last
+            ),
+        ),
+        row(
+            policies.LongestStretchFirst,
+            lambda settings, believed: waiting(shortest_ideal, settings, believed),
+        ),
+        by_gain(policies.BalanceResponse, "selectivity"),
+        by_gain(policies.BalanceSlowdown, "answers_per_ideal_sq"),
+        row(policies.FreshnessAware, lambda settings, believed: FreshnessPolicy(settings.beta, believed)),
+        row(policies.EarliestDeadline, lambda settings, believed: DeadlinePolicy(settings.kind, believed)),
+        row(policies.DeadlineOrRate, lambda settings, believed: DeadlinePolicy(settings.kind, believed)),
+    )
+)
+
+
+def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
+    """The policy over all operators of the network, ranked by what is believed of it."""
+    return ROWS[type(settings)].build(settings, believed)
+
+
+def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_last: bool) -> Plans | None:
+    """The plans of the policy's decisions; None if it decides on every operator."""
+    plans = ROWS[type(settings)].plans
+    return None if plans is None else plans(settings, believed, sources_last)
+
+
+def tree_gain(settings: PolicySettings) -> Gain | None:
+    """What the policy's priority-defining trees count an answer as; None if it has none."""
+    return ROWS[type(settings)].gain if getattr(settings, "sharing", "") == "pdt" else None
+
+
+def by_sums(settings: PolicySettings) -> PolicySettings:
+    """The same policy, with all segments behind a shared operator where it has trees."""
+    return settings if tree_gain(settings) is None else settings.model_copy(update={"sharing": "sum"})

@@ -42,18 +42,18 @@ class Calendar:
             last = max(last, self._today)
             first = max(first, self._today)
         self._today = last
-        found: list[Entry] = []
+        due: list[Entry] = []
         if not self._count:
-            return found
+            return due
         for day in range(first, last + 1):
             page = self._pages[day % self._days]
             if page:
-                self._turn(page, now, found)
-        self._count -= len(found)
-        return found
+                self._turn(page, now, due)
+        self._count -= len(due)
+        return due
 
     def _turn(self, page: list[Entry], now: float, found: list[Entry]) -> None:
-        later = [one for one in page if one[0] > now]
+        later = [entry for entry in page if entry[0] > now]
         if len(later) < len(page):
-            found.extend(one for one in page if one[0] <= now)
+            found.extend(entry for entry in page if entry[0] <= now)
             page[:] = later

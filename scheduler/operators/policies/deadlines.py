@@ -78,8 +78,8 @@ class DeadlinePolicy:
         return NONE if work is None else work.tie
 
     def _believe(self, believed: NetworkEstimates) -> None:
-        found = outlooks(believed, due_within)
-        for work, outlook, segment in zip(self._works, found, believed.segments, strict=True):
+        every = outlooks(believed, due_within)
+        for work, outlook, segment in zip(self._works, every, believed.segments, strict=True):
             work.within_s = outlook.deadline_s
             work.cost = outlook.deadline_s - outlook.slack_s
             work.rate = ratio(segment.selectivity, segment.cost_s)

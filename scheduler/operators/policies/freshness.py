@@ -134,8 +134,8 @@ def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) 
     if not own.downstream:
         return {operator: min(kept, 1.0)}
     reached: dict[int, float] = {operator: 1.0} if own.answers else {}
-    for one in own.downstream:
-        for output, chance in known[one].items():
+    for number in own.downstream:
+        for output, chance in known[number].items():
             # By another way than one that was looked at already.
             others = reached.get(output, 0.0)
             reached[output] = 1.0 - (1.0 - others) * (1.0 - chance) if others else chance

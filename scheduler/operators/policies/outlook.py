@@ -39,31 +39,31 @@ def by_graph(root: Operator) -> float:
 
 def outlooks(believed: NetworkEstimates, deadline_s: Callable[[Operator], float] = by_graph) -> list[Outlook]:
     """Of every operator; the deadlines are those of roots."""
-    found = outlooks_of(believed, range(len(believed.estimates)), deadline_s)
-    return [found[number] for number in range(len(believed.estimates))]
+    by_operator = outlooks_of(believed, range(len(believed.estimates)), deadline_s)
+    return [by_operator[number] for number in range(len(believed.estimates))]
 
 
 def outlooks_of(
     believed: NetworkEstimates, numbers: Iterable[int], deadline_s: Callable[[Operator], float] = by_graph
 ) -> dict[int, Outlook]:
     """Of operators with all that follow them, in one walk from the roots up."""
-    found: dict[int, Outlook] = {}
+    by_operator: dict[int, Outlook] = {}
     for number in sorted(numbers, reverse=True):
         own, operator = believed.estimates[number], believed.network.operators[number]
         if operator.downstream:
-            below = min((found[one] for one in operator.downstream), key=lambda one: one.slack_s)
+            below = min((by_operator[number] for number in operator.downstream), key=lambda one: one.slack_s)
         else:
             due_s = deadline_s(operator)
             below = Outlook(operator.utility or NO_GRAPH, due_s, due_s, 0.0, 1.0)
         selectivity = own.selectivity * below.selectivity
-        found[number] = Outlook(
+        by_operator[number] = Outlook(
             below.graph,
             below.deadline_s,
             below.slack_s - own.cost_s,
             below.output_cost_s + (ratio(own.cost_s, selectivity) if own.cost_s else 0.0),
             selectivity,
         )
-    return found
+    return by_operator
 
 
 def least_slack(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:

@@ -9,7 +9,7 @@ a segment of its own. Simplified, the first segment goes on while the next opera
 current one does, and the second is the rest. A segment that is part of another path's segment is dropped.
 
 All operators of a path (or segment) have its value; an operator of several has the best of theirs. Once one of them is picked,
-the whole path (or segment) runs, from the source down (`scheduler.operators.decision_plans`). As in Chain, what leaves a root leaves the system's memory; the thesis counts
+the whole path (or segment) runs, from the source down (`scheduler.operators.policies.decision_plans`). As in Chain, what leaves a root leaves the system's memory; the thesis counts
 it as output, and a root that keeps everything would then run last, behind a growing queue.
 """
 
@@ -64,24 +64,24 @@ def found_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[i
         for path in believed.network.depth_first_paths()
         for segment in (cut(believed, path) if gamma is None else cut_once(believed, path, gamma))
     }
-    return best_of((release_capacity(believed, one), one[1]) for one in whole_segments(segments))
+    return best_of((release_capacity(believed, segment), segment[1]) for segment in whole_segments(segments))
 
 
 def best_of(values: Iterable[tuple[float, Path]]) -> Mapping[int, tuple[float, Path]]:
     best: dict[int, tuple[float, Path]] = {}
     for value, path in values:
-        for one in path:
-            if one not in best or value > best[one][0]:
-                best[one] = (value, path)
+        for operator in path:
+            if operator not in best or value > best[operator][0]:
+                best[operator] = (value, path)
     return best
 
 
 def service_s(believed: NetworkEstimates, path: Path) -> float:
     """Expected processor time of one tuple that enters the path, in the operators of the path."""
     spent, kept = 0.0, 1.0
-    for one in path:
-        spent += kept * believed.estimates[one].cost_s
-        kept *= believed.estimates[one].selectivity
+    for operator in path:
+        spent += kept * believed.estimates[operator].cost_s
+        kept *= believed.estimates[operator].selectivity
     return spent
 
 
@@ -89,8 +89,8 @@ def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
     """Size that leaves memory in a second of processor time spent on the stretch."""
     size_in, path = stretch
     kept = 1.0
-    for one in path:
-        kept *= believed.estimates[one].selectivity
+    for operator in path:
+        kept *= believed.estimates[operator].selectivity
     return a_second(size_in - kept * size_after(believed, path[-1]), service_s(believed, path))
 
 
@@ -106,16 +106,16 @@ def size_after(believed: NetworkEstimates, operator: int) -> float:
 
 def sizes_before(believed: NetworkEstimates, path: Path) -> list[float]:
     """The size of a tuple that each operator of the path takes."""
-    return [1.0, *(size_after(believed, one) for one in path[:-1])]
+    return [1.0, *(size_after(believed, operator) for operator in path[:-1])]
 
 
 def releases(believed: NetworkEstimates, path: Path, sizes: Sequence[float]) -> list[float]:
     """Of each operator of the path on its own."""
-    found = []
-    for size, one in zip(sizes, path, strict=True):
-        own = believed.estimates[one]
-        found.append(a_second(size - own.selectivity * size_after(believed, one), own.cost_s))
-    return found
+    releases = []
+    for size, operator in zip(sizes, path, strict=True):
+        own = believed.estimates[operator]
+        releases.append(a_second(size - own.selectivity * size_after(believed, operator), own.cost_s))
+    return releases
 
 
 def cut(believed: NetworkEstimates, path: Path) -> list[Stretch]:
@@ -145,4 +145,4 @@ def whole_segments(segments: Iterable[Stretch]) -> list[Stretch]:
         for end in range(start + 1, len(path) + 1)
         if end - start < len(path)
     }
-    return [one for one in every if one[1] not in parts]
+    return [candidate for candidate in every if candidate[1] not in parts]

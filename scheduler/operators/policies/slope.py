@@ -35,13 +35,15 @@ class SlopeSlackPolicy:
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        found = outlooks(believed)
-        self._output_cost = np.array([one.output_cost_s for one in found])
+        every = outlooks(believed)
+        self._output_cost = np.array([outlook.output_cost_s for outlook in every])
         # By identity: a graph is compared corner by corner.
         rows: dict[int, int] = {}
-        self._graph = np.array([rows.setdefault(id(one.graph), len(rows)) for one in found], dtype=np.intp)
-        graphs = list({id(one.graph): one.graph for one in found}.values())
-        points = max(len(one.latencies_s) for one in graphs)
+        self._graph = np.array(
+            [rows.setdefault(id(outlook.graph), len(rows)) for outlook in every], dtype=np.intp
+        )
+        graphs = list({id(outlook.graph): outlook.graph for outlook in every}.values())
+        points = max(len(graph.latencies_s) for graph in graphs)
         # By graph: latencies with infinity after the last, and what is lost a second before each of them.
         self._latencies = np.full((len(graphs), points + 1), np.inf)
         self._gradients = np.zeros((len(graphs), points + 1))

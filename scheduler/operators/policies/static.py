@@ -87,7 +87,7 @@ def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
 
     def of_best(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         behind = paths_behind(believed, gain)
-        return [max(ratio(*one) for one in behind[number]) for number in operators]
+        return [max(ratio(*segment) for segment in behind[number]) for number in operators]
 
     by_sharing: dict[Sharing, Priorities] = {"pdt": of_trees, "sum": of_sums, "max": of_best}
     return by_sharing[sharing]

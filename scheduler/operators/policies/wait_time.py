@@ -146,9 +146,9 @@ class PrunedPolicy:
         heads, phis = self._head, self._phi
         best, chosen, self.looked = -math.inf, NONE, 0
         waited = now + LEAST_WAIT_S  # a wait is what is left of it after the head's time
-        for (minus_phi, one), (head, other) in zip(self._by_phi, self._by_age, strict=True):
+        for (minus_phi, first), (head, other) in zip(self._by_phi, self._by_age, strict=True):
             self.looked += 2
-            for operator in (one, other):
+            for operator in (first, other):
                 value = phis[operator] * (now - heads[operator] + LEAST_WAIT_S)
                 if value > best:
                     best, chosen = value, operator
@@ -249,13 +249,13 @@ class ClusteredPolicy:
     def _gather(self, chosen: int) -> None:
         """The others of its cluster with the same head: they are all at the top of the cluster's heap."""
         queue, head = self._queue_of[chosen], self._head[chosen]
-        found, stack = set(), [0]
+        batch, stack = set(), [0]
         while stack:
             place = stack.pop()
             if place < len(queue) and queue[place][0] == head:
-                found.add(queue[place][1])
+                batch.add(queue[place][1])
                 stack += (2 * place + 1, 2 * place + 2)
-        self._batch = sorted(found - {chosen}, reverse=True)
+        self._batch = sorted(batch - {chosen}, reverse=True)
         self._batch_head = head
 
     def _next_of_batch(self) -> int:

@@ -54,10 +54,10 @@ def router(service: Service) -> APIRouter:
         """Changes of declarations and keys."""
         caller.must_be_admin()
         before = None if after is None else int(after)
-        found = service.catalog.audit(most=limit + 1, kind=kind, name=name, before=before)
-        shown = found[:limit]
-        following = str(shown[-1].id) if len(found) > limit else None
-        items = [asdict(one) | {"at": moment(one.at)} for one in shown]
+        entries = service.catalog.audit(most=limit + 1, kind=kind, name=name, before=before)
+        shown = entries[:limit]
+        following = str(shown[-1].id) if len(entries) > limit else None
+        items = [asdict(entry) | {"at": moment(entry.at)} for entry in shown]
         return Response(orjson.dumps({"items": items, "next": following}), media_type=JSON)
 
     return routes

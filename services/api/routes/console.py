@@ -24,6 +24,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from services.api.callers import CONSOLE, Caller
 from services.api.problems import Forbidden, Malformed, NotFound, TooManyRequests, Unauthenticated
+from services.api.routes.caller import caller_view
 from services.api.service import Service
 from services.api.sessions import COOKIE, LASTS_S
 from services.catalog.keys import Holder
@@ -101,11 +102,12 @@ def read_assets(folder: Path = FOLDER) -> Assets:
 
 def router(service: Service) -> APIRouter:
     routes, assets = APIRouter(include_in_schema=False), read_assets()
+    add_pages(routes, assets)
+    add_signing_in(routes, assets, service)
+    return routes
 
-    def sign_in_page(told: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-        page = assets.page(SIGN_IN_PAGE).replace("{told}", html.escape(told))
-        return HTMLResponse(page, status, {**NOT_KEPT, **(headers or {})})
 
+def add_pages(routes: APIRouter, assets: Assets) -> None:
     @routes.get("/")
     @routes.get(CONSOLE)
     async def to_console() -> Response:
@@ -117,11 +119,31 @@ def router(service: Service) -> APIRouter:
             return sent_to(SIGN_IN)
         return HTMLResponse(assets.page(PAGE), headers=NOT_KEPT)
 
+    @routes.get(f"{CONSOLE}/assets/{{digest}}/{{name:path}}")
+    async def asset(request: Request, digest: str, name: str) -> Response:
+        if name not in PUBLIC:
+            must_have_session(request)
+        if name not in assets.files or not assets.address.endswith(f"/{digest}"):
+            raise NotFound("no such file", hint="load the page again")
+        media_type = MEDIA_TYPES[Path(name).suffix]
+        return Response(assets.files[name], headers=KEPT, media_type=media_type)
+
+    @routes.get(f"{CONSOLE}/session")
+    async def session(request: Request) -> Response:
+        caller = must_have_session(request)
+        return JSONResponse(caller_view(caller).model_dump(), headers=NOT_KEPT)
+
+
+def add_signing_in(routes: APIRouter, assets: Assets, service: Service) -> None:
+    def form(note: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        page = assets.page(SIGN_IN_PAGE).replace("{told}", html.escape(note))
+        return HTMLResponse(page, status, {**NOT_KEPT, **(headers or {})})
+
     @routes.get(SIGN_IN)
     async def signing_in(request: Request) -> Response:
         if session_of(request) is not None:
             return sent_to(HOME)
-        return sign_in_page(" ".join(told for why, told in REASONS.items() if why in request.query_params))
+        return form(" ".join(text for reason, text in REASONS.items() if reason in request.query_params))
 
     @routes.post(SIGN_IN)
     async def sign_in(request: Request) -> Response:
@@ -131,10 +153,10 @@ def router(service: Service) -> APIRouter:
             try:
                 service.limits.check_failure(request.client.host if request.client else "")
             except TooManyRequests as problem:
-                return sign_in_page(f"{problem.title}: {problem.hint}".capitalize(), 429, problem.headers)
-            return sign_in_page(WRONG, 401)
+                return form(f"{problem.title}: {problem.hint}".capitalize(), 429, problem.headers)
+            return form(WRONG, 401)
         if not sees_something(holder):
-            return sign_in_page(WRITES_ONLY, 403)
+            return form(WRITES_ONLY, 403)
         service.sessions.end(request.cookies.get(COOKIE, ""))
         answer = sent_to(HOME)
         answer.set_cookie(
@@ -154,28 +176,6 @@ def router(service: Service) -> APIRouter:
         answer = sent_to(f"{SIGN_IN}?out=1")
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return answer
-
-    @routes.get(f"{CONSOLE}/session")
-    async def session(request: Request) -> Response:
-        caller = must_have_session(request)
-        told = {
-            "principal": caller.principal,
-            "scopes": sorted(caller.scopes),
-            "is_admin": caller.is_admin,
-            "tenants": sorted(caller.tenants),
-        }
-        return JSONResponse(told, headers=NOT_KEPT)
-
-    @routes.get(f"{CONSOLE}/assets/{{digest}}/{{name:path}}")
-    async def asset(request: Request, digest: str, name: str) -> Response:
-        if name not in PUBLIC:
-            must_have_session(request)
-        if name not in assets.files or not assets.address.endswith(f"/{digest}"):
-            raise NotFound("no such file", hint="load the page again")
-        media_type = MEDIA_TYPES[Path(name).suffix]
-        return Response(assets.files[name], headers=KEPT, media_type=media_type)
-
-    return routes
 
 
 def sent_to(address: str) -> RedirectResponse:

@@ -6,18 +6,27 @@ What is read comes from memory. A document is shown as it was written, without s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
-from configs.documents.declarations import DOCUMENTS_MAX, Document, Ref, TenantDeclaration, declared_in
+from configs.documents.declarations import (
+    DOCUMENTS_MAX,
+    KINDS,
+    RESOURCES,
+    Document,
+    Ref,
+    TenantDeclaration,
+    declared_in,
+)
 from configs.errors import InvalidInput
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.catalog_changes import Declaring, check_name, document_at, is_fresh, wanted_version
 from services.api.catalog_snapshot import Entry, page
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, media_type, read_all, read_data
 from services.api.schemas import (
     APPLY_BODY,
@@ -48,11 +57,41 @@ IfNew = Annotated[str | None, Header(alias="If-None-Match", description="`*`: on
 IfNoneMatch = Annotated[str | None, Header(description="ETags of what the caller has already.")]
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as the caller has it."}}
 READ = responses("forbidden", "not-found") | NOT_MODIFIED
-CHANGED = responses(
-    "malformed", "forbidden", "not-found", "version-differs", "too-large", "unsupported-media"
-)
-CHANGED |= responses("would-miss-target", "invalid")
+CHANGED = BODY_PROBLEMS | responses("forbidden", "not-found", "version-differs", "would-miss-target")
 GONE = responses("forbidden", "not-found", "in-use", "version-differs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutRequest:
+    """A request that declares one document."""
+
+    request: Request
+    caller: Caller
+    content: bytes
+    if_match: str | None
+    if_none_match: str | None
+    dry_run: bool
+
+
+async def put_request(
+    request: Request,
+    caller: CallerOf,
+    content: Content,
+    if_match: IfMatch = None,
+    if_none_match: IfNew = None,
+    dry_run: DryRun = False,
+) -> PutRequest:
+    return PutRequest(
+        request=request,
+        caller=caller,
+        content=content,
+        if_match=if_match,
+        if_none_match=if_none_match,
+        dry_run=dry_run,
+    )
+
+
+Put = Annotated[PutRequest, Depends(put_request)]
 
 
 class Reading:
@@ -62,17 +101,17 @@ class Reading:
         self._service, self._kind = service, kind
 
     def one(self, caller: Caller, ref: Ref) -> Entry:
-        found = self._service.snapshot.now.get(ref)
+        entry = self._service.snapshot.now.get(ref)
         self._check(caller, ref.name)
-        if found is None or not self._sees(caller)(found):
+        if entry is None or not self._sees(caller)(entry):
             raise unknown(self._service, caller, ref)
-        return found
+        return entry
 
     def all(self, caller: Caller) -> Sequence[Entry]:
         """In the order in which they were declared."""
         self._check(caller)
-        found = self._service.snapshot.now.of_kind.get(self._kind, ())
-        return found if caller.is_admin else list(filter(self._sees(caller), found))
+        entries = self._service.snapshot.now.of_kind.get(self._kind, ())
+        return entries if caller.is_admin else list(filter(self._sees(caller), entries))
 
     def shown(self, caller: Caller, entry: Entry) -> bytes:
         """Of a stream, where it comes from is for administrators."""
@@ -80,7 +119,7 @@ class Reading:
 
     def _check(self, caller: Caller, name: str | None = None) -> None:
         match self._kind:
-            case "Feed" | "Mirror" | "Session":
+            case kind if RESOURCES[kind].for_admins:
                 caller.must_be_admin()
             case "Stream" if name is not None:
                 caller.must_see_stream(name)
@@ -105,18 +144,16 @@ class Reading:
 
 def classes_of(service: Service, caller: Caller) -> set[str]:
     """Of the tenants that the key is for."""
-    found = (service.snapshot.now.get(Ref("Tenant", name)) for name in caller.tenants)
-    declared = (one.stored.declaration for one in found if one is not None)
-    return {one.priority_class for one in declared if isinstance(one, TenantDeclaration)}
+    entries = (service.snapshot.now.get(Ref("Tenant", name)) for name in caller.tenants)
+    declared = (entry.stored.declaration for entry in entries if entry is not None)
+    return {tenant.priority_class for tenant in declared if isinstance(tenant, TenantDeclaration)}
 
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["declarations"])
-    add_kind(routes, service, "PriorityClass", "/priority-classes")
-    add_kind(routes, service, "Tenant", "/tenants")
-    add_kind(routes, service, "Stream", "/streams")
-    add_kind(routes, service, "Feed", "/feeds")
-    add_kind(routes, service, "Mirror", "/mirrors")
+    for kind in KINDS:
+        if kind not in ("Query", "Session"):
+            add_kind(routes, service, kind, f"/{RESOURCES[kind].path}")
     add_queries(routes, service)
     add_session(routes, service)
     add_apply(routes, service)
@@ -127,7 +164,7 @@ def router(service: Service) -> APIRouter:
 
 
 def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
-    reading, one = Reading(service, kind), f"{path}/{{name}}"
+    reading, item_path = Reading(service, kind), f"{path}/{{name}}"
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
     @routes.get(path, operation_id=f"list{plural}", summary=f"List {plural}", responses=list_answer(kind))
@@ -135,7 +172,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         return listed(reading, caller, reading.all(caller), limit, after)
 
     @routes.get(
-        one,
+        item_path,
         operation_id=f"get{kind}",
         summary=f"Show a {kind}",
         responses=document_answers(kind) | READ,
@@ -144,34 +181,19 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         return shown(reading, caller, Ref(kind, name), if_none_match)
 
     @routes.put(
-        one,
+        item_path,
         operation_id=f"put{kind}",
         summary=f"Declare a {kind}",
         responses=put_answers(kind) | CHANGED,
         openapi_extra=document_body(kind),
     )
-    def put(
-        request: Request,
-        caller: CallerOf,
-        content: Content,
-        name: PathName,
-        if_match: IfMatch = None,
-        if_none_match: IfNew = None,
-        dry_run: DryRun = False,
-    ) -> Response:
-        caller.must_be_admin()
-        return put_one(
-            service,
-            request,
-            caller=caller,
-            content=content,
-            ref=Ref(kind, name),
-            if_match=if_match,
-            if_none_match=if_none_match,
-            dry_run=dry_run,
-        )
+    def put(put: Put, name: PathName) -> Response:
+        put.caller.must_be_admin()
+        return put_one(service, put, Ref(kind, name))
 
-    @routes.delete(one, operation_id=f"delete{kind}", summary=f"Delete a {kind}", responses=DELETED | GONE)
+    @routes.delete(
+        item_path, operation_id=f"delete{kind}", summary=f"Delete a {kind}", responses=DELETED | GONE
+    )
     def delete(
         caller: CallerOf, name: PathName, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Response:
@@ -184,7 +206,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
 
 def add_queries(routes: APIRouter, service: Service) -> None:
     reading = Reading(service, "Query")
-    many, one = "/tenants/{tenant}/queries", "/tenants/{tenant}/queries/{query}"
+    many, item_path = "/tenants/{tenant}/queries", "/tenants/{tenant}/queries/{query}"
 
     @routes.get("/queries", operation_id="listQueries", responses=list_answer("Query"))
     async def list_queries(caller: CallerOf, limit: Limit = LIMIT, after: After = None) -> Response:
@@ -199,7 +221,7 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         must_know_tenant(service, caller, tenant)
         return listed(reading, caller, service.snapshot.now.queries.get(tenant, ()), limit, after)
 
-    @routes.get(one, operation_id="getQuery", responses=document_answers("Query") | READ)
+    @routes.get(item_path, operation_id="getQuery", responses=document_answers("Query") | READ)
     async def get_query(
         caller: CallerOf, tenant: PathName, query: PathName, if_none_match: IfNoneMatch = None
     ) -> Response:
@@ -208,36 +230,17 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         return shown(reading, caller, Ref("Query", query, tenant), if_none_match)
 
     @routes.put(
-        one,
+        item_path,
         operation_id="putQuery",
         responses=put_answers("Query") | CHANGED,
         openapi_extra=document_body("Query"),
     )
-    def put_query(
-        request: Request,
-        caller: CallerOf,
-        content: Content,
-        tenant: PathName,
-        query: PathName,
-        if_match: IfMatch = None,
-        if_none_match: IfNew = None,
-        dry_run: DryRun = False,
-    ) -> Response:
+    def put_query(put: Put, tenant: PathName, query: PathName) -> Response:
         """Register a query, or change what it asks."""
-        must_know_tenant(service, caller, tenant)
-        ref = Ref("Query", query, tenant)
-        return put_one(
-            service,
-            request,
-            caller=caller,
-            content=content,
-            ref=ref,
-            if_match=if_match,
-            if_none_match=if_none_match,
-            dry_run=dry_run,
-        )
+        must_know_tenant(service, put.caller, tenant)
+        return put_one(service, put, Ref("Query", query, tenant))
 
-    @routes.delete(one, operation_id="deleteQuery", responses=DELETED | GONE)
+    @routes.delete(item_path, operation_id="deleteQuery", responses=DELETED | GONE)
     def delete_query(
         caller: CallerOf,
         tenant: PathName,
@@ -274,26 +277,10 @@ def add_session(routes: APIRouter, service: Service) -> None:
         responses=put_answers("Session") | CHANGED,
         openapi_extra=document_body("Session"),
     )
-    def put_session(
-        request: Request,
-        caller: CallerOf,
-        content: Content,
-        if_match: IfMatch = None,
-        if_none_match: IfNew = None,
-        dry_run: DryRun = False,
-    ) -> Response:
+    def put_session(put: Put) -> Response:
         """Say how Spark is set."""
-        caller.must_be_admin()
-        return put_one(
-            service,
-            request,
-            caller=caller,
-            content=content,
-            ref=SESSION,
-            if_match=if_match,
-            if_none_match=if_none_match,
-            dry_run=dry_run,
-        )
+        put.caller.must_be_admin()
+        return put_one(service, put, SESSION)
 
     @routes.delete(path, operation_id="deleteSession", responses=DELETED | GONE)
     def delete_session(caller: CallerOf, if_match: IfMatch = None, dry_run: DryRun = False) -> Response:
@@ -318,31 +305,31 @@ def add_apply(routes: APIRouter, service: Service) -> None:
         documents = documents_of(request, content)
         for document in documents:
             must_declare(caller, document)
-        made = Declaring(service, caller, dry_run).declare(documents)
-        return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
+        changes = Declaring(service, caller, dry_run).declare(documents)
+        return Response(orjson.dumps(changes.as_json()), headers=changes.headers, media_type=JSON)
 
 
 def documents_of(request: Request, content: bytes) -> list[Document]:
     """The documents of `{"documents": [...]}`, or of YAML as files have them."""
-    found = read_all(request, content)
+    documents = read_all(request, content)
     if media_type(request) == JSON:
-        (body,) = found
+        (body,) = documents
         if (
             not isinstance(body, dict)
             or set(body) != {"documents"}
             or not isinstance(body["documents"], list)
         ):
             raise InvalidInput("not a list of documents", value=body, hint='send {"documents": [...]}')
-        found = body["documents"]
-    elif len(found) == 1 and isinstance(found[0], dict) and set(found[0]) == {"documents"}:
-        found = found[0]["documents"]
-        if not isinstance(found, list):
-            raise InvalidInput("not a list of documents", "documents", found, "write each after a `-`")
-    request.state.body = {"documents": found}
-    if not 1 <= len(found) <= DOCUMENTS_MAX:
+        documents = body["documents"]
+    elif len(documents) == 1 and isinstance(documents[0], dict) and set(documents[0]) == {"documents"}:
+        documents = documents[0]["documents"]
+        if not isinstance(documents, list):
+            raise InvalidInput("not a list of documents", "documents", documents, "write each after a `-`")
+    request.state.body = {"documents": documents}
+    if not 1 <= len(documents) <= DOCUMENTS_MAX:
         hint = f"send 1 to {DOCUMENTS_MAX:,}"
-        raise InvalidInput("too few or too many documents", "documents", len(found), hint)
-    return [declared_in(one, f"documents[{place}]") for place, one in enumerate(found)]
+        raise InvalidInput("too few or too many documents", "documents", len(documents), hint)
+    return [declared_in(document, f"documents[{place}]") for place, document in enumerate(documents)]
 
 
 def must_declare(caller: Caller, one: Document) -> None:
@@ -359,12 +346,13 @@ def must_declare(caller: Caller, one: Document) -> None:
 def listed(
     reading: Reading, caller: Caller, entries: Sequence[Entry], limit: int, after: str | None
 ) -> Response:
-    found = page(entries, -1 if after is None else int(after), limit)
-    is_last = not found or found[-1] is entries[-1]
+    shown_entries = page(entries, -1 if after is None else int(after), limit)
+    is_last = not shown_entries or shown_entries[-1] is entries[-1]
     items = b",".join(
-        b'{"version":%d,"document":%b}' % (one.stored.version, reading.shown(caller, one)) for one in found
+        b'{"version":%d,"document":%b}' % (entry.stored.version, reading.shown(caller, entry))
+        for entry in shown_entries
     )
-    following = b"null" if is_last else b'"%d"' % found[-1].stored.place
+    following = b"null" if is_last else b'"%d"' % shown_entries[-1].stored.place
     return Response(b'{"items":[%b],"next":%b}' % (items, following), media_type=JSON)
 
 
@@ -376,27 +364,19 @@ def shown(reading: Reading, caller: Caller, ref: Ref, if_none_match: str | None)
     return Response(reading.shown(caller, entry), headers=headers, media_type=JSON)
 
 
-def put_one(
-    service: Service,
-    request: Request,
-    caller: Caller,
-    content: bytes,
-    ref: Ref,
-    if_match: str | None,
-    if_none_match: str | None,
-    dry_run: bool,
-) -> Response:
+def put_one(service: Service, put: PutRequest, ref: Ref) -> Response:
     for name, parameter in ((ref.tenant, "tenant"), (ref.name, "name")):
         if name:
             check_name(name, parameter)
-    document = document_at(ref, read_data(request, content))
-    version = wanted_version(service.snapshot.refresh().get(ref), if_match, if_none_match)
-    made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).declare([document])
-    if dry_run:
-        return Response(orjson.dumps(made.as_json()), headers=made.headers, media_type=JSON)
+    document = document_at(ref, read_data(put.request, put.content))
+    version = wanted_version(service.snapshot.refresh().get(ref), put.if_match, put.if_none_match)
+    versions = {} if version is None else {ref: version}
+    changes = Declaring(service, put.caller, put.dry_run, versions).declare([document])
+    if put.dry_run:
+        return Response(orjson.dumps(changes.as_json()), headers=changes.headers, media_type=JSON)
     # A mirror may bring its stream along.
-    (change,) = (one for one in made.changes if one.ref == ref)
-    headers = {"ETag": f'"{change.version}"', **made.headers}
+    (change,) = (change for change in changes.changes if change.ref == ref)
+    headers = {"ETag": f'"{change.version}"', **changes.headers}
     status = 201 if change.action == "created" else 200
     return Response(orjson.dumps(without_secrets(change.after)), status, headers, JSON)
 
@@ -406,7 +386,7 @@ def delete_one(service: Service, caller: Caller, ref: Ref, if_match: str | None,
     if here is None:
         raise unknown(service, caller, ref)
     version = wanted_version(here, if_match, None)
-    made = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).delete(ref)
+    changes = Declaring(service, caller, dry_run, {} if version is None else {ref: version}).delete(ref)
     if dry_run:
-        return Response(orjson.dumps(made.as_json()), media_type=JSON)
+        return Response(orjson.dumps(changes.as_json()), media_type=JSON)
     return Response(status_code=204)

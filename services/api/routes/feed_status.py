@@ -104,8 +104,8 @@ def router(service: Service) -> APIRouter:
         inputs, declared = inputs_of(service, caller), service.feeds_declared()
         fed = {name.lower() for feed in declared.values() for name in feed.streams}
         return FeedStatuses(
-            items=[seen_by(caller, one, declared[one.feed], inputs) for one in service.feeds()],
-            pushed=[one for name, one in inputs.items() if name not in fed],
+            items=[seen_by(caller, feed, declared[feed.feed], inputs) for feed in service.feeds()],
+            pushed=[stream_input for name, stream_input in inputs.items() if name not in fed],
         )
 
     @routes.get(
@@ -129,22 +129,22 @@ def router(service: Service) -> APIRouter:
 def inputs_of(service: Service, caller: Caller) -> dict[str, StreamInput]:
     """Return counts by name of the stream in small letters, in the order of declaration."""
     intakes = service.intakes()
-    found = {}
+    inputs = {}
     for entry in service.snapshot.now.of_kind.get("Stream", ()):
         declared = entry.stored.declaration
         assert isinstance(declared, StreamDeclaration)
         key = declared.name.lower()
-        found[key] = input_of(declared.name, intakes.get(key))
+        inputs[key] = input_of(declared.name, intakes.get(key))
     try:
         view = running(service.watch, service).view()
     except Away:
-        return found
+        return inputs
     for account in accounts(view.system, None if caller.is_admin else caller.tenants):
-        one = found.get(account.stream.lower())
-        if one is not None:
-            one.offered += account.ledger.offered
-            one.late += account.ledger.late
-    return found
+        stream_input = inputs.get(account.stream.lower())
+        if stream_input is not None:
+            stream_input.offered += account.ledger.offered
+            stream_input.late += account.ledger.late
+    return inputs
 
 
 def input_of(name: str, intake: Intake | None) -> StreamInput:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from configs.base import Settings
 from configs.documents.spark_streams import StreamsFile
 from services.api.callers import CallerOf
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, read_model
 from services.api.routes.live import answered
 from services.api.schemas import STRING, content
@@ -77,17 +77,17 @@ def router(service: Service) -> APIRouter:
         watch, file = running(service.watch, service), service.catalog.desired().file
         there = {} if file is None else answered(lambda: endpoints(watch, file))
         placed = None if file is None else placed_feeds(file, there)
-        told = {
+        content = {
             "file": None if placed is None else placed.model_dump(mode="json", by_alias=True),
             "endpoints": {} if placed is None else {name: there[name] for name in placed.streams},
         }
-        return Response(orjson.dumps(told), headers={"Cache-Control": "no-store"}, media_type=JSON)
+        return Response(orjson.dumps(content), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
     @routes.put(
         "/progress",
         operation_id="tellFeedProgress",
         status_code=204,
-        responses=TAKEN | responses("malformed", "forbidden", "too-large", "unsupported-media", "invalid"),
+        responses=TAKEN | BODY_PROBLEMS | responses("forbidden"),
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -98,8 +98,8 @@ def router(service: Service) -> APIRouter:
     def tell_progress(request: Request, caller: CallerOf, body: Content) -> Response:
         """How the feeds fare, by who brings them; metrics tell of it for half a minute."""
         caller.must_bring_feeds()
-        told = read_model(Progress, request, body)
-        service.told_feeds.tell(told.feeds, time.monotonic())
+        progress = read_model(Progress, request, body)
+        service.told_feeds.tell(progress.feeds, time.monotonic())
         return Response(status_code=204)
 
     return routes
@@ -107,11 +107,11 @@ def router(service: Service) -> APIRouter:
 
 def endpoints(watch: Watch, file: StreamsFile) -> dict[str, str]:
     """Gateways by stream, of the streams that a node takes already."""
-    found = {name: watch.endpoint_of(name) for name in file.streams}
-    return {name: one for name, one in found.items() if one is not None}
+    endpoints = {name: watch.endpoint_of(name) for name in file.streams}
+    return {name: endpoint for name, endpoint in endpoints.items() if endpoint is not None}
 
 
 def placed_feeds(file: StreamsFile, there: Mapping[str, str]) -> StreamsFile | None:
     """The feeds of which all streams have a gateway: a feed that has to wait for one keeps no other waiting."""
-    placed = [name for name, one in file.all_feeds().items() if there.keys() >= one.streams.keys()]
+    placed = [name for name, feed in file.all_feeds().items() if there.keys() >= feed.streams.keys()]
     return file.part(placed) if placed else None

@@ -35,17 +35,17 @@ def router(service: Service) -> APIRouter:
             if caller.sees_tenant(class_.name) and (tenant is None or class_.name in tenant)
         ]
         shown = visible[:CLASSES_MAX]
-        past = watch.history.past(seconds, [one.name for one in shown])
+        past = watch.history.past(seconds, [class_view.name for class_view in shown])
         return History(
             interval_s=EVERY_S,
             at=past.at,
             classes=[
                 ClassHistory(
-                    name=one.name,
-                    delay_target_ms=one.settings.delay_target_ms,
-                    series={figure: list(values) for figure, values in past.classes[one.name].items()},
+                    name=class_view.name,
+                    delay_target_ms=class_view.settings.delay_target_ms,
+                    series={figure: list(values) for figure, values in past.classes[class_view.name].items()},
                 )
-                for one in shown
+                for class_view in shown
             ],
             left_out=len(visible) - len(shown),
         )

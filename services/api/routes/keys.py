@@ -15,7 +15,7 @@ from starlette.responses import Response
 from configs.base import Name, Settings
 from configs.errors import UnknownName
 from services.api.callers import CallerOf, not_there
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, read_model
 from services.api.routes.documents import LIMIT, After, Limit
 from services.api.schemas import TIMES, content, paged, ref, schema_of
@@ -46,18 +46,18 @@ def router(service: Service) -> APIRouter:
     def list_keys(caller: CallerOf, limit: Limit = LIMIT, after: After = None) -> Response:
         """All of them, also those that are no more; not what they are."""
         caller.must_be_admin()
-        found = service.catalog.keys.all()
+        keys = service.catalog.keys.all()
         first = 0 if after is None else int(after)
-        shown = found[first : first + limit]
-        following = str(first + limit) if first + limit < len(found) else None
-        told = {"items": list(map(key_told, shown)), "next": following}
-        return Response(orjson.dumps(told), media_type=JSON)
+        shown = keys[first : first + limit]
+        following = str(first + limit) if first + limit < len(keys) else None
+        content = {"items": list(map(key_told, shown)), "next": following}
+        return Response(orjson.dumps(content), media_type=JSON)
 
     @routes.post(
         "",
         operation_id="createKey",
         status_code=201,
-        responses=CREATED | responses("malformed", "forbidden", "too-large", "unsupported-media", "invalid"),
+        responses=CREATED | BODY_PROBLEMS | responses("forbidden"),
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -70,12 +70,14 @@ def router(service: Service) -> APIRouter:
     def create_key(request: Request, caller: CallerOf, body: Content) -> Response:
         """Make a key. It is shown now and never again."""
         caller.must_be_admin()
-        wanted = read_model(KeyRequest, request, body)
-        expires_at = None if wanted.expires_s is None else time.time() + wanted.expires_s
-        key, info = service.catalog.keys.create(wanted.principal, wanted.scopes, caller.principal, expires_at)
+        key_request = read_model(KeyRequest, request, body)
+        expires_at = None if key_request.expires_s is None else time.time() + key_request.expires_s
+        key, info = service.catalog.keys.create(
+            key_request.principal, key_request.scopes, caller.principal, expires_at
+        )
         service.snapshot.refresh()
-        told = orjson.dumps({"key": key, **key_told(info)})
-        return Response(told, 201, {"Cache-Control": "no-store"}, JSON)
+        body_shown = orjson.dumps({"key": key, **key_told(info)})
+        return Response(body_shown, 201, {"Cache-Control": "no-store"}, JSON)
 
     @routes.delete(
         "/{id}",
@@ -97,8 +99,8 @@ def router(service: Service) -> APIRouter:
 
 
 def key_told(one: KeyInfo) -> dict[str, Any]:
-    told = asdict(one)
-    return told | {name: moment(told[name]) for name in TIMES}
+    fields = asdict(one)
+    return fields | {name: moment(fields[name]) for name in TIMES}
 
 
 def moment(at: float | None) -> str | None:

@@ -77,7 +77,15 @@ Answer = TypeVar("Answer")
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["live"])
+    add_status(routes, service)
+    add_decisions(routes, service)
+    add_quality(routes, service)
+    add_ledgers(routes, service)
+    add_lending(routes, service)
+    return routes
 
+
+def add_status(routes: APIRouter, service: Service) -> None:
     @routes.get("/system", operation_id="getSystem", responses=FOR_ALL)
     def system(caller: CallerOf) -> SystemView:
         """Nodes, units, and why something does not run as it is declared."""
@@ -105,6 +113,8 @@ def router(service: Service) -> APIRouter:
         condition = not_running(service, tenant)
         return IdleTenant(name=tenant, state=condition.state, reason=condition.reason)
 
+
+def add_decisions(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/explain", operation_id="explainTenant", responses=FOR_TENANT)
     def explain(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
         """Why a tenant's class was steered as it was: each branch that was taken, with its figures."""
@@ -117,8 +127,8 @@ def router(service: Service) -> APIRouter:
         shown = view.classes[tenant]
         if is_given_up(shown):  # its host has nothing of it to ask for
             return Explanation(tenant=tenant, running=False, given_up=True, words=in_words(shown), items=[])
-        found = answered(lambda: watch.source.decisions(tenant, last))
-        items = decisions_of(found, naming_for(caller, tenant))
+        explained = answered(lambda: watch.source.decisions(tenant, last))
+        items = decisions_of(explained, naming_for(caller, tenant))
         words = in_words(shown, lately(watch, view, tenant, items))
         return Explanation(tenant=tenant, running=True, words=words, items=items)
 
@@ -132,35 +142,39 @@ def router(service: Service) -> APIRouter:
         lines = answered(lambda: watch.source.plan(tenant))
         return Operators(tenant=tenant, running=True, items=[operator(line) for line in lines])
 
+
+def add_quality(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
     def quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
         """How good the answers of a tenant's queries have been: slowdown, what they were worth, missed deadlines, staleness."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
-        one = view.classes.get(tenant)
+        class_view = view.classes.get(tenant)
         items = (
             []
-            if one is None
-            else quality_lines(worth_of(view.system, one.settings), query_losses(one.failures))
+            if class_view is None
+            else quality_lines(worth_of(view.system, class_view.settings), query_losses(class_view.failures))
         )
-        late = {} if one is None else one.figures.late_now
+        late = {} if class_view is None else class_view.figures.late_now
         return TenantQuality(
-            tenant=tenant, running=one is not None, items=items, late_now=late, **as_of(watch, view)
+            tenant=tenant, running=class_view is not None, items=items, late_now=late, **as_of(watch, view)
         )
 
+
+def add_ledgers(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
     def ledger_of(caller: CallerOf, tenant: Tenant) -> TenantLedger:
         """What has become of every tuple that was offered to a tenant's class, by stream."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
-        found = accounts(view.system, [tenant])
+        lines = accounts(view.system, [tenant])
         return TenantLedger(
             tenant=tenant,
             running=tenant in view.classes,
-            items=[account_line(one) for one in found],
-            closes=all(one.closes for one in found),
+            items=[account_line(line) for line in lines],
+            closes=all(line.closes for line in lines),
             given_up=given_up_of(view, [tenant]),
-            rejected_at_gateways=rejected_rows(watch, found),
+            rejected_at_gateways=rejected_rows(watch, lines),
             **as_of(watch, view),
         )
 
@@ -169,24 +183,26 @@ def router(service: Service) -> APIRouter:
         """What has become of every tuple that was offered, by class and stream."""
         caller.must_have_tenant()
         watch, view = seen(service)
-        found = accounts(view.system, None if caller.is_admin else caller.tenants)
-        closes = all(one.closes for one in found)
+        lines = accounts(view.system, None if caller.is_admin else caller.tenants)
+        closes = all(line.closes for line in lines)
         return Ledger(
-            items=[account_line(one) for one in found],
+            items=[account_line(line) for line in lines],
             closes=closes,
             given_up=given_up_of(view, [name for name in view.classes if caller.sees_tenant(name)]),
-            rejected_at_gateways=rejected_rows(watch, None if caller.is_admin else found),
+            rejected_at_gateways=rejected_rows(watch, None if caller.is_admin else lines),
             **as_of(watch, view),
         )
 
+
+def add_lending(routes: APIRouter, service: Service) -> None:
     @routes.get("/lending", operation_id="getLending", responses=FOR_ALL)
     def lending_of_all(caller: CallerOf) -> Lending:
         """Who has lent to whom, and the last moves of shares."""
         caller.must_be_admin()
         watch, view = seen(service)
         moves, epoch_s = answered(lambda: watch.source.moves(MOVES))
-        told = [share_decision(move, epoch_s, by_name) for move in moves]
-        return Lending(items=lent_lines(view, by_name), moves=told, **as_of(watch, view))
+        decisions = [share_decision(move, epoch_s, by_name) for move in moves]
+        return Lending(items=lent_lines(view, by_name), moves=decisions, **as_of(watch, view))
 
     @routes.get("/tenants/{tenant}/lending", operation_id="getTenantLending", responses=FOR_TENANT)
     def lending_of(caller: CallerOf, tenant: Tenant) -> Lending:
@@ -196,12 +212,10 @@ def router(service: Service) -> APIRouter:
         naming = naming_for(caller, tenant)
         moves: list[ShareDecision] = []
         if tenant in view.classes and not is_given_up(view.classes[tenant]):
-            found = answered(lambda: watch.source.decisions(tenant, MOVES))
-            moves = [share_decision(move, found.epoch_s, naming) for move in found.moves]
+            explained = answered(lambda: watch.source.decisions(tenant, MOVES))
+            moves = [share_decision(move, explained.epoch_s, naming) for move in explained.moves]
         items = [line for line in lent_lines(view, naming) if tenant in (line.lender, line.borrower)]
         return Lending(items=items, moves=moves, **as_of(watch, view))
-
-    return routes
 
 
 # -- who, and whether it runs ----------------------------------------------------------------------------------
@@ -277,9 +291,9 @@ def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
 
 
 def operator(line: Line) -> Operator:
-    told = asdict(line)
+    fields = asdict(line)
     rate = line.rate if math.isfinite(line.rate) else None
-    return Operator.model_validate(told | {"rate": rate, "measured": line.is_measured})
+    return Operator.model_validate(fields | {"rate": rate, "measured": line.is_measured})
 
 
 def quality_lines(worths: Iterable[QueryWorth], losses: Iterable[QueryLoss]) -> list[QueryQuality]:
@@ -322,30 +336,30 @@ def account_line(one: Account) -> AccountLine:
 
 def rejected_rows(watch: Watch, read: Iterable[Account] | None) -> list[RejectedRows]:
     """Return streams of which gateways have rejected rows: those of these accounts, or all."""
-    wanted = None if read is None else {account.stream.lower() for account in read}
+    streams = None if read is None else {account.stream.lower() for account in read}
     return [
         RejectedRows(stream=intake.stream, rows=intake.rejected, reason=intake.last_reason)
         for stream, intake in watch.intakes().items()
-        if intake.rejected and (wanted is None or stream in wanted)
+        if intake.rejected and (streams is None or stream in streams)
     ]
 
 
 def lent_lines(view: View, naming: Naming) -> list[LentLine]:
     """Without what others lend each other, if they are not told apart."""
-    found: dict[tuple[str, str], tuple[float, float]] = {}
-    for one in lending(view.system, view.look.lending):
-        pair = naming(one.lender), naming(one.borrower)
+    loans: dict[tuple[str, str], tuple[float, float]] = {}
+    for loan in lending(view.system, view.look.lending):
+        pair = naming(loan.lender), naming(loan.borrower)
         if pair != (ANOTHER, ANOTHER):
-            seconds, now = found.get(pair, (0.0, 0.0))
-            found[pair] = seconds + one.seconds, now + one.now
+            seconds, now = loans.get(pair, (0.0, 0.0))
+            loans[pair] = seconds + loan.seconds, now + loan.now
     return [
         LentLine(lender=lender, borrower=borrower, lent_s=seconds, now=now)
-        for (lender, borrower), (seconds, now) in found.items()
+        for (lender, borrower), (seconds, now) in loans.items()
     ]
 
 
 def system_view(watch: Watch, view: View) -> SystemView:
-    told = view.look.status
+    status = view.look.status
     nodes = [
         NodeStatus(name=name, lanes=lanes, endpoint=watch.endpoint(name))
         for name, lanes in view.system.nodes.items()
@@ -359,9 +373,9 @@ def system_view(watch: Watch, view: View) -> SystemView:
         classes=len(view.classes),
         units=[UnitPlace(tenant=line.pop("class"), **line) for line in unit_lines(view.system.units)],
         unplaced=list(view.system.unplaced),
-        waited_for=list(told.waited_for),
-        quarantined=list(told.quarantined),
-        failures=list(told.failures),
+        waited_for=list(status.waited_for),
+        quarantined=list(status.quarantined),
+        failures=list(status.failures),
         problems=list(problems_of(watch, view)),
         **as_of(watch, view),
     )

@@ -80,7 +80,7 @@ def router(service: Service) -> APIRouter:
     def mirroring(caller: CallerOf) -> MirrorStatuses:
         """All mirrors, as they fare now."""
         caller.must_have_tenant()
-        return MirrorStatuses(items=[seen_by(caller, one) for one in progress(service).values()])
+        return MirrorStatuses(items=[seen_by(caller, mirror) for mirror in progress(service).values()])
 
     @routes.get(
         "/mirrors/{name}/status",
@@ -90,34 +90,34 @@ def router(service: Service) -> APIRouter:
     def status_of(caller: CallerOf, name: Name) -> MirrorStatus | MirrorView:
         """A mirror, as it fares now."""
         caller.must_have_tenant()
-        found = progress(service).get(name)
-        if found is None:
+        mirror = progress(service).get(name)
+        if mirror is None:
             raise not_there("Mirror", name)
-        return seen_by(caller, found)
+        return seen_by(caller, mirror)
 
     return routes
 
 
 def progress(service: Service) -> dict[str, MirrorProgress]:
     """Of all that are declared, also those that are about to begin."""
-    working = {one.mirror: one for one in running(service.mirrors, service)()}
-    found = {}
+    working = {mirror.mirror: mirror for mirror in running(service.mirrors, service)()}
+    mirrors = {}
     for entry in service.snapshot.now.of_kind.get("Mirror", ()):
         declared = entry.stored.declaration
         assert isinstance(declared, MirrorDeclaration)
-        found[declared.name] = working.get(declared.name) or begun(read_mirror(declared))
-    return found
+        mirrors[declared.name] = working.get(declared.name) or begun(read_mirror(declared))
+    return mirrors
 
 
 def seen_by(caller: Caller, one: MirrorProgress) -> MirrorStatus | MirrorView:
-    told = one.statistics
-    freshness = Freshness(measured=told.perceived_measured, expected=told.perceived_expected)
+    statistics = one.statistics
+    freshness = Freshness(measured=statistics.perceived_measured, expected=statistics.perceived_expected)
     view = MirrorView(
         name=one.mirror,
         state=one.state,
-        objects=told.objects,
-        held=told.held,
-        failing=told.failing,
+        objects=statistics.objects,
+        held=statistics.held,
+        failing=statistics.failing,
         perceived_freshness=freshness,
     )
     if not caller.is_admin:
@@ -127,16 +127,16 @@ def seen_by(caller: Caller, one: MirrorProgress) -> MirrorStatus | MirrorView:
         **dict(view),
         bandwidth=one.bandwidth,
         unit=one.unit,
-        spent=told.spent,
+        spent=statistics.spent,
         spent_per_s=one.spent_per_s,
         bytes=one.bytes,
-        polls=told.polls,
-        changes=told.changes,
-        failures=told.failures,
+        polls=statistics.polls,
+        changes=statistics.changes,
+        failures=statistics.failures,
         published=one.published,
-        uses=told.uses,
+        uses=statistics.uses,
         unknown_uses=one.unknown_uses,
-        solves=told.solved,
+        solves=statistics.solved,
         problems=one.problems,
         last_problem=last and MirrorProblem(told=last.told, at=datetime.fromtimestamp(last.at, UTC)),
     )

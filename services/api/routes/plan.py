@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from configs.errors import InvalidInput
 from services.api.callers import CallerOf
-from services.api.problems import responses
+from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content
 from services.api.routes.documents import documents_of, must_declare
 from services.api.schemas import APPLY_BODY, STRING
@@ -79,9 +79,7 @@ PLAN: dict[str, Any] = {
 PLANNED: dict[int | str, dict[str, Any]] = {
     200: {"description": "What would become of delay targets.", "content": described(PLAN)}
 }
-PROBLEMS = responses(
-    "malformed", "forbidden", "not-found", "too-large", "unsupported-media", "invalid", "not-running"
-)
+PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
 
 def router(service: Service) -> APIRouter:
@@ -95,21 +93,21 @@ def router(service: Service) -> APIRouter:
         for document in documents:
             must_declare(caller, document)
         tenants = None if caller.is_admin else caller.tenants
-        found = running(service.planner, service).plan(documents, rates_of(rate or ()), tenants)
-        return Response(orjson.dumps(found.as_json()), media_type=JSON)
+        answer = running(service.planner, service).plan(documents, rates_of(rate or ()), tenants)
+        return Response(orjson.dumps(answer.as_json()), media_type=JSON)
 
     return routes
 
 
 def rates_of(told: list[str] | tuple[str, ...]) -> dict[str, float]:
     """Rows a second by stream."""
-    found = {}
-    for one in told:
-        stream, _, rows = one.rpartition(":")
+    rates = {}
+    for rate in told:
+        stream, _, rows = rate.rpartition(":")
         try:
-            found[stream] = float(rows)
+            rates[stream] = float(rows)
         except ValueError:
             stream = ""
         if not stream:
-            raise InvalidInput("not STREAM:ROWS", "?rate", one, f"write it as {RATE}")
-    return found
+            raise InvalidInput("not STREAM:ROWS", "?rate", rate, f"write it as {RATE}")
+    return rates

@@ -114,7 +114,8 @@ FLIGHT = {
         }
     },
 }
-PROBLEMS = responses("invalid", "forbidden", "not-found", "not-running", "rows-forgotten", "not-acceptable")
+READ = responses("forbidden", "not-found", "not-running")
+PROBLEMS = READ | responses("invalid", "rows-forgotten", "not-acceptable")
 PAGES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Rows in order of `_seq`, of each shard.",
@@ -125,7 +126,6 @@ PAGES: dict[int | str, dict[str, Any]] = {
         "content": content(PAGE) | content({"type": "string", "format": "binary"}, ARROW),
     }
 }
-READ = responses("forbidden", "not-found", "not-running")
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events `rows`, `gap` and `end`, each with an id to go on from.",
@@ -166,14 +166,16 @@ def router(service: Service) -> APIRouter:
         accept: Accept = "*/*",
     ) -> Response:
         """Rows of a query's answers; while there are none, it waits for some."""
-        asked = known(service, caller, tenant, query)
+        results_query = known(service, caller, tenant, query)
         if tail is not None and after:
             raise InvalidInput("`after` says already where to begin", "?tail", tail, "leave one of them out")
         media, cursor = media_of(accept), cursor_after(after)
         results = running(service.results, service)
         with service.limits.waiting(caller.key_id) if wait_s else nullcontext():
             try:
-                page = await results.page(asked, cursor, limit, wait_s, media == ARROW, tail)
+                page = await results.page(
+                    results_query, cursor, limit, wait_s=wait_s, as_arrow=media == ARROW, tail=tail
+                )
             except Forgotten as problem:
                 raise as_problem(problem) from None
         if wait_s and service.snapshot.holder(caller.key_id) is None:
@@ -189,16 +191,16 @@ def router(service: Service) -> APIRouter:
         last_event_id: LastEvent = None,
     ) -> Response:
         """Rows as they come, as server-sent events; resumed by `Last-Event-ID`, which goes before `after`."""
-        asked = known(service, caller, tenant, query)
+        results_query = known(service, caller, tenant, query)
         cursor = cursor_after(last_event_id or after)
-        told = events(running(service.results, service), asked, cursor)
-        return EventStream(while_live(service, caller, told), service.limits.waiting(caller.key_id))
+        event_bytes = events(running(service.results, service), results_query, cursor)
+        return EventStream(while_live(service, caller, event_bytes), service.limits.waiting(caller.key_id))
 
     @routes.get("/flight", operation_id="locateResults", responses=PLACES | READ)
     async def locate_results(caller: CallerOf, tenant: PathName, query: PathName) -> Response:
         """Where Arrow Flight has the rows, for readers of many."""
-        asked = known(service, caller, tenant, query)
-        units = await located(running(service.results, service), asked)
+        results_query = known(service, caller, tenant, query)
+        units = await located(running(service.results, service), results_query)
         return Response(orjson.dumps({"units": units}), media_type=JSON)
 
     return routes
@@ -216,10 +218,10 @@ def results_of(service: Service, places: Places, key: Callable[[], str]) -> Resu
 def known(service: Service, caller: Caller, tenant: str, query: str) -> Asked:
     """A query that is declared, and the caller's to see."""
     caller.must_see_tenant(tenant)
-    seen = service.snapshot.now
-    if not seen.has_tenant(tenant):
+    declarations = service.snapshot.now
+    if not declarations.has_tenant(tenant):
         raise unknown(service, caller, Ref("Tenant", tenant))
-    if seen.get(Ref("Query", query, tenant)) is None:
+    if declarations.get(Ref("Query", query, tenant)) is None:
         raise unknown(service, caller, Ref("Query", query, tenant))
     return Asked(tenant, query)
 
@@ -233,11 +235,11 @@ def cursor_after(after: str | None) -> Cursor | None:
 
 def media_of(accept: str) -> str:
     """What is wanted, of what there is."""
-    wanted = [one.partition(";")[0].strip().lower() for one in accept.split(",")]
-    for one in wanted:
-        if one == ARROW:
+    medias = [media.partition(";")[0].strip().lower() for media in accept.split(",")]
+    for media in medias:
+        if media == ARROW:
             return ARROW
-        if one in (JSON, "application/*", "*/*", ""):
+        if media in (JSON, "application/*", "*/*", ""):
             return JSON
     raise NotAcceptable("there is no such form of rows", "header Accept", accept, f"accept {JSON} or {ARROW}")
 
@@ -257,8 +259,8 @@ def page_response(page: Page, media: str) -> Response:
 
 
 def as_problem(problem: Forgotten) -> RowsForgotten:
-    told = {"next": problem.next, "missing": [one.as_json() for one in problem.missing]}
-    return RowsForgotten(problem.title, problem.field, problem.value, problem.hint, extra=told)
+    extra = {"next": problem.next, "missing": [part.as_json() for part in problem.missing]}
+    return RowsForgotten(problem.title, problem.field, problem.value, problem.hint, extra=extra)
 
 
 async def while_live(
@@ -266,10 +268,10 @@ async def while_live(
 ) -> AsyncGenerator[bytes, None]:
     """Until the caller's key is taken back."""
     async with aclosing(told):
-        async for one in told:
+        async for event in told:
             if service.snapshot.holder(caller.key_id) is None:
                 return
-            yield one
+            yield event
 
 
 async def located(results: Results, asked: Asked) -> list[dict[str, Any]]:

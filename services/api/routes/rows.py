@@ -15,6 +15,7 @@ from engine.data.schema import StreamSchema
 from engine.sql import parse_create_stream
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.problems import (
+    BODY_PROBLEMS,
     Malformed,
     NotRunning,
     TooLarge,
@@ -66,9 +67,7 @@ TOLD: dict[str, Any] = {
 ANSWERS: Mapping[int | str, dict[str, Any]] = {
     200: {"description": "What has become of the rows.", "content": content_told(TOLD)}
 }
-PROBLEMS = responses(
-    "malformed", "forbidden", "not-found", "too-large", "unsupported-media", "invalid", "not-running"
-)
+PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
 
 def router(service: Service) -> APIRouter:
@@ -96,7 +95,7 @@ def router(service: Service) -> APIRouter:
         rows = running(service.rows, service)
         try:
             brought = read(schema, media_type(request), content)
-            told = rows.bring(schema, sql, brought, caller.principal, idempotency_key)
+            outcome = rows.bring(schema, sql, brought, caller.principal, idempotency_key)
         except NotReadable as problem:
             raise Malformed(problem.title, hint=problem.hint) from None
         except TooMany as problem:
@@ -108,7 +107,7 @@ def router(service: Service) -> APIRouter:
             ) from None
         except Away as problem:
             raise NotRunning(problem.title, problem.field, problem.value, problem.hint) from None
-        return Response(orjson.dumps(as_json(told)), media_type=JSON)
+        return Response(orjson.dumps(as_json(outcome)), media_type=JSON)
 
     return routes
 
@@ -116,12 +115,12 @@ def router(service: Service) -> APIRouter:
 def declared(service: Service, caller: Caller, stream: str) -> tuple[StreamSchema, str]:
     """Its columns; names of streams are without regard to case."""
     entries = service.snapshot.now.of_kind.get("Stream", ())
-    found = service.snapshot.now.get(Ref("Stream", stream)) or next(
+    stream_entry = service.snapshot.now.get(Ref("Stream", stream)) or next(
         (entry for entry in entries if entry.ref.name.lower() == stream.lower()), None
     )
-    if found is None or not isinstance(found.stored.declaration, StreamDeclaration):
+    if stream_entry is None or not isinstance(stream_entry.stored.declaration, StreamDeclaration):
         raise unknown(service, caller, Ref("Stream", stream))
-    sql = found.stored.declaration.declaration(found.ref.name)
+    sql = stream_entry.stored.declaration.declaration(stream_entry.ref.name)
     return parse_create_stream(sql), sql
 
 

@@ -16,8 +16,7 @@ from configs.numbers import ago
 from services.cli.completion import tenants
 from services.cli.service_location import service
 from services.cli.tables.catalog_views import OutputOption, show
-from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import plain_table
+from services.cli.tables.sheet import Sheet, plain_table
 
 EXIT_BROKEN = 1
 # As many as the service returns.
@@ -40,9 +39,9 @@ def explain(
     """Explain the state of a tenant's class, and the last decisions about it; exit code 1 if it is given up."""
     with service() as weir:
         # Tables fold what repeats itself: of many decisions few lines are left.
-        told = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
-    show(output, told, lambda: explanation(told, last, datetime.now(UTC)))
-    if told["given_up"]:
+        answer = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
+    show(output, answer, lambda: explanation(answer, last, datetime.now(UTC)))
+    if answer["given_up"]:
         raise typer.Exit(EXIT_BROKEN)
 
 
@@ -57,9 +56,9 @@ def ledger(
 ) -> None:
     """Show what became of every row, by class and stream; exit code 1 if rows are unaccounted for, or a class is given up."""
     with service() as weir:
-        told = weir.live.ledger(tenant)
-    show(output, told, lambda: ledger_table(told))
-    if not told["closes"] or told["given_up"]:
+        answer = weir.live.ledger(tenant)
+    show(output, answer, lambda: ledger_table(answer))
+    if not answer["closes"] or answer["given_up"]:
         raise typer.Exit(EXIT_BROKEN)
 
 

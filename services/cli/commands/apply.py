@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from configs.documents.declarations import KINDS, Ref, kind_named, name_of, ref_named
+from configs.documents.declarations import KINDS, RESOURCES, Ref, kind_named, name_of, ref_named
 from configs.errors import InvalidInput, NotAllowed, WeirError
 from configs.numbers import figure
 from services.catalog.redaction import shown_document
@@ -39,9 +39,6 @@ MARKS = {"created": "+", "changed": "~", "unchanged": "="}
 DONE: Mapping[str, str] = {action: action for action in MARKS}
 TO_DO: Mapping[str, str] = {"created": "to add", "changed": "to change", "unchanged": "unchanged"}
 
-# What uses others is deleted before them.
-DELETED_FIRST = ("Query", "Tenant", "PriorityClass", "Feed", "Mirror", "Stream", "Session")
-
 KIND_HELP = f"Kind of declaration: {', '.join(KINDS)}. Case does not matter, and the plural is accepted."
 KindArgument = Annotated[str, typer.Argument(help=KIND_HELP, autocompletion=kinds)]
 NameArgument = Annotated[
@@ -60,9 +57,9 @@ def apply(
     """Create or change what the documents declare: all of them, or none if one is wrong."""
     documents = wanted_documents(files, more, recursive)
     with declarations() as weir:
-        made = weir.apply(documents)
-    warn(made.warnings)
-    show(output, [change_told(change) for change in made.changes], lambda: changes_table(made.changes))
+        result = weir.apply(documents)
+    warn(result.warnings)
+    show(output, [change_told(change) for change in result.changes], lambda: changes_table(result.changes))
 
 
 def diff(
@@ -74,10 +71,12 @@ def diff(
     """Show what `weir apply` would change; exit code 1 if there is a difference."""
     documents = wanted_documents(files, more, recursive)
     with declarations() as weir:
-        made = weir.diff(documents)
-    warn(made.warnings)
-    show(output, [change_told(change) for change in made.changes], lambda: differences_table(made.changes))
-    if any(change.action != "unchanged" for change in made.changes):
+        result = weir.diff(documents)
+    warn(result.warnings)
+    show(
+        output, [change_told(change) for change in result.changes], lambda: differences_table(result.changes)
+    )
+    if any(change.action != "unchanged" for change in result.changes):
         raise typer.Exit(EXIT_DIFFERS)
 
 
@@ -99,10 +98,14 @@ def get(
         screen(output).print(feeds_view(name, is_wide=output == "wide"))
         return
     with declarations() as weir:
-        found = weir.all(kind) if name is None else [weir.get(kind, named_query(weir, kind, name))]
-    told = [shown_document(one.declaration) for one in found]
+        declared = weir.all(kind) if name is None else [weir.get(kind, named_query(weir, kind, name))]
+    documents = [shown_document(entry.declaration) for entry in declared]
     states = tenant_states() if kind == "Tenant" and output == "table" else None
-    show(output, told if name is None else told[0], lambda: declarations_table(kind, found, states))
+    show(
+        output,
+        documents if name is None else documents[0],
+        lambda: declarations_table(kind, declared, states),
+    )
 
 
 def tenant_states() -> dict[str, str] | None:
@@ -114,27 +117,27 @@ def tenant_states() -> dict[str, str] | None:
 
 def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "table") -> None:
     """Show one declaration in full, with what uses it and its last changes."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     with declarations() as weir:
         name = named_query(weir, kind, name)
         ref = ref_named(kind, name)
         declared = feed_declared(weir, name) if ref.kind == "Feed" else weir.get(kind, name)
         if declared is not None:
-            told |= shown_document(declared.declaration) | {"version": declared.version}
+            fields |= shown_document(declared.declaration) | {"version": declared.version}
             # Its users and its changes are for administrators.
             with suppress(NotAllowed):
-                told["used_by"] = weir.users(declared.ref.kind, name)
-                told["changes"] = [
+                fields["used_by"] = weir.users(declared.ref.kind, name)
+                fields["changes"] = [
                     change.model_dump() | {"at": moment(change.at), "fields": list(change.fields)}
                     for change in weir.audit(declared.ref.kind, name)
                 ]
     # Only a running service knows the status. What a tenant sees of a feed is nothing but that.
-    with suppress(WeirError) if told else nullcontext():
+    with suppress(WeirError) if fields else nullcontext():
         status = STATUS.get(ref.kind)
         if status is not None:
             with service() as weir:
-                told["status"] = status(weir, name)
-    show(output, told, lambda: description(str(ref), told))
+                fields["status"] = status(weir, name)
+    show(output, fields, lambda: description(str(ref), fields))
 
 
 def tenant_status(weir: Client, name: str) -> Mapping[str, Any]:
@@ -168,9 +171,9 @@ def description(title: str, told: Mapping[str, Any]) -> Description:
     if "status" in told:
         told = {**told, "status": rounded(told["status"])}
     changes = [
-        {"version": one["id"], "when": when(datetime.fromisoformat(one["at"])), "who": one["who"]}
-        | {"action": one["action"], "fields": one["fields"]}
-        for one in told.get("changes", ())
+        {"version": change["id"], "when": when(datetime.fromisoformat(change["at"])), "who": change["who"]}
+        | {"action": change["action"], "fields": change["fields"]}
+        for change in told.get("changes", ())
     ]
     return Description(title, {**told, "changes": changes} if changes else told)
 
@@ -238,7 +241,7 @@ def delete_named(
     if not everything:
         delete_all(weir, [ref_named(kind, named_query(weir, kind, name)) for name in names or ()])
         return
-    refs = [one.ref for one in weir.all(kind, tenant)]
+    refs = [entry.ref for entry in weir.all(kind, tenant)]
     if refs and not yes:
         if not sys.stdin.isatty():
             hint = "add --yes"
@@ -259,8 +262,9 @@ def delete_all(weir: Declarations, refs: Sequence[Ref]) -> None:
     order: dict[Ref, int] = {}
     if sum(ref.kind == "Query" for ref in refs) > 1:
         # A query may read the output of those before it.
-        order = {one.ref.folded: place for place, one in enumerate(weir.all("Query"))}
-    for ref in sorted(refs, key=lambda one: (DELETED_FIRST.index(one.kind), -order.get(one.folded, 0))):
+        order = {query.ref.folded: place for place, query in enumerate(weir.all("Query"))}
+    kinds_in_order = list(RESOURCES)
+    for ref in sorted(refs, key=lambda ref: (kinds_in_order.index(ref.kind), -order.get(ref.folded, 0))):
         weir.delete(ref.kind, name_of(ref))
         typer.echo(f"deleted {ref}")
 
@@ -294,11 +298,11 @@ def changed_lines(field: str, old: Any, new: Any) -> Iterator[str]:
 def changes_table(made: Sequence[Change], words: Mapping[str, str] = DONE) -> Sheet:
     """Return a line for each declaration, and below it one for each field that changes."""
     rows: list[tuple[str, ...]] = []
-    for one in made:
-        rows.append((MARKS[one.action], str(one.ref), words[one.action]))
-        for field, (old, new) in one.changes.items():
+    for change in made:
+        rows.append((MARKS[change.action], str(change.ref), words[change.action]))
+        for field, (old, new) in change.changes.items():
             rows += [("", f"  {line}") for line in changed_lines(field, old, new)]
     table = lines_table(("", "declaration", "change"), rows, prose=("declaration",))
-    counts = Counter(one.action for one in made)
+    counts = Counter(change.action for change in made)
     table.caption = ", ".join(f"{counts[action]:,} {action}" for action in MARKS if counts[action])
     return table

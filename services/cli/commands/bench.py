@@ -13,8 +13,7 @@ import typer
 
 from configs.errors import UnknownName, nearest
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
-from services.cli.tables.tables import plain_table
+from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen
 from services.race import w11_workload
 from services.race.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
 
@@ -49,20 +48,22 @@ def bench(
     if workload not in WORKLOADS:
         raise UnknownName("no such workload", "WORKLOAD", workload, nearest(workload, WORKLOADS))
     names = contestants(beside) if beside is not None else []
-    given = w11_workload.read(data)
-    outcome = w11_workload.run_engine(given, train)
-    report = w11_workload.report(outcome, given)
+    data_read = w11_workload.read(data)
+    outcome = w11_workload.run_engine(data_read, train)
+    report = w11_workload.report(outcome, data_read)
     if out is not None:
         write_answers(outcome, out)
     report["contestants"] = {}
     if names:
-        reports = raced(given, train, names)
+        reports = raced(data_read, train, names)
         report |= reports[ENGINE] | {"contestants": compared(reports)}
     if output == "json":
         typer.echo(json.dumps(report, indent=2))
     else:
         show(report, output)
-    if right(report) is False or not all(one["equal"] for one in report["contestants"].values()):
+    if right(report) is False or not all(
+        contestant["equal"] for contestant in report["contestants"].values()
+    ):
         raise typer.Exit(1)
 
 
@@ -93,8 +94,8 @@ def show(report: Mapping[str, Any], output: Format) -> None:
 
 def report_table(report: Mapping[str, Any]) -> Sheet:
     table = plain_table(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
-    for name, one in report["queries"].items():
-        table.add_row(name, f"{one['rows']:,}", one["checksum"], verdict(one.get("right")))
+    for name, query in report["queries"].items():
+        table.add_row(name, f"{query['rows']:,}", query["checksum"], verdict(query.get("right")))
     return table
 
 
@@ -102,11 +103,11 @@ def contestant_table(report: Mapping[str, Any]) -> Sheet:
     heads = ("contestant", "", "readings/CPU-s", "engine ÷ it", "answers")
     table = plain_table(f"on one core, the best of {TRIES} tries in turns", heads, left=2)
     table.add_row(ENGINE, "SQL", f"{millions(report['readings_per_s'])} M", "", verdict(right(report)))
-    for name, one in report["contestants"].items():
-        answers = verdict(one["equal"])
-        if one["equal"] and one["right"] is False:
+    for name, contestant in report["contestants"].items():
+        answers = verdict(contestant["equal"])
+        if contestant["equal"] and contestant["right"] is False:
             answers = "[bold red]not the oracle's[/]"
-        speed, ratio = f"{millions(one['readings_per_s'])} M", f"{one['ratio']:.2f}"
+        speed, ratio = f"{millions(contestant['readings_per_s'])} M", f"{contestant['ratio']:.2f}"
         table.add_row(name, CONTESTANTS[name].what, speed, ratio, answers)
     return table
 

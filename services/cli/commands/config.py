@@ -51,12 +51,14 @@ def without_command(ctx: typer.Context, output: OutputOption = "table") -> None:
 @config.command("show")
 def show_settings(output: OutputOption = "table") -> None:
     """Show the settings of this command, and where each comes from."""
-    found = list(settings(os.environ))
+    values = list(settings(os.environ))
     heads = ("name", "value", "from")
     show(
         output,
-        [asdict(one) for one in found],
-        lambda: lines_table(heads, ((one.name, one.value or "–", one.source) for one in found)),
+        [asdict(setting) for setting in values],
+        lambda: lines_table(
+            heads, ((setting.name, setting.value or "–", setting.source) for setting in values)
+        ),
     )
 
 
@@ -79,20 +81,20 @@ def render(
     """Show the settings that `weir up` would use, with defaults, for a file or in a pod of the chart."""
     if file is not None and values:
         raise InvalidInput("one of the two says it", "--values", hint="leave --config out, or --values")
-    found = chart_values(values).up_settings() if values else settings_of(file, {})
-    told = found.model_dump(mode="json", exclude_none=True)
-    typer.echo(yaml.safe_dump(told, sort_keys=False, allow_unicode=True), nl=False)
+    rendered = chart_values(values).up_settings() if values else settings_of(file, {})
+    content = rendered.model_dump(mode="json", exclude_none=True)
+    typer.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def chart_values(files: Iterable[Path]) -> ChartValues:
     """The chart's own with these laid over them, as Helm does."""
-    found: dict[str, Any] = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
+    values: dict[str, Any] = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
     for path in files:
         said = read_data(path)
         if said is not None and not isinstance(said, dict):
             raise InvalidInput("the file must hold keys and values", value=said, file=str(path))
-        found = merged(found, said or {})
-    return parse_model(ChartValues, found, ", ".join(map(str, files)))
+        values = merged(values, said or {})
+    return parse_model(ChartValues, values, ", ".join(map(str, files)))
 
 
 def settings(environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -117,9 +119,9 @@ def pepper(home: Home) -> Setting:
 
 def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
     """Whom commands call, and with which key."""
-    given, here = environ.get(ENDPOINT), home.served_at()
-    if given:
-        endpoint, source = checked_endpoint(given), ENVIRONMENT
+    address, here = environ.get(ENDPOINT), home.served_at()
+    if address:
+        endpoint, source = checked_endpoint(address), ENVIRONMENT
         meaning = "service that all commands call"
     elif here is not None:
         endpoint, source = here, str(home.endpoint)
@@ -134,7 +136,7 @@ def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
     key_source = ABSENT
     if environ.get(KEY):
         key_source = ENVIRONMENT
-    elif here is not None and not given and home.admin_key.is_file():
+    elif here is not None and not address and home.admin_key.is_file():
         key_source = str(home.admin_key)
     yield Setting(KEY, None if key_source is ABSENT else HIDDEN, key_source, "key that is shown to it")
 

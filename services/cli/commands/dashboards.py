@@ -78,11 +78,11 @@ def push(
         if dry_run
         else DONE
     )
-    told = [
+    lines = [
         {"kind": step.kind, "uid": step.uid, "title": step.title, "action": words[step.action]}
         for step in steps
     ]
-    show(output, told, lambda: lines_table(tuple(told[0]), (tuple(one.values()) for one in told)))
+    show(output, lines, lambda: lines_table(tuple(lines[0]), (tuple(line.values()) for line in lines)))
 
 
 @dashboards.command()
@@ -100,8 +100,8 @@ def annotate(
         notes = notes_of(weir.live.lending())
     with opened(grafana, token_file, ca_file) as there:
         new = annotate(there, notes, dry_run)
-    told: list[dict[str, Any]] = [{"at": one.at.isoformat(), "text": one.text} for one in new]
-    show(output, told, lambda: lines_table(("at", "text"), (tuple(one.values()) for one in told)))
+    lines: list[dict[str, Any]] = [{"at": note.at.isoformat(), "text": note.text} for note in new]
+    show(output, lines, lambda: lines_table(("at", "text"), (tuple(line.values()) for line in lines)))
 
 
 def opened(url: str, token_file: Path | None, ca_file: str | None) -> Grafana:

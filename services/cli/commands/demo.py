@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
+import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.live import Live
 
-from configs.classes.live_class import LiveSettings
+from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.managers import MANAGERS, known_manager
 from configs.errors import InvalidInput
 from services.cli.commands.ingest import ended_by_signal
@@ -30,9 +31,10 @@ from services.cli.demonstration.demo_plan import (
     loads,
     rates,
 )
-from services.cli.demonstration.live_run import LiveRun, Watched, calibrated
+from services.cli.demonstration.live_run import Calibration, LiveRun, Watched, calibrated
+from services.cli.tables.class_tables import class_view_table
+from services.cli.tables.outcome_tables import answers_table, promise_table, result_table
 from services.cli.tables.sheet import Sheet, screen
-from services.cli.tables.tables import answers_table, class_view_table, promise_table, result_table
 from services.ingest.java import find_java
 from services.ingest.job import Door, Job
 from services.ingest.process import IngestProcess
@@ -42,7 +44,7 @@ from sim.outcome.report import write_report
 from sim.outcome.verdict import verdict
 
 if TYPE_CHECKING:
-    from services.cli.demonstration.demo_prometheus import Beside
+    from services.cli.demonstration.demo_prometheus import Beside, Seen
 
 SECONDS = 60.0
 # Time for load managers to see what comes; nobody watches for longer.
@@ -60,50 +62,72 @@ ROUND_MS = 20.0
 BUSY_PART = 0.9
 
 
+ScenarioOption = Annotated[str, typer.Option(help=f"Scenario to run: one of {', '.join(SCENARIOS)}.")]
+LoadOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Load, as a multiple of what this machine can do.",
+        show_default=", ".join(f"{preset.load:g} for {name}" for name, preset in SCENARIOS.items()),
+    ),
+]
+SecondsOption = Annotated[float, typer.Option(help="Length of the scenario in seconds.")]
+ManagerOption = Annotated[
+    str,
+    typer.Option("--manager", "-m", help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}."),
+]
+LanesOption = Annotated[int, typer.Option(min=1, max=256, help="Number of processors that run queries.")]
+LanePartOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Part of each of these processors that queries may use; Spark and the rest use what is left.",
+        show_default=", ".join(f"{preset.lane_part:g} for {name}" for name, preset in SCENARIOS.items()),
+    ),
+]
+ReportOption = Annotated[Path, typer.Option(help="Folder for the HTML page.")]
+ResultOption = Annotated[
+    Path | None, typer.Option("--result", help="JSON file for the result.", show_default=False)
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for the events and decisions of the run, for `weir sim --replay`.", show_default=False
+    ),
+]
+PrometheusOption = Annotated[
+    bool, typer.Option("--prometheus", help="Run a Prometheus, too, and show what the dashboards show.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """Scenario of a demonstration and how it is run, checked."""
+
+    name: str
+    scenario: DemoScenario
+    load: float
+    seconds: float
+    settings: LiveSettings
+    record: Path | None
+    prometheus: bool
+
+
 def demo(
-    scenario: Annotated[
-        str, typer.Option(help=f"Scenario to run: one of {', '.join(SCENARIOS)}.")
-    ] = "lending",
-    load: Annotated[
-        float | None,
-        typer.Option(
-            help="Load, as a multiple of what this machine can do.",
-            show_default=", ".join(f"{one.load:g} for {name}" for name, one in SCENARIOS.items()),
-        ),
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="Length of the scenario in seconds.")] = SECONDS,
-    manager: Annotated[
-        str,
-        typer.Option("--manager", "-m", help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}."),
-    ] = DEFAULT_MANAGER,
-    lanes: Annotated[int, typer.Option(min=1, max=256, help="Number of processors that run queries.")] = 1,
-    lane_part: Annotated[
-        float | None,
-        typer.Option(
-            help="Part of each of these processors that queries may use; Spark and the rest use what is left.",
-            show_default=", ".join(f"{one.lane_part:g} for {name}" for name, one in SCENARIOS.items()),
-        ),
-    ] = None,
-    report: Annotated[Path, typer.Option(help="Folder for the HTML page.")] = Path("weir-demo"),
-    result_path: Annotated[
-        Path | None, typer.Option("--result", help="JSON file for the result.", show_default=False)
-    ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the events and decisions of the run, for `weir sim --replay`.",
-            show_default=False,
-        ),
-    ] = None,
-    prometheus: Annotated[
-        bool,
-        typer.Option("--prometheus", help="Run a Prometheus, too, and show what the dashboards show."),
-    ] = False,
+    *,
+    scenario: ScenarioOption = "lending",
+    load: LoadOption = None,
+    seconds: SecondsOption = SECONDS,
+    manager: ManagerOption = DEFAULT_MANAGER,
+    lanes: LanesOption = 1,
+    lane_part: LanePartOption = None,
+    report: ReportOption = Path("weir-demo"),
+    result_path: ResultOption = None,
+    record: RecordOption = None,
+    prometheus: PrometheusOption = False,
 ) -> None:
     """Run a live demonstration of classes that lend capacity and take it back; exit code 0 if every promise was kept."""
-    chosen, known = demo_scenario(scenario), known_manager(manager)
-    multiple = checked(load, "--load", LOAD_LEAST, LOAD_MOST) if load is not None else chosen.load
-    asked = loads(chosen, multiple, checked(seconds, "--seconds", SECONDS_LEAST, SECONDS_MOST))
+    preset, known_name = demo_scenario(scenario), known_manager(manager)
+    load = checked(load, "--load", LOAD_LEAST, LOAD_MOST) if load is not None else preset.load
+    parts = loads(preset, load, checked(seconds, "--seconds", SECONDS_LEAST, SECONDS_MOST))
     make_folder("--report", report)
     if record is not None:
         make_folder("--record", record)
@@ -111,98 +135,154 @@ def demo(
         if result_path.is_dir():
             raise InvalidInput("is a folder", "--result", str(result_path), "name a file in it")
         make_folder("--result", result_path.parent)
-    part = checked(chosen.lane_part if lane_part is None else lane_part, "--lane-part", LANE_PART_LEAST, 1.0)
+    lane_part = checked(
+        preset.lane_part if lane_part is None else lane_part, "--lane-part", LANE_PART_LEAST, 1.0
+    )
     settings = LiveSettings(
-        manager=known,
-        lanes=lanes,
-        lane_part=part,
-        train_max=TRAIN_MAX,
-        round_ms=ROUND_MS,
+        manager=known_name, lanes=lanes, lane_part=lane_part, train_max=TRAIN_MAX, round_ms=ROUND_MS
     )
     if prometheus:
         from services.metrics.prometheus import find_program
 
         find_program()
-    java = find_java(None, os.environ)
-    # The other commands need not wait for Ray to be imported.
-    from actors.system import start
-    from services.ingest.flight import FlightSettings
+    options = DemoOptions(
+        name=scenario,
+        scenario=preset,
+        load=load,
+        seconds=seconds,
+        settings=settings,
+        record=record,
+        prometheus=prometheus,
+    )
+    console = screen()
+    outcome, panels = demonstrate(options, parts, console)
+    promises = promises_of(preset, outcome)
+    print_outcome(console, outcome, promises)
+    typer.echo(
+        f"report: {write_report(outcome, promises, report, [] if panels is None else [panels.html()])}"
+    )
+    if result_path is not None:
+        write_result(result_path, outcome, promises, panels)
+        typer.echo(f"result: {result_path}")
+    if not all(promise.kept for promise in promises):
+        raise typer.Exit(EXIT_BROKEN)
 
-    console, phases_s = screen(), dict[str, float]()
+
+def demonstrate(
+    options: DemoOptions, parts: Mapping[str, Sequence[tuple[float, float]]], console: Console
+) -> tuple[Outcome, Seen | None]:
+    """Run a scenario on a system of its own, in which classes ask for `parts` of the machine.
+
+    Return its outcome, and with `--prometheus` also what the dashboards show of it.
+    """
+    java = find_java(None, os.environ)
+    preset, settings, phases = options.scenario, options.settings, TimedPhases(console)
     with ended_by_signal(), ExitStack() as running:
-        with phase(console, phases_s, "start") as note:
-            folder = Path(running.enter_context(TemporaryDirectory(prefix="weir-demo-")))
-            tables = inputs()
-            write_rows(tables, folder / ROWS)
-            pinned = settings.lane_part == 1
-            system = start(settings, [], data_folder=record, pinned=pinned, endpoint=FlightSettings())
-            watched = Watched(running.enter_context(system))
-            note(
-                f"a node with {lanes} of {os.cpu_count()} processors for queries, {settings.lane_part:g} of each"
-            )
-        with phase(console, phases_s, "calibrate") as note:
-            calibrating = live_classes(chosen, "calibrate_", lossless=True)
-            calibration = calibrated(watched, calibrating, tables, settings)
-            note(
-                f"{calibration.tuples_per_s / 1e6:.3f} million tuples/s, {calibration.tuple_us:.3f} µs a tuple"
-            )
-            if calibration.busy_part < BUSY_PART:
-                note(f"[yellow]queries had only {calibration.busy_part:.0%} of their time[/]")
-        classes, plan = live_classes(chosen), rates(asked, calibration.tuples_per_s)
-        with phase(console, phases_s, "Spark") as note:
+        folder = Path(running.enter_context(TemporaryDirectory(prefix="weir-demo-")))
+        tables, watched = begun(options, folder, phases, running)
+        calibration = calibrate(watched, tables, options, phases)
+        classes, plan = live_classes(preset), rates(parts, calibration.tuples_per_s)
+        with phases.phase("Spark") as note:
             watched.host(classes)
-            endpoint = system.endpoint(watched.node)
+            endpoint = watched.system.endpoint(watched.node)
             assert endpoint is not None
-            file = streams_file(classes, plan, seconds, folder / ROWS)
-            job = Job(file, Door(endpoint, system.ingest_key), folder / "ingest", java.home, NICENESS)
-            feeds = Feeds(system, watched.node, running.enter_context(IngestProcess(job)), classes)
+            file = streams_file(classes, plan, options.seconds, folder / ROWS)
+            door = Door(endpoint, watched.system.ingest_key)
+            process = IngestProcess(Job(file, door, folder / "ingest", java.home, NICENESS))
+            feeds = Feeds(watched.system, watched.node, running.enter_context(process), classes)
             feeds.wait_flowing()
             note(f"{len(classes)} feeds come in")
-        beside: Beside | None = None
-        if prometheus:
-            from services.cli.demonstration.demo_prometheus import prometheus_beside
-
-            with phase(console, phases_s, "Prometheus") as note:
-                told = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
-                there = prometheus_beside(system, feeds.all, told, folder / "prometheus")
-                beside = running.enter_context(there)
-                note(beside.url)
-        with phase(console, phases_s, "run") as note:
+        beside = None
+        if options.prometheus:
+            beside = scraped(watched, feeds, classes, folder / "prometheus", phases=phases, running=running)
+        with phases.phase("run") as note:
             run = LiveRun(
                 watched=watched,
-                name=scenario,
-                description=chosen.description,
+                name=options.name,
+                description=preset.description,
                 settings=settings,
                 classes=classes,
                 feeds=feeds,
                 plan=plan,
-                seconds=seconds,
+                seconds=options.seconds,
             )
-            watch(run, f"{scenario} at load {multiple:g} under {known}", console)
+            watch(run, f"{options.name} at load {options.load:g} under {settings.manager}", console)
             note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s worked on, {run.offered_note()}")
             since, until = run.times()
-        outcome = run.outcome(calibration, multiple, phases_s)
-        # The one that is worst off has most to tell.
-        lost_most = max(outcome.classes, key=lambda one: float(one["loss_pct"]))["name"]
-        seen = None if beside is None else beside.seen(since, until, lost_most)
-        with phase(console, phases_s, "stop"):
+        outcome = run.outcome(calibration, options.load, phases.seconds)
+        # The class that is worst off has most to tell.
+        lost_most = max(outcome.classes, key=lambda result: float(result["loss_pct"]))["name"]
+        panels = None if beside is None else beside.seen(since, until, lost_most)
+        with phases.phase("stop"):
             running.close()
-    promises = promises_of(chosen, outcome)
+    return outcome, panels
+
+
+def begun(
+    options: DemoOptions, folder: Path, phases: TimedPhases, running: ExitStack
+) -> tuple[Mapping[str, pa.Table], Watched]:
+    """Write the rows that Spark will read, and start a system that `running` ends."""
+    # The other commands need not wait for Ray to be imported.
+    from actors.system import start
+    from services.ingest.flight import FlightSettings
+
+    settings = options.settings
+    with phases.phase("start") as note:
+        tables = inputs()
+        write_rows(tables, folder / ROWS)
+        pinned = settings.lane_part == 1
+        system = start(settings, [], data_folder=options.record, pinned=pinned, endpoint=FlightSettings())
+        watched = Watched(running.enter_context(system))
+        processors = f"{settings.lanes} of {os.cpu_count()} processors"
+        note(f"a node with {processors} for queries, {settings.lane_part:g} of each")
+    return tables, watched
+
+
+def calibrate(
+    watched: Watched, tables: Mapping[str, pa.Table], options: DemoOptions, phases: TimedPhases
+) -> Calibration:
+    """Measure what the machine can do."""
+    with phases.phase("calibrate") as note:
+        classes = live_classes(options.scenario, "calibrate_", lossless=True)
+        calibration = calibrated(watched, classes, tables, options.settings)
+        note(f"{calibration.tuples_per_s / 1e6:.3f} million tuples/s, {calibration.tuple_us:.3f} µs a tuple")
+        if calibration.busy_part < BUSY_PART:
+            note(f"[yellow]queries had only {calibration.busy_part:.0%} of their time[/]")
+    return calibration
+
+
+def scraped(
+    watched: Watched,
+    feeds: Feeds,
+    classes: Sequence[LiveClass],
+    folder: Path,
+    phases: TimedPhases,
+    running: ExitStack,
+) -> Beside:
+    """Start a Prometheus that scrapes the system until `running` ends it."""
+    from services.cli.demonstration.demo_prometheus import prometheus_beside
+
+    with phases.phase("Prometheus") as note:
+        priorities = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
+        beside = running.enter_context(prometheus_beside(watched.system, feeds.all, priorities, folder))
+        note(beside.url)
+    return beside
+
+
+def print_outcome(console: Console, outcome: Outcome, promises: Sequence[Promise]) -> None:
     console.print()
     for sentence in verdict(outcome, promises):
         console.print(sentence, highlight=False)
     console.print(result_table(outcome.result))
     console.print(answers_table(outcome.result))
     console.print(promise_table(promises))
-    typer.echo(f"report: {write_report(outcome, promises, report, () if seen is None else (seen.html(),))}")
-    if result_path is not None:
-        result = dict(outcome.result) | {"promises": [asdict(promise) for promise in promises]}
-        if seen is not None:
-            result["prometheus"] = seen.told()
-        result_path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        typer.echo(f"result: {result_path}")
-    if not all(promise.kept for promise in promises):
-        raise typer.Exit(EXIT_BROKEN)
+
+
+def write_result(path: Path, outcome: Outcome, promises: Sequence[Promise], panels: Seen | None) -> None:
+    result = dict(outcome.result) | {"promises": [asdict(promise) for promise in promises]}
+    if panels is not None:
+        result["prometheus"] = panels.told()
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 def checked(value: float, option: str, least: float, most: float) -> float:
@@ -213,15 +293,23 @@ def checked(value: float, option: str, least: float, most: float) -> float:
     return value
 
 
-@contextmanager
-def phase(console: Console, phases_s: dict[str, float], name: str) -> Iterator[Callable[[str], None]]:
-    """A line with the time that it took, and what it is told of."""
-    notes: list[str] = []
-    began = time.monotonic()
-    with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():
-        yield notes.append
-    phases_s[name] = time.monotonic() - began
-    console.print(f"{name:<10}{phases_s[name]:6.1f} s  {', '.join(notes)}", highlight=False, soft_wrap=True)
+class TimedPhases:
+    """Phases of a demonstration, with the seconds that each took."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Print a line with the time that the block took, and with the notes that it made."""
+        notes: list[str] = []
+        began = time.monotonic()
+        console = self._console
+        with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():
+            yield notes.append
+        took_s = self.seconds[name] = time.monotonic() - began
+        console.print(f"{name:<10}{took_s:6.1f} s  {', '.join(notes)}", highlight=False, soft_wrap=True)
 
 
 def watch(run: LiveRun, title: str, console: Console) -> None:

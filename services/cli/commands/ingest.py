@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,10 +24,10 @@ from configs.errors import InvalidInput
 from configs.numbers import compact
 from engine.data.schema import StreamSchema
 from services.cli.commands.sim import make_folder
+from services.cli.tables.cells import milliseconds
 from services.cli.tables.feed_views import STATES
-from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
+from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen, table_of
 from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_states, log_states
-from services.cli.tables.tables import milliseconds, plain_table
 from services.common.weir_home import home_of
 from services.ingest.declared_streams import check_gateway, declared
 from services.ingest.java import find_java
@@ -48,38 +48,40 @@ FolderOption = Annotated[
     Path | None,
     typer.Option(help="Folder of the feeds' checkpoints and Spark's logs.", show_default="in WEIR_HOME"),
 ]
+FromServiceOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-service",
+        help="Run the feeds that the service at WEIR_ENDPOINT has declared; needs a key of the scope feeds.",
+    ),
+]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(help="Address of the gateway: grpc://HOST:PORT.", show_default="the system of WEIR_HOME"),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar=KEY_VARIABLE,
+        help="Key of the gateway. Use the environment variable: other users can read command lines.",
+        show_default=False,
+    ),
+]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Check the file, the sources and Java, and start nothing.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only problems; needs --from-service.")]
 
 
 def ingest(
+    *,
     file: FileOption = None,
-    from_service: Annotated[
-        bool,
-        typer.Option(
-            "--from-service",
-            help="Run the feeds that the service at WEIR_ENDPOINT has declared; needs a key of the scope feeds.",
-        ),
-    ] = False,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the gateway: grpc://HOST:PORT.", show_default="the system of WEIR_HOME"
-        ),
-    ] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar=KEY_VARIABLE,
-            help="Key of the gateway. Use the environment variable: other users can read command lines.",
-            show_default=False,
-        ),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the file, the sources and Java, and start nothing.")
-    ] = False,
+    from_service: FromServiceOption = False,
+    endpoint: EndpointOption = None,
+    api_key: KeyOption = None,
+    check: CheckOption = False,
     folder: FolderOption = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print only problems; needs --from-service.")
-    ] = False,
+    quiet: QuietOption = False,
     output: FormatOption = "table",
 ) -> None:
     """Read sources through Spark and send their rows to a system, until Ctrl-C."""
@@ -161,9 +163,9 @@ def door_of(endpoint: str | None, api_key: str | None) -> Door | None:
         if not near:
             return None
         if len(near) > 1:
-            told = ", ".join(near)
+            choices = ", ".join(near)
             raise InvalidInput(
-                "several systems run on this machine", "--endpoint", hint=f"give one of {told}"
+                "several systems run on this machine", "--endpoint", hint=f"give one of {choices}"
             )
         (endpoint,) = near
     if not endpoint.startswith("grpc://"):
@@ -187,14 +189,14 @@ class DoorHere:
 def doors_here() -> dict[str, DoorHere]:
     """Return gateways of this user's systems on this machine, by endpoint."""
     base = shared_memory()
-    found = {}
+    doors = {}
     for system, cluster in clusters(base).items():
         for node in listed(RunDirs(base, system, "any").root):
             dirs = RunDirs(base, system, node.name)
             if dirs.endpoint.is_file() and dirs.ingest_key.is_file():
                 key = dirs.ingest_key.read_text(encoding="utf-8")
-                found[dirs.endpoint.read_text(encoding="utf-8")] = DoorHere(key, cluster.home)
-    return found
+                doors[dirs.endpoint.read_text(encoding="utf-8")] = DoorHere(key, cluster.home)
+    return doors
 
 
 @contextmanager
@@ -235,21 +237,21 @@ def feeds_told(feeds: Sequence[FeedProgress]) -> dict[str, object]:
     return {"feeds": [asdict(feed) for feed in feeds]}
 
 
+FEED_COLUMNS: Mapping[str, Callable[[FeedProgress], str]] = {
+    "feed": lambda feed: escape(feed.feed),
+    "state": lambda feed: STATES[feed.state],
+    "rows/s": lambda feed: compact(feed.rows_per_s),
+    "rows": lambda feed: f"{feed.rows:,}",
+    "batch": lambda feed: "–" if feed.batch is None else f"{feed.batch:,}",
+    "batch ms": lambda feed: "–" if feed.batch_ms is None else milliseconds(feed.batch_ms),
+    "lag": lambda feed: "–" if feed.lag is None else compact(feed.lag),
+    "restarts": lambda feed: str(feed.restarts),
+}
+
+
 def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
     """Feeds as they come in; the last error of each under them."""
-    heads = ("feed", "state", "rows/s", "rows", "batch", "batch ms", "lag", "restarts")
-    table = plain_table(title, heads, left=2)
-    for feed in feeds:
-        table.add_row(
-            escape(feed.feed),
-            STATES[feed.state],
-            compact(feed.rows_per_s),
-            f"{feed.rows:,}",
-            "–" if feed.batch is None else f"{feed.batch:,}",
-            "–" if feed.batch_ms is None else milliseconds(feed.batch_ms),
-            "–" if feed.lag is None else compact(feed.lag),
-            str(feed.restarts),
-        )
+    table = table_of(title, FEED_COLUMNS, feeds, left=2)
     failed = [f"{escape(feed.feed)}: {escape(feed.last_error)}" for feed in feeds if feed.last_error]
     if failed:
         table.caption = "\n".join(failed)
@@ -260,19 +262,21 @@ def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema])
     """What would be started."""
     heads = ("stream", "columns", "event time", "feed", "format", "sent by", "every ms", "mode")
     table = plain_table(title, heads, left=6, wrapped=1)
-    for feed, one in file.all_feeds().items():
-        for name in one.streams:
-            schema = schemas[name]
-            table.add_row(
-                escape(name),
+    for name, feed in file.all_feeds().items():
+        source = feed.source
+        for stream in feed.streams:
+            schema = schemas[stream]
+            cells = (
+                escape(stream),
                 escape(", ".join(f"{field.name} {field.type}" for field in schema.schema.fields)),
                 "–" if schema.time is None else escape(schema.schema.names[schema.time]),
-                escape(feed),
-                escape(one.source.format),
-                one.source.path,
-                str(one.source.trigger_ms),
-                one.source.output_mode,
+                escape(name),
+                escape(source.format),
+                source.path,
+                str(source.trigger_ms),
+                source.output_mode,
             )
+            table.add_row(*cells)
     if file.packages():
         table.caption = f"fetched for Spark: {', '.join(file.packages())}"
     return table

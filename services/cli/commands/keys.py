@@ -43,22 +43,22 @@ def create(
     """Create a key. It is shown now and never again."""
     expires_s = None if expires is None else seconds_of(expires)
     with declarations() as weir:
-        made = weir.create_key(principal, scope, expires_s)
-    told = {"key": made.key, **key_told(made)}
-    show(output, told, lambda: Description("keep the key now: it is not shown again", told))
+        created = weir.create_key(principal, scope, expires_s)
+    fields = {"key": created.key, **key_told(created)}
+    show(output, fields, lambda: Description("keep the key now: it is not shown again", fields))
 
 
 @keys.command()
 def ls(output: OutputOption = "table") -> None:
     """List all keys, also revoked and expired ones, without the keys themselves."""
     with declarations() as weir:
-        found = weir.list_keys()
+        infos = weir.list_keys()
     heads = ("id", "principal", "scopes", "state", "created", "expires", "used")
     now = datetime.now(UTC)
     show(
         output,
-        [key_told(one) for one in found],
-        lambda: lines_table(heads, (line_of(one, now) for one in found), ("created",)),
+        [key_told(info) for info in infos],
+        lambda: lines_table(heads, (line_of(info, now) for info in infos), ("created",)),
     )
 
 
@@ -73,15 +73,15 @@ def revoke(
 
 
 def seconds_of(text: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    if match is None:
         raise InvalidInput("not a length of time", "--expires", text, "write 90d, 12h or 30m")
-    return float(int(found[1]) * UNITS_S[found[2]])
+    return float(int(match[1]) * UNITS_S[match[2]])
 
 
 def key_told(one: KeyInfo) -> dict[str, Any]:
-    told = one.model_dump(exclude={"key"}) | {"scopes": list(one.scopes)}
-    return told | {name: None if told[name] is None else moment(told[name]) for name in TIMES}
+    fields = one.model_dump(exclude={"key"}) | {"scopes": list(one.scopes)}
+    return fields | {name: None if fields[name] is None else moment(fields[name]) for name in TIMES}
 
 
 def line_of(one: KeyInfo, now: datetime) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +13,8 @@ from configs.numbers import compact
 from engine.sql import Mirror
 from services.cli.commands.ingest import ended_by_signal, watch
 from services.cli.service_location import service
-from services.cli.tables.sheet import FormatOption, Sheet, screen
+from services.cli.tables.sheet import FormatOption, Sheet, plain_table, screen, table_of
 from services.cli.tables.state_log import States, mirror_problems, mirror_states
-from services.cli.tables.tables import plain_table
 from services.mirror.doors import RemoteDoor
 from services.mirror.mirror_definition import check_hosts, checked_keys, profile_of
 from services.mirror.mirror_threads import Mirrors, declare, mirrors_in
@@ -42,10 +41,10 @@ def mirror(
         screen().print(checked)
         return
     with ended_by_signal(), service() as weir, Mirrors(RemoteDoor(weir)) as running:
-        for one in mirrors:
-            declare(one, weir)
-        for one in mirrors:
-            running.begin(one)
+        for mirror_ in mirrors:
+            declare(mirror_, weir)
+        for mirror_ in mirrors:
+            running.begin(mirror_)
         title = f"{file} to {weir.endpoint}"
         watch(
             lambda: mirror_table(title, running.progress()),
@@ -56,31 +55,34 @@ def mirror(
 
 
 def mirrors_told(mirrors: Sequence[MirrorProgress]) -> dict[str, object]:
-    return {"mirrors": [one.as_json() for one in mirrors]}
+    return {"mirrors": [mirror.as_json() for mirror in mirrors]}
+
+
+MIRROR_COLUMNS: Mapping[str, Callable[[MirrorProgress], str]] = {
+    "mirror": lambda mirror: escape(mirror.mirror),
+    "objects": lambda mirror: f"{mirror.statistics.objects:,}",
+    "held": lambda mirror: f"{mirror.statistics.held:,}",
+    "polls": lambda mirror: compact(mirror.statistics.polls),
+    "changes": lambda mirror: compact(mirror.statistics.changes),
+    "published": lambda mirror: compact(mirror.published),
+    "failing": lambda mirror: f"{mirror.statistics.failing:,}",
+    "fresh": lambda mirror: measured_freshness(mirror),
+    "expected": lambda mirror: f"{mirror.statistics.perceived_expected:.1%}",
+}
+
+
+def measured_freshness(mirror: MirrorProgress) -> str:
+    measured = mirror.statistics.perceived_measured
+    return "–" if measured is None else f"{measured:.1%}"
 
 
 def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
     """Mirrors as they fare; the problems of each under them."""
-    heads = ("mirror", "objects", "held", "polls", "changes", "published", "failing", "fresh", "expected")
-    table = plain_table(title, heads, left=1)
-    for one in mirrors:
-        told = one.statistics
-        measured = "–" if told.perceived_measured is None else f"{told.perceived_measured:.1%}"
-        table.add_row(
-            escape(one.mirror),
-            f"{told.objects:,}",
-            f"{told.held:,}",
-            compact(told.polls),
-            compact(told.changes),
-            compact(one.published),
-            f"{told.failing:,}",
-            measured,
-            f"{told.perceived_expected:.1%}",
-        )
+    table = table_of(title, MIRROR_COLUMNS, mirrors)
     wrong = [
-        f"{escape(one.mirror)}: {escape(problem)} ({count:,}×)"
-        for one in mirrors
-        for problem, count in list(one.problems.items())[:PROBLEMS_SHOWN]
+        f"{escape(mirror.mirror)}: {escape(problem)} ({count:,}×)"
+        for mirror in mirrors
+        for problem, count in list(mirror.problems.items())[:PROBLEMS_SHOWN]
     ]
     if wrong:
         table.caption = "\n".join(wrong)
@@ -90,15 +92,15 @@ def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
 def check_table(title: str, mirrors: Sequence[Mirror]) -> Sheet:
     """What would be polled."""
     table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
-    for one in mirrors:
-        check_hosts(one)
-        objects = objects_of(one, 1)
+    for mirror in mirrors:
+        check_hosts(mirror)
+        objects = objects_of(mirror, 1)
         try:
-            keys = checked_keys(one, objects.keys())
-            profile_of(one, keys)
+            keys = checked_keys(mirror, objects.keys())
+            profile_of(mirror, keys)
         finally:
             objects.close()
-        told = ", ".join(f"{field.name} {field.type}" for field in one.columns.fields)
-        unit = "bytes/s" if one.by_bytes else "polls/s"
-        table.add_row(escape(one.name), escape(told), f"{len(keys):,}", f"{one.bandwidth:g} {unit}")
+        columns = ", ".join(f"{field.name} {field.type}" for field in mirror.columns.fields)
+        unit = "bytes/s" if mirror.by_bytes else "polls/s"
+        table.add_row(escape(mirror.name), escape(columns), f"{len(keys):,}", f"{mirror.bandwidth:g} {unit}")
     return table

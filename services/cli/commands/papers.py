@@ -18,9 +18,9 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from services.cli.commands.sim import make_folder
+from services.cli.tables.outcome_tables import finding_table
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import screen
-from services.cli.tables.tables import finding_table, plain_table
+from services.cli.tables.sheet import plain_table, screen
 from sim.papers.claim import Experiment, Finding, Found
 from sim.papers.collection import PAPERS, Results, chosen, named
 from sim.papers.markdown import markdown
@@ -32,7 +32,7 @@ PapersFormat = Literal["table", "wide", "json", "markdown"]
 
 def known_names(incomplete: str) -> list[str]:
     """Return the papers and experiments that begin so."""
-    names = [*PAPERS, *(one.name for one in chosen(()))]
+    names = [*PAPERS, *(experiment.name for experiment in chosen(()))]
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -65,8 +65,8 @@ def papers(
     console = screen(output)
     if listed:
         table = plain_table("experiments", ("name", "what is run"), left=2, wrapped=1)
-        for one in experiments:
-            table.add_row(one.name, escape(one.title))
+        for experiment_ in experiments:
+            table.add_row(experiment_.name, escape(experiment_.title))
         console.print(table)
         return
     make_folder("--out", out)
@@ -77,11 +77,11 @@ def papers(
     elif output == "markdown":
         typer.echo(markdown(results), nl=False)
     else:
-        for experiment, found in results:
-            show(console, experiment, found)
-        console.print(summary([finding for _, found in results for finding in found.findings]))
+        for experiment, result in results:
+            show(console, experiment, result)
+        console.print(summary([finding for _, result in results for finding in result.findings]))
     typer.echo(f"page: {path}", err=output in ("json", "markdown"))
-    if any(unexplained(finding) for _, found in results for finding in found.findings):
+    if any(unexplained(finding) for _, result in results for finding in result.findings):
         raise typer.Exit(1)
 
 
@@ -142,7 +142,7 @@ def run_one(name: str, quick: bool) -> Found:
 
 
 def answer(results: Results, quick: bool) -> dict[str, Any]:
-    findings = [finding for _, found in results for finding in found.findings]
+    findings = [finding for _, result in results for finding in result.findings]
     return {
         "quick": quick,
         "claims": len(findings),
@@ -164,10 +164,10 @@ def answer(results: Results, quick: bool) -> dict[str, Any]:
                         "holds": finding.holds,
                         "why": finding.why,
                     }
-                    for finding in found.findings
+                    for finding in result.findings
                 ],
             }
-            for experiment, found in results
+            for experiment, result in results
         ],
     }
 
@@ -184,10 +184,10 @@ def show(console: Console, experiment: Experiment, found: Found) -> None:
 def summary(findings: Sequence[Finding]) -> str:
     hold = sum(finding.holds for finding in findings)
     without = sum(unexplained(finding) for finding in findings)
-    told = len(findings) - hold - without
+    unexplained_count = len(findings) - hold - without
     text = f"[green]{hold} of {len(findings)} claims hold[/]"
-    if told:
-        text += f", [yellow]{told} {'does' if told == 1 else 'do'} not, and the reason is told[/]"
+    if unexplained_count:
+        text += f", [yellow]{unexplained_count} {'does' if unexplained_count == 1 else 'do'} not, and the reason is told[/]"
     if without:
         text += f", [bold red]{without} {'does' if without == 1 else 'do'} not, and nobody has told why[/]"
     return text

@@ -18,8 +18,8 @@ from configs.numbers import UNKNOWN, exact
 from services.catalog.catalog import opened
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
 from services.cli.tables.catalog_views import OutputOption, show
-from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import milliseconds, plain_table
+from services.cli.tables.cells import milliseconds
+from services.cli.tables.sheet import Sheet, plain_table
 from services.client import Client
 from services.common.weir_home import home_of
 from services.remote.wire import address_of
@@ -59,9 +59,9 @@ def plan(
     Exit code 1 if a target would not hold.
     """
     documents, said = wanted_documents(files, more, recursive), rates_of(rates or ())
-    found = planned(documents, said, lanes)
-    show(output, found, lambda: plan_view(found))
-    if not found["holds"]:
+    answer = planned(documents, said, lanes)
+    show(output, answer, lambda: plan_view(answer))
+    if not answer["holds"]:
         raise typer.Exit(EXIT_MISSED)
 
 
@@ -83,14 +83,14 @@ def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: in
 
 def rates_of(told: Iterable[str]) -> dict[str, float]:
     """Rows a second by stream."""
-    found = {}
-    for one in told:
-        stream, _, rows = one.partition("=")
+    rates = {}
+    for rate in told:
+        stream, _, rows = rate.partition("=")
         try:
-            found[stream] = float(rows)
+            rates[stream] = float(rows)
         except ValueError:
-            raise InvalidInput("not STREAM=ROWS", "--rate", one, "write it as ticks=5000") from None
-    return found
+            raise InvalidInput("not STREAM=ROWS", "--rate", rate, "write it as ticks=5000") from None
+    return rates
 
 
 # -- as people read it -----------------------------------------------------------------------------------------
@@ -99,24 +99,24 @@ def rates_of(told: Iterable[str]) -> dict[str, float]:
 def plan_view(found: Mapping[str, Any]) -> RenderableType:
     """Classes that are planned and those that it changes something for; then words."""
     parts: list[RenderableType] = [plan_table(found)]
-    parts += [Text(one, style="yellow") for one in found["warnings"]]
-    parts += [Text(f"assumed: {one}", style="dim") for one in found["assumed"]]
+    parts += [Text(warning, style="yellow") for warning in found["warnings"]]
+    parts += [Text(f"assumed: {assumption}", style="dim") for assumption in found["assumed"]]
     return Group(*parts)
 
 
 def plan_table(found: Mapping[str, Any]) -> Sheet:
-    told = "all targets hold" if found["holds"] else "targets would be missed"
-    table = plain_table(f"plan: {told}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
-    for one in found["classes"]:
-        runs = [(name, one[key]) for key, name in RUNS if one[key] is not None]
+    verdict = "all targets hold" if found["holds"] else "targets would be missed"
+    table = plain_table(f"plan: {verdict}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
+    for class_ in found["classes"]:
+        runs = [(name, class_[key]) for key, name in RUNS if class_[key] is not None]
         for place, (name, run) in enumerate(runs):
             is_last = place == len(runs) - 1
             table.add_row(
-                escape(one["name"]) if place == 0 else "",
+                escape(class_["name"]) if place == 0 else "",
                 name,
-                exact(one["target_ms"]) if place == 0 else "",
-                *figures(run, one["target_ms"]),
-                ("[green]yes[/]" if one["holds"] else "[bold red]no[/]") if is_last else "",
+                exact(class_["target_ms"]) if place == 0 else "",
+                *figures(run, class_["target_ms"]),
+                ("[green]yes[/]" if class_["holds"] else "[bold red]no[/]") if is_last else "",
                 end_section=is_last,
             )
     return table

@@ -21,8 +21,8 @@ from services.cli.completion import queries, tenants
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations, named_query, service
 from services.cli.tables.catalog_views import OutputOption, declarations_table, show, warn
+from services.cli.tables.class_tables import quality_table
 from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import quality_table
 from services.remote.models import Declared
 from services.watch.losses import FAILED_LEAST
 
@@ -74,9 +74,9 @@ def add(
     with declarations() as weir:
         ref = ref_named("Query", named_query(weir, "Query", name))
         data |= {"tenant": ref.tenant, "name": ref.name}
-        made = weir.apply([Document(parse_model(QueryDeclaration, data), str(ref))])
-    warn(made.warnings)
-    show(output, change_told(made.changes[0]), lambda: changes_table(made.changes))
+        result = weir.apply([Document(parse_model(QueryDeclaration, data), str(ref))])
+    warn(result.warnings)
+    show(output, change_told(result.changes[0]), lambda: changes_table(result.changes))
 
 
 @query.command()
@@ -115,9 +115,9 @@ def ls(
 ) -> None:
     """List queries in the order in which they were added, a line for each."""
     with declarations() as weir:
-        found = weir.all("Query", tenant)
-    told = [shown_document(one.declaration) for one in found]
-    show(output, told, lambda: queries_table(found, {} if output != "table" else failing_queries()))
+        entries = weir.all("Query", tenant)
+    documents = [shown_document(entry.declaration) for entry in entries]
+    show(output, documents, lambda: queries_table(entries, {} if output != "table" else failing_queries()))
 
 
 def queries_table(found: Sequence[Declared], failing: Mapping[str, str]) -> Sheet:
@@ -132,16 +132,18 @@ def queries_table(found: Sequence[Declared], failing: Mapping[str, str]) -> Shee
 
 def failing_queries() -> dict[str, str]:
     """Return which part of the rows of each failing query fails, and why; empty where no service answers."""
-    found: dict[str, tuple[float, str]] = {}
+    failing: dict[str, tuple[float, str]] = {}
     with suppress(WeirError), service() as weir:
         for shown in weir.live.classes():
             for failure in shown.get("failures", ()):
                 for name in failure["queries"]:
                     key = f"{shown['name']}/{name}"
-                    found[key] = max(found.get(key, (FAILED_LEAST, "")), (failure["part"], failure["reason"]))
+                    failing[key] = max(
+                        failing.get(key, (FAILED_LEAST, "")), (failure["part"], failure["reason"])
+                    )
     return {
         name: f"{part:.0%} of its rows in the last minute of input failed: {reason}"
-        for name, (part, reason) in found.items()
+        for name, (part, reason) in failing.items()
         if reason
     }
 
@@ -160,8 +162,8 @@ def quality(
 ) -> None:
     """Show how good answers have been: response times, what they were worth, missed deadlines, staleness."""
     with service() as weir:
-        told = weir.live.quality(tenant)
-    show(output, told, lambda: quality_table(told))
+        answer = weir.live.quality(tenant)
+    show(output, answer, lambda: quality_table(answer))
 
 
 def sql_of(sql: str | None, file: Path | None) -> str:

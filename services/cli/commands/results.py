@@ -83,8 +83,8 @@ def results(
     if tail is not None and after is not None:
         raise InvalidInput("--after says already where to begin", "--tail", tail, "leave one of them out")
     with service() as weir, ended_by_ctrl_c(), until_nobody_reads():
-        found = weir.results(query, after=after, follow=follow, forgotten=tell, limit=limit, tail=tail)
-        write(found, writer_of(output, follow))
+        rows = weir.results(query, after=after, follow=follow, forgotten=tell, limit=limit, tail=tail)
+        write(rows, writer_of(output, follow))
 
 
 def write(found: Results, writer: Writer) -> None:
@@ -316,4 +316,4 @@ def text_of(value: object, absent: str) -> str:
 
 def printable(text: str) -> str:
     """In one line, whatever it holds: no answer moves the cursor of a terminal."""
-    return "".join(one if one.isprintable() else "�" for one in text)
+    return "".join(character if character.isprintable() else "�" for character in text)

@@ -73,8 +73,8 @@ def put(
             if total.accepted:
                 warn([f"{total.accepted:,} rows were taken before this went wrong"])
             raise
-    told = total.model_dump()
-    show(output, told, lambda: Description(stream, told))
+    fields = total.model_dump()
+    show(output, fields, lambda: Description(stream, fields))
     if total.rejected:
         raise typer.Exit(1)
 
@@ -91,11 +91,11 @@ def together(one: RowsPut, other: RowsPut) -> RowsPut:
 def kinds_of(weir: Client, stream: str) -> dict[str, Kind] | None:
     """Return the kinds of a stream's columns by their names in small letters; None for a key that may not read them."""
     try:
-        found = weir.get("Stream", stream)
+        entry = weir.get("Stream", stream)
     except NotAllowed:
         return None
-    assert isinstance(found.declaration, StreamDeclaration)
-    schema = read_declaration(found.declaration.name, found.declaration).schema
+    assert isinstance(entry.declaration, StreamDeclaration)
+    schema = read_declaration(entry.declaration.name, entry.declaration).schema
     return {field.name.lower(): field.type.kind for field in schema.fields}
 
 
@@ -107,8 +107,8 @@ def batches(file: str, kinds: Callable[[], dict[str, Kind] | None]) -> Iterator[
         )
     elif Path(file).suffix.lower() in TEXT:
         yield from cut(rows_of_text(Path(file)))
-    elif Path(file).suffix.lower() == CSV and (known := kinds()) is not None:
-        yield from cut(rows_of_csv(Path(file), known))
+    elif Path(file).suffix.lower() == CSV and (kinds_known := kinds()) is not None:
+        yield from cut(rows_of_csv(Path(file), kinds_known))
     else:
         table = read_table(Path(file), "FILE")
         each = max(1, min(BATCH_ROWS, BATCH_BYTES * len(table) // max(1, table.nbytes)))
@@ -123,9 +123,9 @@ def rows_of_text(path: Path) -> Iterator[tuple[Mapping[str, Any], int]]:
             is_array = lines.read(1000).lstrip()[:1] == b"["
             lines.seek(0)
             if is_array:
-                found = parsed(lines.read(), str(path))
-                for number, one in enumerate(found):
-                    yield checked(one, f"{path}: row {number + 1}"), len(orjson.dumps(one))
+                values = parsed(lines.read(), str(path))
+                for number, value in enumerate(values):
+                    yield checked(value, f"{path}: row {number + 1}"), len(orjson.dumps(value))
                 return
             for number, line in enumerate(lines, 1):
                 if line.strip():

@@ -26,14 +26,15 @@ from engine.class_.explain import explain as explained
 from engine.class_.runner import ClassRunner
 from engine.data.schema import Schema, StreamSchema
 from engine.data.train import Train, train_from_arrow, train_to_arrow
+from engine.network.row_losses import late_rows
 from engine.plan.plan import Query
 from services.cli.commands.results import until_nobody_reads, whole
 from services.cli.input.run_input import GIVE_SQL, Given, assigned, given, sql_of, static_table, table_schema
 from services.cli.input.schema_inference import create_stream
 from services.cli.tables.catalog_views import warn
+from services.cli.tables.cells import response
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Sheet, screen
-from services.cli.tables.tables import plain_table, response
+from services.cli.tables.sheet import Sheet, plain_table, screen
 
 Output = Literal["table", "wide", "json", "csv"]
 # What --out names as a file; anything else is a folder.
@@ -70,90 +71,102 @@ class Answers:
         return pa.Table.from_batches(self.batches[query], self.schemas[query])
 
 
+SqlArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SQL",
+        help="Queries, and CREATE STREAM where types are not those of the files: an SQL file, SQL in quotes, or `-` for stdin.",
+        show_default=False,
+    ),
+]
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="STREAM=FILE of rows: Parquet, Arrow, CSV, JSON lines or array, also .gz; a folder, a pattern in quotes, or `-` for stdin.",
+        show_default=False,
+    ),
+]
+TablesOption = Annotated[
+    list[str] | None,
+    typer.Option("--table", help="NAME=FILE of a static table, in the same formats.", show_default=False),
+]
+TimesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--time",
+        metavar="COLUMN",
+        help="Event time of an input without CREATE STREAM: COLUMN or STREAM.COLUMN; a timestamp, or milliseconds.",
+        show_default="its only timestamp",
+    ),
+]
+SchemaOption = Annotated[
+    bool, typer.Option("--schema", help="Print the CREATE STREAM of each input, and run nothing.")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write answers here: a folder of one Parquet file per query; or, for a single query, "
+        "a .parquet, .csv or .jsonl file.",
+        show_default=False,
+    ),
+]
+RateOption = Annotated[
+    float | None, typer.Option(help="Rows per second; full speed if left out.", show_default=False)
+]
+TrainOption = Annotated[
+    int,
+    typer.Option(min=1, max=10_000_000, help="Rows per train: the batch that operators work on at a time."),
+]
+PolicyOption = Annotated[
+    str, typer.Option("--policy", "-p", help="Policy that orders operators: hr, fcfs, …")
+]
+GroupsOption = Annotated[int, typer.Option(min=1, help="Maximum number of keys that groups and joins hold.")]
+StateOption = Annotated[
+    int, typer.Option(min=1, help="Maximum number of bytes that windows, joins and queues hold.")
+]
+ScheduleOption = Annotated[
+    str,
+    typer.Option(
+        "--windows",
+        help="Schedule of windows with SLIDE AT MOST: none, aggressive, conservative or hybrid.",
+    ),
+]
+LateOption = Annotated[
+    str, typer.Option("--late", help="Late windows that are answered together: off, late or late-pending.")
+]
+OutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Format of the answers: a table, a table with every column, JSON (an object per line), or CSV (of a single "
+        "query). Notes are then on stderr.",
+    ),
+]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Print the operators as measured, and inferred streams.")
+]
+
+
 def run(
-    sql: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SQL",
-            help="Queries, and CREATE STREAM where types are not those of the files: an SQL file, SQL in quotes, or `-` for stdin.",
-            show_default=False,
-        ),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            help="STREAM=FILE of rows: Parquet, Arrow, CSV, JSON lines or array, also .gz; a folder, a pattern in quotes, or `-` for stdin.",
-            show_default=False,
-        ),
-    ] = None,
-    tables: Annotated[
-        list[str] | None,
-        typer.Option("--table", help="NAME=FILE of a static table, in the same formats.", show_default=False),
-    ] = None,
-    times: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--time",
-            metavar="COLUMN",
-            help="Event time of an input without CREATE STREAM: COLUMN or STREAM.COLUMN; a timestamp, or milliseconds.",
-            show_default="its only timestamp",
-        ),
-    ] = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the CREATE STREAM of each input, and run nothing.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write answers here: a folder of one Parquet file per query; or, for a single query, "
-            "a .parquet, .csv or .jsonl file.",
-            show_default=False,
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Rows per second; full speed if left out.", show_default=False)
-    ] = None,
-    train: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10_000_000, help="Rows per train: the batch that operators work on at a time."
-        ),
-    ] = 10_000,
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="Policy that orders operators: hr, fcfs, …")
-    ] = "hr",
-    limit_groups: Annotated[
-        int, typer.Option(min=1, help="Maximum number of keys that groups and joins hold.")
-    ] = LIMITS.groups,
-    limit_state: Annotated[
-        int,
-        typer.Option(min=1, help="Maximum number of bytes that windows, joins and queues hold."),
-    ] = LIMITS.state_bytes,
-    schedule: Annotated[
-        str,
-        typer.Option(
-            "--windows",
-            help="Schedule of windows with SLIDE AT MOST: none, aggressive, conservative or hybrid.",
-        ),
-    ] = WINDOWS.schedule,
-    late: Annotated[
-        str,
-        typer.Option("--late", help="Late windows that are answered together: off, late or late-pending."),
-    ] = WINDOWS.late,
-    output: Annotated[
-        Output,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Format of the answers: a table, a table with every column, JSON (an object per line), or CSV (of a single "
-            "query). Notes are then on stderr.",
-        ),
-    ] = "table",
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print the operators as measured, and inferred streams.")
-    ] = False,
+    *,
+    sql: SqlArgument = None,
+    inputs: InputsOption = None,
+    tables: TablesOption = None,
+    times: TimesOption = None,
+    schema: SchemaOption = False,
+    out: OutOption = None,
+    rate: RateOption = None,
+    train: TrainOption = 10_000,
+    policy: PolicyOption = "hr",
+    limit_groups: GroupsOption = LIMITS.groups,
+    limit_state: StateOption = LIMITS.state_bytes,
+    schedule: ScheduleOption = WINDOWS.schedule,
+    late: LateOption = WINDOWS.late,
+    output: OutputOption = "table",
+    explain: ExplainOption = False,
 ) -> None:
     """Run continuous queries over files, without a service: to try a query before it is added.
 
@@ -161,11 +174,7 @@ def run(
     """
     if sql is None and not schema:
         raise InvalidInput("there is no SQL to run", "SQL", hint=GIVE_SQL)
-    static: dict[str, pa.Table] = {}
-    notes: list[str] = []
-    for name, path in assigned(tables or [], "--table").items():
-        static[name], noted = static_table(name, path)
-        notes += noted
+    static, notes = static_tables(tables or [])
     content = given(
         None if sql is None else sql_of(sql), assigned(inputs or [], "--input"), static, times or []
     )
@@ -175,48 +184,79 @@ def run(
         return
     showing = Showing(output, out, explain or content.wants_explain)
     showing.check(content.queries)
+    data = timed_inputs(content)
+    answers = Answers()
+    for query in content.queries:
+        answers.expect(query)
+    runner = ClassRunner(
+        sink=answers,
+        policy=policy_of(policy),
+        train_max=train,
+        tables={
+            name: train_from_arrow(table, table_schema(name, table).schema, 0.0)
+            for name, table in static.items()
+        },
+        limits=ClassLimits(queries=len(content.queries), groups=limit_groups, state_bytes=limit_state),
+        windows=parse_model(WindowSettings, {"schedule": schedule, "late": late}, "--windows, --late"),
+    )
+    runner.add(*content.queries)
+    measured = timed_run(runner, data, train, rate)
+    with until_nobody_reads():
+        showing.show(answers, content, runner, measured, [*notes, *content.notes])
+
+
+def static_tables(arguments: Sequence[str]) -> tuple[dict[str, pa.Table], list[str]]:
+    """Return the tables of NAME=FILE arguments, and notes about them."""
+    tables: dict[str, pa.Table] = {}
+    notes: list[str] = []
+    for name, path in assigned(arguments, "--table").items():
+        tables[name], of_table = static_table(name, path)
+        notes += of_table
+    return tables, notes
+
+
+def timed_inputs(content: Given) -> dict[StreamSchema, pa.Table]:
+    """Return the rows of each stream that have an event time; the others become a note."""
     data = {}
     for stream in content.streams:
         if stream.name in content.rows:
             data[stream], timeless = conformed(content.rows[stream.name], stream)
             if timeless:
                 content.notes.append(f"{stream.name}: {timeless:,} rows without an event time were left out")
-    answers = Answers()
-    for query in content.queries:
-        answers.expect(query)
-    loaded = {
-        name: train_from_arrow(table, table_schema(name, table).schema, 0.0) for name, table in static.items()
-    }
-    limits = ClassLimits(queries=len(content.queries), groups=limit_groups, state_bytes=limit_state)
-    windows = parse_model(WindowSettings, {"schedule": schedule, "late": late}, "--windows, --late")
-    runner = ClassRunner(
-        sink=answers, policy=policy_of(policy), train_max=train, tables=loaded, limits=limits, windows=windows
-    )
-    runner.add(*content.queries)
+    return data
+
+
+def timed_run(
+    runner: ClassRunner, data: Mapping[StreamSchema, pa.Table], train: int, rate: float | None
+) -> Measured:
+    """Feed all rows with a progress bar, and measure how long that takes."""
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
     with progress("running", total) as advance:
         feed(runner, data, train, rate, advance)
-    elapsed_s = time.perf_counter() - began
-    with until_nobody_reads():
-        showing.show(answers, content, runner, Measured(total, elapsed_s), [*notes, *content.notes])
+    return Measured(total, time.perf_counter() - began)
 
 
 def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
     """Return the rows with the stream's columns and types, and how many were left out as they have no event time."""
     columns = {name.lower(): name for name in table.column_names}
     arrays = []
-    for one in stream.schema.fields:
-        name = columns.get(one.name.lower())
+    for schema_field in stream.schema.fields:
+        name = columns.get(schema_field.name.lower())
         if name is None:
             raise UnknownName(
-                "the input has no such column", stream.name, one.name, nearest(one.name, table.column_names)
+                "the input has no such column",
+                stream.name,
+                schema_field.name,
+                nearest(schema_field.name, table.column_names),
             )
         try:
-            arrays.append(table.column(name).cast(one.type.arrow))
+            arrays.append(table.column(name).cast(schema_field.type.arrow))
         except pa.ArrowException as error:
             hint = f"declare the column as the file has it ({table.column(name).type})"
-            raise InvalidInput(f"column {name} is not {one.type}: {error}", stream.name, None, hint) from None
+            raise InvalidInput(
+                f"column {name} is not {schema_field.type}: {error}", stream.name, None, hint
+            ) from None
     rows = pa.Table.from_arrays(arrays, schema=stream.schema.arrow)
     timed = rows if stream.time is None else rows.filter(rows.column(stream.time).is_valid())
     return timed.combine_chunks(), len(rows) - len(timed)
@@ -241,7 +281,7 @@ def feed(
 def drain(runner: ClassRunner) -> None:
     while runner.has_input():
         runner.run(SLICE_S, time.perf_counter, time.thread_time)
-        runner.refresh()
+        runner.scheduled.believed()
 
 
 def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[StreamSchema, pa.Table]]:
@@ -260,11 +300,11 @@ def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[S
         for stream, table in data.items():
             if stream is leader:
                 continue
-            known = times[stream]
+            event_us = times[stream]
             upto = (
                 len(table)
-                if last or reached is None or known is None
-                else int(np.searchsorted(known, reached, "right"))
+                if last or reached is None or event_us is None
+                else int(np.searchsorted(event_us, reached, "right"))
             )
             for begin in range(sent[stream], upto, train):
                 yield stream, table.slice(begin, min(train, upto - begin))
@@ -397,7 +437,7 @@ def explain_table(runner: ClassRunner) -> Sheet:
         # Panes pass on event time alone, and windows take nothing else.
         passes = not node.tells
         cost_s = node.mean_cost_s
-        table.add_row(
+        cells = (
             str(line.number),
             line.name,
             ",".join(map(str, line.feeds)) or "–",
@@ -407,13 +447,14 @@ def explain_table(runner: ClassRunner) -> Sheet:
             f"{node.given / line.tuples:.4g}" if passes and line.tuples else "–",
             f"{1e9 * cost_s:,.1f}" if cost_s is not None and line.tuples else "–",
         )
+        table.add_row(*cells)
     return table
 
 
 def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Sheet:
     table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
-        measured = runner.quality[query.name].responses.response_ms()
+        measured = runner.answers.quality[query.name].responses.response_ms()
         table.add_row(
             query.name,
             f"{len(answers.table(query.name)):,}",
@@ -426,7 +467,7 @@ def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunne
 
 def losses(runner: ClassRunner) -> Iterator[str]:
     """What did not get into the answers, and why."""
-    for source, late in runner.late().items():
+    for source, late in late_rows(runner.network.nodes).items():
         if late:
             yield f"{source}: {late:,} tuples came too late for their windows and were left out"
     for node in runner.network.nodes:

@@ -25,9 +25,7 @@ from configs.scenario.scenarios import load_any_scenario
 from scheduler.tuning import last_of
 from services.cli.simulation.periodic_sim import run_periodic_sim, wanted_schedule
 from services.cli.simulation.replay import Recording, replay_logs
-from services.cli.tables.progress import progress
-from services.cli.tables.sheet import FormatOption, screen
-from services.cli.tables.tables import (
+from services.cli.tables.outcome_tables import (
     answers_table,
     claim_table,
     compare_table,
@@ -35,6 +33,8 @@ from services.cli.tables.tables import (
     promise_table,
     result_table,
 )
+from services.cli.tables.progress import progress
+from services.cli.tables.sheet import Format, FormatOption, screen
 from sim.outcome.promises import check_promises
 from sim.outcome.report import write_report
 from sim.outcome.results import outcome_of, results
@@ -65,89 +65,118 @@ def presets(incomplete: str) -> list[str]:
     return [name for name in preset_names() if name.startswith(incomplete)]
 
 
+ScenarioArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help=f"Scenario: a preset ({', '.join(preset_names())}) or a YAML file.",
+        show_default=False,
+        autocompletion=presets,
+    ),
+]
+ManagerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--manager",
+        "-m",
+        help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
+        show_default=f"{DEFAULT_MANAGER}; none with --policies",
+    ),
+]
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        "-p",
+        help=f"Policy that orders the operators of every class: {', '.join(POLICY_KINDS)}; with settings: fas:beta=0.25.",
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Seed of everything random; the same seed gives the same output.")
+]
+SecondsOption = Annotated[float | None, typer.Option(help="Length of the run in virtual time.")]
+ReportOption = Annotated[
+    Path | None, typer.Option(help="Folder for an HTML page with plots.", show_default=False)
+]
+CompareOption = Annotated[
+    bool, typer.Option("--compare", help="Run the scenario under every load manager and compare them.")
+]
+PoliciesOption = Annotated[
+    bool,
+    typer.Option(
+        "--policies",
+        help="Run the scenario under every policy and compare them with the claims of the papers.",
+    ),
+]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Schedule of periodic queries: {', '.join(PERIODIC_KINDS)}, hybrid:late=off, …",
+        show_default="the scenario's",
+    ),
+]
+SchedulesOption = Annotated[
+    bool,
+    typer.Option(
+        "--schedules",
+        help="Run periodic queries under every schedule and compare them with the claims of the papers.",
+    ),
+]
+ExplainOption = Annotated[
+    str | None,
+    typer.Option(help="Class to explain: its last decisions are printed in words.", show_default=False),
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder for the events and decisions of every core, for --replay.", show_default=False),
+]
+ReplayOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Event log, or folder of event logs, to replay: its decisions are made again and compared.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimOptions:
+    """Options of a run, or of a comparison of runs, as the command line has them."""
+
+    manager: str | None
+    policy: str | None
+    seed: int | None
+    seconds: float | None
+    output: Format
+    report: Path | None
+    compare: bool
+    policies: bool
+    schedule: str | None
+    schedules: bool
+    explain: str | None
+    record: Path | None
+
+
 def sim(
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            help=f"Scenario: a preset ({', '.join(preset_names())}) or a YAML file.",
-            show_default=False,
-            autocompletion=presets,
-        ),
-    ] = None,
-    manager: Annotated[
-        str | None,
-        typer.Option(
-            "--manager",
-            "-m",
-            help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
-            show_default=f"{DEFAULT_MANAGER}; none with --policies",
-        ),
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            "--policy",
-            "-p",
-            help=f"Policy that orders the operators of every class: {', '.join(POLICY_KINDS)}; with settings: fas:beta=0.25.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of everything random; the same seed gives the same output.")
-    ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Length of the run in virtual time.")] = None,
+    *,
+    scenario: ScenarioArgument = None,
+    manager: ManagerOption = None,
+    policy: PolicyOption = None,
+    seed: SeedOption = None,
+    seconds: SecondsOption = None,
     output: FormatOption = "table",
-    report: Annotated[
-        Path | None, typer.Option(help="Folder for an HTML page with plots.", show_default=False)
-    ] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Run the scenario under every load manager and compare them.")
-    ] = False,
-    policies: Annotated[
-        bool,
-        typer.Option(
-            "--policies",
-            help="Run the scenario under every policy and compare them with the claims of the papers.",
-        ),
-    ] = False,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Schedule of periodic queries: {', '.join(PERIODIC_KINDS)}, hybrid:late=off, …",
-            show_default="the scenario's",
-        ),
-    ] = None,
-    schedules: Annotated[
-        bool,
-        typer.Option(
-            "--schedules",
-            help="Run periodic queries under every schedule and compare them with the claims of the papers.",
-        ),
-    ] = False,
-    explain: Annotated[
-        str | None,
-        typer.Option(
-            help="Class to explain: its last decisions are printed in words.",
-            show_default=False,
-        ),
-    ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the events and decisions of every core, for --replay.", show_default=False
-        ),
-    ] = None,
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            help="Event log, or folder of event logs, to replay: its decisions are made again and compared.",
-            show_default=False,
-        ),
-    ] = None,
+    report: ReportOption = None,
+    compare: CompareOption = False,
+    policies: PoliciesOption = False,
+    schedule: ScheduleOption = None,
+    schedules: SchedulesOption = False,
+    explain: ExplainOption = None,
+    record: RecordOption = None,
+    replay: ReplayOption = None,
 ) -> None:
     """Simulate a scenario in virtual time: what each class gets and loses, or when periodic queries are answered."""
     if replay is not None:
-        beside = (scenario, manager, policy, schedule, seed, seconds, report, explain, record)
-        if compare or policies or schedules or any(given is not None for given in beside):
+        others = (scenario, manager, policy, schedule, seed, seconds, report, explain, record)
+        if compare or policies or schedules or any(option is not None for option in others):
             raise InvalidInput(
                 "a log is replayed as it was recorded", "--replay", hint="give it alone, or with -o json"
             )
@@ -156,87 +185,135 @@ def sim(
     if scenario is None:
         hint = "write the name of a scenario, or --replay LOG"
         raise InvalidInput("required, but missing", "SCENARIO", hint=hint)
-    found = load_any_scenario(scenario)
-    if isinstance(found, PeriodicScenario):
-        refuse_of_classes(
-            found.name,
-            {
-                "--compare": compare or None,
-                "--policies": policies or None,
-                "--manager": manager,
-                "--policy": policy,
-                "--explain": explain,
-                "--record": record,
-            },
-        )
-        wanted = wanted_schedule(found, schedule, schedules)
-        seed = checked_seed(found.seed if seed is None else seed)
-        if seconds is not None:
-            found = found.model_copy(update={"seconds": checked_seconds(seconds)})
-        if report is not None:
-            make_folder("--report", report)
-        run_periodic_sim(found, wanted, seed, output, report)
-        return
-    if schedules or schedule is not None:
+    options = SimOptions(
+        manager=manager,
+        policy=policy,
+        seed=seed,
+        seconds=seconds,
+        output=output,
+        report=report,
+        compare=compare,
+        policies=policies,
+        schedule=schedule,
+        schedules=schedules,
+        explain=explain,
+        record=record,
+    )
+    loaded = load_any_scenario(scenario)
+    if isinstance(loaded, PeriodicScenario):
+        sim_periodic(loaded, options)
+    else:
+        sim_classes(loaded, options)
+
+
+def sim_periodic(scenario: PeriodicScenario, options: SimOptions) -> None:
+    """Run periodic queries under one schedule, or under every schedule."""
+    refuse_of_classes(
+        scenario.name,
+        {
+            "--compare": options.compare or None,
+            "--policies": options.policies or None,
+            "--manager": options.manager,
+            "--policy": options.policy,
+            "--explain": options.explain,
+            "--record": options.record,
+        },
+    )
+    schedule = wanted_schedule(scenario, options.schedule, options.schedules)
+    seed = checked_seed(scenario.seed if options.seed is None else options.seed)
+    if options.seconds is not None:
+        scenario = scenario.model_copy(update={"seconds": checked_seconds(options.seconds)})
+    if options.report is not None:
+        make_folder("--report", options.report)
+    run_periodic_sim(scenario, schedule, seed, options.output, options.report)
+
+
+def sim_classes(scenario: Scenario, options: SimOptions) -> None:
+    """Run classes once, or once under every manager or policy."""
+    check_of_classes(scenario, options)
+    # Level 2 alone: with shedding a policy would be compared on different tuples.
+    manager = options.manager or ("none" if options.policies else DEFAULT_MANAGER)
+    scenario = configured(scenario, options.policy, options.seconds)
+    explain = options.explain
+    if explain is not None and explain not in (names := [class_.name for class_ in scenario.classes]):
+        raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
+    if options.report is not None:
+        make_folder("--report", options.report)
+    if options.record is not None:
+        make_folder("--record", options.record)
+    seed = checked_seed(scenario.seed if options.seed is None else options.seed)
+    if options.compare or options.policies:
+        print_comparison(scenario, options, manager, seed)
+    else:
+        print_run(scenario, options, manager, seed)
+
+
+def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
+    """Raise InvalidInput for options that exclude each other or are about periodic queries."""
+    if options.schedules or options.schedule is not None:
         raise InvalidInput(
-            f"is about periodic queries, of which {found.name} has none",
-            "--schedules" if schedules else "--schedule",
-            None if schedules else schedule,
+            f"is about periodic queries, of which {scenario.name} has none",
+            "--schedules" if options.schedules else "--schedule",
+            None if options.schedules else options.schedule,
             "name a scenario of `kind: periodic`, such as golab-low; docs/scenarios.md tells its keys",
         )
-    if compare and policies:
+    compares = options.compare or options.policies
+    if options.compare and options.policies:
         raise InvalidInput("--compare and --policies exclude each other", hint="run the command twice")
-    if manager is not None:
-        known_manager(manager)
-    if compare and manager is not None:
-        raise InvalidInput("--compare runs every manager", "--manager", manager, "leave out one of the two")
-    if policies and policy is not None:
-        raise InvalidInput("--policies runs every policy", "--policy", policy, "leave out one of the two")
-    for option, given in (("--report", report), ("--explain", explain), ("--record", record)):
-        if given is not None and (compare or policies):
+    if options.manager is not None:
+        known_manager(options.manager)
+    hint = "leave out one of the two"
+    if options.compare and options.manager is not None:
+        raise InvalidInput("--compare runs every manager", "--manager", options.manager, hint)
+    if options.policies and options.policy is not None:
+        raise InvalidInput("--policies runs every policy", "--policy", options.policy, hint)
+    of_one_run = {"--report": options.report, "--explain": options.explain, "--record": options.record}
+    for option, value in of_one_run.items():
+        if value is not None and compares:
             raise InvalidInput(f"{option} is about one run", hint="leave out --compare and --policies")
-    # Level 2 alone: with shedding a policy would be compared on different tuples.
-    manager = manager or ("none" if policies else DEFAULT_MANAGER)
-    chosen = configured(found, policy, seconds)
-    if explain is not None and explain not in (names := [class_.name for class_ in chosen.classes]):
-        raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
-    if report is not None:
-        make_folder("--report", report)
-    if record is not None:
-        make_folder("--record", record)
-    seed = checked_seed(chosen.seed if seed is None else seed)
-    out = screen(output)
-    if compare or policies:
-        rows = run_all(comparison(chosen, policies, policy, manager, seed))
-        if output == "json":
-            typer.echo(json.dumps(list(rows.values()), indent=2))
-        elif policies:
-            title = f"{chosen.name}, manager {manager}, {chosen.seconds:g} s, seed {seed}"
-            out.print(policy_tables(title, rows))
-            if chosen.claims:
-                out.print(claim_table(chosen.claims, rows))
-        else:
-            out.print(compare_table(f"{chosen.name}, {chosen.seconds:g} s, seed {seed}", rows))
+
+
+def print_comparison(scenario: Scenario, options: SimOptions, manager: str, seed: int) -> None:
+    """Run the scenario under every manager or policy, and print one row for each."""
+    rows = run_all(comparison(scenario, options.policies, options.policy, manager, seed))
+    if options.output == "json":
+        typer.echo(json.dumps(list(rows.values()), indent=2))
         return
-    run = run_one(Job(chosen.name, chosen, manager, policy or policy_name(chosen), seed), record)
-    outcome = outcome_of(run, policy or policy_name(chosen))
+    out = screen(options.output)
+    if options.policies:
+        out.print(
+            policy_tables(f"{scenario.name}, manager {manager}, {scenario.seconds:g} s, seed {seed}", rows)
+        )
+        if scenario.claims:
+            out.print(claim_table(scenario.claims, rows))
+    else:
+        out.print(compare_table(f"{scenario.name}, {scenario.seconds:g} s, seed {seed}", rows))
+
+
+def print_run(scenario: Scenario, options: SimOptions, manager: str, seed: int) -> None:
+    """Run the scenario once; print its outcome and the explanations, and write the report."""
+    policy = options.policy or policy_name(scenario)
+    run = run_one(Job(scenario.name, scenario, manager, policy, seed), options.record)
+    outcome = outcome_of(run, policy)
     promises = check_promises(outcome)
-    if output == "json":
+    on_stderr = options.output == "json"
+    if options.output == "json":
         typer.echo(json.dumps(outcome.result, indent=2))
     else:
+        out = screen(options.output)
         out.print(result_table(outcome.result))
         out.print(answers_table(outcome.result))
         out.print(promise_table(promises))
-    if explain is not None:
-        for line in explanations(run, explain):
-            typer.echo(line, err=output == "json")
-    if report is not None:
-        typer.echo(f"report: {write_report(outcome, promises, report)}", err=output == "json")
+    if options.explain is not None:
+        for line in explanations(run, options.explain):
+            typer.echo(line, err=on_stderr)
+    if options.report is not None:
+        typer.echo(f"report: {write_report(outcome, promises, options.report)}", err=on_stderr)
 
 
-def refuse_of_classes(name: str, given: Mapping[str, object]) -> None:
+def refuse_of_classes(name: str, options: Mapping[str, object]) -> None:
     """Options that a scenario of periodic queries has no use for."""
-    for option, value in given.items():
+    for option, value in options.items():
         if value is not None:
             hint = INSTEAD.get(option, "leave it out")
             title = f"is about classes, of which {name} has none"
@@ -350,7 +427,11 @@ def result_of(job: Job) -> dict[str, Any]:
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
     """The class's last decisions in words, and all by which it came to go by another policy."""
     manager, tuned = run.ring.manager_of(name), run.tunings.get(name)
-    policies = [] if tuned is None else [one.sentence() for one in last_of(tuned.core.explanations, last)]
+    policies = (
+        []
+        if tuned is None
+        else [explanation.sentence() for explanation in last_of(tuned.core.explanations, last)]
+    )
     if manager is None:
         return policies or ["this manager makes no decisions"]
     return [*(explanation.sentence() for explanation in list(manager.explanations)[-last:]), *policies]

@@ -16,8 +16,8 @@ from rich.live import Live
 from actors.runtime.run_dirs import Cluster, clusters, shared_memory
 from configs.errors import InvalidInput
 from services.cli.service_location import service
+from services.cli.tables.class_tables import class_quality_table, class_view_table
 from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
-from services.cli.tables.tables import class_quality_table, class_view_table
 from services.common.weir_home import ENDPOINT, HOME, Home, home_of
 from services.watch.class_views import ClassView, as_json, class_views, unit_lines, view_told
 
@@ -102,19 +102,19 @@ def reachable(address: str | None, home: Home) -> str:
         raise InvalidInput("not the address of a Ray cluster", "--address", address, "write HOST:PORT")
     here = clusters(shared_memory())
     if address is None and (own := home.system()) is not None:
-        found = {own.name: Cluster(own.address, own.auth_mode)}
+        systems = {own.name: Cluster(own.address, own.auth_mode)}
     elif address is None:
         home.must_not_be_killed()
         # A demonstration has no catalog; systems of other homes are left alone.
-        found = {name: cluster for name, cluster in here.items() if cluster.home is None}
+        systems = {name: cluster for name, cluster in here.items() if cluster.home is None}
     else:
-        found = {name: cluster for name, cluster in here.items() if cluster.address == address}
-    if address is None and not found:
+        systems = {name: cluster for name, cluster in here.items() if cluster.address == address}
+    if address is None and not systems:
         raise InvalidInput("no system runs from it", HOME, str(home.folder), START_ONE)
-    if len(found) > 1:
-        told = ", ".join(f"{cluster.address} (system {name})" for name, cluster in found.items())
-        raise InvalidInput("several systems run on this machine", "--address", hint=f"give one of {told}")
-    for cluster in found.values():
+    if len(systems) > 1:
+        choices = ", ".join(f"{cluster.address} (system {name})" for name, cluster in systems.items())
+        raise InvalidInput("several systems run on this machine", "--address", hint=f"give one of {choices}")
+    for cluster in systems.values():
         address = cluster.address
         if cluster.auth_mode is not None:
             os.environ.setdefault(AUTH_MODE, cluster.auth_mode)

@@ -38,6 +38,7 @@ from services.cli.input.documents import wanted_documents
 from services.cli.local_catalog import Admit, CatalogHere
 from services.cli.service_location import who
 from services.cli.tables.catalog_views import warn
+from services.cli.tables.class_tables import class_view_table
 from services.cli.tables.sheet import FormatOption
 from services.cli.tables.state_log import (
     LOOK_S,
@@ -48,7 +49,6 @@ from services.cli.tables.state_log import (
     mirror_problems,
     mirror_states,
 )
-from services.cli.tables.tables import class_view_table
 from services.cli.upkeep.machine import SystemMachine
 from services.cli.upkeep.up_service import ENACT_S, Served, absent, check_there, given_keys, served
 from services.cli.upkeep.up_settings import settings_of
@@ -80,88 +80,103 @@ ConfigOption = Annotated[
 ]
 
 
+FilesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        help="Documents to apply first: a file, a folder, or `-` for standard input; may be repeated.",
+        show_default=False,
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a Ray cluster. There, the system continues to run when this command ends.",
+        show_default="a new Ray on this machine",
+    ),
+]
+ManagerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--manager",
+        "-m",
+        help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
+        show_default=DEFAULT_MANAGER,
+    ),
+]
+LanesOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Number of processors per node that run queries.", show_default="1"),
+]
+HostOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Host at which producers reach the gateway; `node` stands for the node's address.",
+        show_default="127.0.0.1",
+    ),
+]
+PortOption = Annotated[
+    int | None, typer.Option(min=0, max=65_535, help="Port of the gateway.", show_default="a free port")
+]
+ApiHostOption = Annotated[
+    str | None, typer.Option(help="Host of the REST API and the console.", show_default="127.0.0.1")
+]
+ApiPortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65_535,
+        help="Port of the REST API and the console; 0 chooses a free port.",
+        show_default=str(PORT),
+    ),
+]
+ApiOption = Annotated[bool, typer.Option(help="Serve the REST API and the console.")]
+AdmissionOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"What to do with a declaration that would miss a delay target: {', '.join(ADMISSIONS)}.",
+        show_default="warn",
+    ),
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(help="Certificate with its chain, in PEM: serve with TLS.", show_default=False),
+]
+PrivateKeyOption = Annotated[
+    Path | None, typer.Option(help="Private key of the certificate, in PEM.", show_default=False)
+]
+OperatorsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--metrics-operators",
+        help="Export metrics of each operator to Prometheus, too.",
+        show_default=False,
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="Print only problems, when they begin and when they end.")
+]
+
+
 def up(
-    files: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--file",
-            "-f",
-            help="Documents to apply first: a file, a folder, or `-` for standard input; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    *,
+    files: FilesOption = None,
     config: ConfigOption = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a Ray cluster. There, the system continues to run when this command ends.",
-            show_default="a new Ray on this machine",
-        ),
-    ] = None,
-    manager: Annotated[
-        str | None,
-        typer.Option(
-            "--manager",
-            "-m",
-            help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
-            show_default=DEFAULT_MANAGER,
-        ),
-    ] = None,
-    lanes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=256, help="Number of processors per node that run queries.", show_default="1"
-        ),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            help="Host at which producers reach the gateway; `node` stands for the node's address.",
-            show_default="127.0.0.1",
-        ),
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="Port of the gateway.", show_default="a free port")
-    ] = None,
-    api_host: Annotated[
-        str | None, typer.Option(help="Host of the REST API and the console.", show_default="127.0.0.1")
-    ] = None,
-    api_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            help="Port of the REST API and the console; 0 chooses a free port.",
-            show_default=str(PORT),
-        ),
-    ] = None,
-    api: Annotated[bool, typer.Option(help="Serve the REST API and the console.")] = True,
-    admission: Annotated[
-        str | None,
-        typer.Option(
-            help=f"What to do with a declaration that would miss a delay target: {', '.join(ADMISSIONS)}.",
-            show_default="warn",
-        ),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None,
-        typer.Option(help="Certificate with its chain, in PEM: serve with TLS.", show_default=False),
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="Private key of the certificate, in PEM.", show_default=False)
-    ] = None,
-    metrics_operators: Annotated[
-        bool | None,
-        typer.Option(
-            "--metrics-operators",
-            help="Export metrics of each operator to Prometheus, too.",
-            show_default=False,
-        ),
-    ] = None,
+    address: AddressOption = None,
+    manager: ManagerOption = None,
+    lanes: LanesOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    api_host: ApiHostOption = None,
+    api_port: ApiPortOption = None,
+    api: ApiOption = True,
+    admission: AdmissionOption = None,
+    tls_certificate: CertificateOption = None,
+    tls_key: PrivateKeyOption = None,
+    metrics_operators: OperatorsOption = None,
     folder: FolderOption = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print only problems, when they begin and when they end.")
-    ] = False,
+    quiet: QuietOption = False,
     output: FormatOption = "table",
 ) -> None:
     """Run the service for what the catalog declares, until Ctrl-C. On a cluster the system continues."""
@@ -181,66 +196,44 @@ def up(
             "--metrics-operators": ("service.metrics_operators", metrics_operators),
         },
     )
-    quiet_console = output == "json" or quiet
-    home, console = home_of(os.environ), Console(highlight=False, soft_wrap=True, quiet=quiet_console)
-    on_cluster = settings.cluster.address is not None
+    home, silent = home_of(os.environ), quiet or output == "json"
+    console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
-        if not quiet_console:
+        if not silent:
             # Entered first, so that everything else has ended.
-            running.push(EndLine(on_cluster))
+            running.push(EndLine(settings.on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
-        # Nothing is declared if the port is taken.
         keys = given_keys(os.environ)
+        # Nothing is declared if the port is taken.
         service = running.enter_context(served(catalog, home, settings.service, who(), keys)) if api else None
         if files:
             here = CatalogHere(catalog, who(), planned_by(catalog, settings))
             warn(here.apply(wanted_documents(files)).warnings)
-        wanted = None if on_cluster else catalog.desired().file
-        if wanted is not None:
-            find_java(wanted.session.java_home, os.environ)
         folder = folder or home.feeds
-        if not on_cluster:
-            make_folder("--folder", folder)
-        if service is not None:
-            for name, place in service.told().items():
-                console.print(f"{name.replace('_', ' ')}: {place}")
-        system = running.enter_context(begun(settings, home))
-        note_system(home, system, on_cluster)
-        if not on_cluster:
-            running.callback(home.forget_system)
-        own_key, brings, endpoint = new_key(), None, None
-        if not on_cluster:
-            (node,) = system.status().system.nodes
-            endpoint = system.endpoint(node)
-            assert endpoint is not None
-            console.print(f"gateway: {endpoint}")
-            own_key = system.ingest_key
-            brings = Brings(Door(from_here(endpoint, settings.gateway.host), own_key), folder)
-        watch_of_system = running.enter_context(watching(system))
-        door = SystemDoor(watch_of_system, watch_of_system.endpoint_of, lambda: own_key)
-        machine = SystemMachine(system, own_key, Mirrors(door), brings)
-        running.callback(machine.stop)
-        reconciling = Reconciling(catalog, machine)
-        feeds = machine.feeds
-        if service is not None:
-            brought = None if on_cluster else machine.feeds
-            service.attach(system, watch_of_system, settings, own_key, brought, machine.mirrors, running)
-            feeds = service.feeds
-            if on_cluster:
-                machine.brought_elsewhere = service.feeds
-
-        def problems() -> list[str]:
-            return [*reconciling.problems, *problems_of(feeds())]
-
-        watch_of_system.problems = problems
-        running.enter_context(reconciling)
-        if service is not None:
-            service.is_ready(lambda: reconciling.wait_enacted(ENACT_S))
-        overview = Overview(watch_of_system, endpoint, machine, reconciling, service)
+        if not settings.on_cluster:
+            check_feeds(catalog, folder)
+        print_places(console, service)
+        startup = Startup(settings=settings, home=home, catalog=catalog, service=service, running=running)
+        overview = startup.overview(folder, console)
         if quiet:
             log_states(overview.states, quiet=True)
         watch(overview.picture, overview.told, overview.states, output)
+
+
+def check_feeds(catalog: Catalog, folder: Path) -> None:
+    """Raise InvalidInput if the declared feeds need a Java that is not there, or their folder cannot be made."""
+    feeds = catalog.desired().file
+    if feeds is not None:
+        find_java(feeds.session.java_home, os.environ)
+    make_folder("--folder", folder)
+
+
+def print_places(console: Console, service: Served | None) -> None:
+    """Print where the service is reached."""
+    places = {} if service is None else service.told()
+    for name, place in places.items():
+        console.print(f"{name.replace('_', ' ')}: {place}")
 
 
 @dataclass(frozen=True)
@@ -279,9 +272,65 @@ def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
     return admit
 
 
-def note_system(home: Home, system: System, on_cluster: bool) -> None:
-    """Record the system, so that `weir top` and `weir down` of this home find it."""
-    home.note_system(OwnSystem(system.name, system.address, system.auth_mode, on_cluster))
+@dataclass(frozen=True, kw_only=True)
+class Startup:
+    """Start of a system for what a catalog declares; `running` ends the parts in reverse order."""
+
+    settings: UpSettings
+    home: Home
+    catalog: Catalog
+    service: Served | None
+    running: ExitStack
+
+    def overview(self, folder: Path, console: Console) -> Overview:
+        """Start the system, its feeds and mirrors, and the service's answers about them."""
+        system, endpoint = self._system(), None
+        own_key, brings = new_key(), None
+        if not self.settings.on_cluster:
+            (node,) = system.status().system.nodes
+            endpoint = system.endpoint(node)
+            assert endpoint is not None
+            console.print(f"gateway: {endpoint}")
+            own_key = system.ingest_key
+            brings = Brings(Door(from_here(endpoint, self.settings.gateway.host), own_key), folder)
+        watch = self.running.enter_context(watching(system))
+        mirrors = Mirrors(SystemDoor(watch, watch.endpoint_of, lambda: own_key))
+        machine = SystemMachine(system, own_key, mirrors, brings)
+        self.running.callback(machine.stop)
+        reconciling = Reconciling(self.catalog, machine)
+        self._attach_service(system, watch, machine, own_key)
+        feeds = machine.feeds if self.service is None else self.service.feeds
+        watch.problems = lambda: [*reconciling.problems, *problems_of(feeds())]
+        self.running.enter_context(reconciling)
+        if self.service is not None:
+            self.service.is_ready(lambda: reconciling.wait_enacted(ENACT_S))
+        return Overview(watch, endpoint, machine, reconciling, self.service)
+
+    def _system(self) -> System:
+        """Start the system or find it, and record it so that `weir top` and `weir down` of this home find it."""
+        system = self.running.enter_context(begun(self.settings, self.home))
+        on_cluster = self.settings.on_cluster
+        self.home.note_system(OwnSystem(system.name, system.address, system.auth_mode, on_cluster))
+        if not on_cluster:
+            self.running.callback(self.home.forget_system)
+        return system
+
+    def _attach_service(self, system: System, watch: Watch, machine: SystemMachine, own_key: str) -> None:
+        """Let the service answer from the system; on a cluster it reports the feeds that are run elsewhere."""
+        if self.service is None:
+            return
+        feeds = None if self.settings.on_cluster else machine.feeds
+        self.service.attach(
+            system,
+            watch,
+            self.settings,
+            own_key=own_key,
+            feeds=feeds,
+            mirrors=machine.mirrors,
+            running=self.running,
+        )
+        if self.settings.on_cluster:
+            machine.brought_elsewhere = self.service.feeds
 
 
 def begun(settings: UpSettings, home: Home) -> System:

@@ -137,11 +137,11 @@ class Feeds:
         return self._process.progress()
 
     def progress(self) -> dict[str, FeedProgress]:
-        return {one.feed: one for one in self.all()}
+        return {feed.feed: feed for feed in self.all()}
 
     def offered(self) -> Offered:
         accepted = self._system.accepted_rows(self._node)
-        offsets = {name: one.offsets[0] for name, one in self.progress().items() if one.offsets}
+        offsets = {name: feed.offsets[0] for name, feed in self.progress().items() if feed.offsets}
         return Offered(
             {name: sum(accepted[stream] for stream in streams) for name, streams in self._streams.items()},
             {name: offsets[name]["missed"] if name in offsets else 0 for name in self._streams},
@@ -151,10 +151,10 @@ class Feeds:
     def wait_flowing(self) -> float:
         """Until rows of all feeds are coming in; when the scenario begins, by the monotonic clock."""
         until = time.monotonic() + FLOWING_S
-        while waiting := [name for name, one in self.progress().items() if one.rows == 0]:
+        while waiting := [name for name, feed in self.progress().items() if feed.rows == 0]:
             if time.monotonic() > until:
-                why = [one.last_error for one in self._process.progress() if one.last_error]
+                why = [feed.last_error for feed in self._process.progress() if feed.last_error]
                 raise TimeoutError(f"no rows of {', '.join(waiting)} after {FLOWING_S:g} s: {why}")
             time.sleep(LOOK_S)
-        since: float = max(one.offsets[0]["began_us"] for one in self._process.progress()) / 1e6
+        since: float = max(feed.offsets[0]["began_us"] for feed in self._process.progress()) / 1e6
         return time.monotonic() - (time.time() - since) + LEAD_S

@@ -98,16 +98,16 @@ def loads(scenario: DemoScenario, load: float, seconds: float) -> dict[str, list
     """By class, from when on it asks for which part of the machine."""
     if scenario.phases is not None:
         return {
-            name: [(seconds * part, load * asked) for part, asked in phases]
+            name: [(seconds * part, load * part_of_load) for part, part_of_load in phases]
             for name, phases in scenario.phases.items()
         }
     if scenario.overloads:
         return overload(load_scenario(scenario.preset), load)
     preset = load_scenario(scenario.preset)
-    whole = sum(step.rate for one in steps(load_scenario(WHOLE)).values() for step in one)
+    whole = sum(step.rate for sequence in steps(load_scenario(WHOLE)).values() for step in sequence)
     return {
-        name: [(step.at_s / preset.seconds * seconds, load * step.rate / whole) for step in found]
-        for name, found in steps(preset).items()
+        name: [(step.at_s / preset.seconds * seconds, load * step.rate / whole) for step in sequence]
+        for name, sequence in steps(preset).items()
     }
 
 
@@ -115,25 +115,25 @@ def overload(preset: Scenario, load: float) -> dict[str, list[tuple[float, float
     """The first class asks for less than it is entitled to; the others share the rest of the load evenly."""
     shares = preset.original_shares()
     first, *others = shares
-    asked = ENTITLED_PART * shares[first]
-    if load <= asked:
+    demand = ENTITLED_PART * shares[first]
+    if load <= demand:
         raise InvalidInput(
-            f"class 1 asks for {asked:g} alone", "--load", load, "give more, or choose another scenario"
+            f"class 1 asks for {demand:g} alone", "--load", load, "give more, or choose another scenario"
         )
-    return {first: [(0.0, asked)]} | {name: [(0.0, (load - asked) / len(others))] for name in others}
+    return {first: [(0.0, demand)]} | {name: [(0.0, (load - demand) / len(others))] for name in others}
 
 
 def steps(preset: Scenario) -> dict[str, Sequence[Step]]:
     """The rates of readings by class."""
-    found: dict[str, Sequence[Step]] = {}
+    steps_by_class: dict[str, Sequence[Step]] = {}
     for class_ in preset.classes:
         arrivals = class_.streams[READINGS].arrivals
         if isinstance(arrivals, StepArrivals):
-            found[class_.name] = arrivals.steps
+            steps_by_class[class_.name] = arrivals.steps
         else:
             assert isinstance(arrivals, ConstantArrivals)
-            found[class_.name] = (Step(at_s=0, rate=arrivals.rate),)
-    return found
+            steps_by_class[class_.name] = (Step(at_s=0, rate=arrivals.rate),)
+    return steps_by_class
 
 
 def rates(

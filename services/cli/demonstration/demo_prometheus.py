@@ -85,8 +85,8 @@ class Beside:
         span = Span(begin, end, RATE_INTERVAL_S)
         panels: list[Answered] = []
         for board in BOARDS:
-            one = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
-            panels += answers(self._prometheus, [board], span, one)
+            variables = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
+            panels += answers(self._prometheus, [board], span, variables)
         rules = self._prometheus.rules()
         recorded = {
             rule.name: len(self._prometheus.ask(rule.name)) for rule in rules if rule.kind == "recording"
@@ -113,6 +113,6 @@ def prometheus_beside(
         collector = SystemCollector(watch, nodes, feeds, lambda: priorities)
         with (
             Exporter(collector.text) as exporter,
-            Prometheus(folder, exporter.address, exporter.token) as found,
+            Prometheus(folder, exporter.address, exporter.token) as prometheus,
         ):
-            yield Beside(found)
+            yield Beside(prometheus)

@@ -187,8 +187,8 @@ class LiveRun:
     def _look(self) -> None:
         before, self.last = self.last, self.watched.look(lending=True)
         elapsed_s = self.last.at - max(before.at, self.began)
-        for name, one in self.last.classes.items():
-            self._shares[name] = self._shares.get(name, 0.0) + one.share * elapsed_s
+        for name, class_view in self.last.classes.items():
+            self._shares[name] = self._shares.get(name, 0.0) + class_view.share * elapsed_s
         if self._series.due():
             self._record(before)
         self.on_look(self)
@@ -196,14 +196,14 @@ class LiveRun:
     def _record(self, before: Look) -> None:
         manages = sheds(self.settings.manager) != "nobody"
         for name, series in self._series.classes.items():
-            one = self.last.classes[name]
+            class_view = self.last.classes[name]
             series.at_s.append(self.now)
-            series.response_ms.append(mean_between(before.classes.get(name), one))
-            series.headroom.append(one.figures.headroom if manages else None)
-            series.load.append(one.figures.load)
-            series.share.append(one.share)
-            series.drop.append(one.drop)
-            series.queued.append(one.figures.queued)
+            series.response_ms.append(mean_between(before.classes.get(name), class_view))
+            series.headroom.append(class_view.figures.headroom if manages else None)
+            series.load.append(class_view.figures.load)
+            series.share.append(class_view.share)
+            series.drop.append(class_view.drop)
+            series.queued.append(class_view.figures.queued)
         self._series.thin()
 
     def _cool_down(self) -> None:
@@ -223,13 +223,13 @@ class LiveRun:
         """What was offered, and how much of the plan that is not."""
         accepted, missed = (
             sum(
-                sum(getattr(one, what).values()) * sign
-                for one, sign in zip(self._offered, (-1, 1), strict=True)
+                sum(getattr(offered, what).values()) * sign
+                for offered, sign in zip(self._offered, (-1, 1), strict=True)
             )
             for what in ("accepted", "missed")
         )
-        told = f"{accepted / self.seconds / 1e6:.2f} offered"
-        return told + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
+        note = f"{accepted / self.seconds / 1e6:.2f} offered"
+        return note + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
 
     # -- when it is over --------------------------------------------------------------------------------
 
@@ -337,14 +337,14 @@ class LiveRun:
         return self._ended.at - self.began
 
     def _ledger(self, name: str) -> TupleLedger:
-        one = self.last.classes[name].figures
+        figures = self.last.classes[name].figures
         return TupleLedger(
-            offered=one.offered,
-            delivered=one.delivered,
-            shed=one.shed,
-            late=one.late,
-            rejected=one.rejected,
-            failed=one.failed,
+            offered=figures.offered,
+            delivered=figures.delivered,
+            shed=figures.shed,
+            late=figures.late,
+            rejected=figures.rejected,
+            failed=figures.failed,
         )
 
     def _closes(self, name: str) -> bool:

@@ -43,19 +43,19 @@ def wanted_documents(
     if not named:
         hint = "write -f FILE, -f FOLDER, or -f - for standard input"
         raise InvalidInput("required, but missing", "--file", hint=hint)
-    found: list[Document] = []
+    documents: list[Document] = []
     problems: list[InvalidInput] = []
-    for path in (file for one in named for file in files_of(one, recursive)):
+    for path in (file for name in named for file in files_of(name, recursive)):
         try:
-            found += documents_of(text_of(path), STDIN_NAME if path == STDIN else str(path))
+            documents += documents_of(text_of(path), STDIN_NAME if path == STDIN else str(path))
         except Several as several:
             problems += several.problems
         except InvalidInput as problem:
             problems.append(problem)
     if problems:
         raise Several.of(problems)
-    check_differ(found)
-    return found
+    check_differ(documents)
+    return documents
 
 
 def files_of(path: Path, recursive: bool) -> Iterator[Path]:
@@ -64,7 +64,7 @@ def files_of(path: Path, recursive: bool) -> Iterator[Path]:
         yield path
         return
     inside = sorted(path.rglob("*") if recursive else path.iterdir())
-    files = [one for one in inside if one.suffix.lower() in ENDINGS and one.is_file()]
+    files = [file for file in inside if file.suffix.lower() in ENDINGS and file.is_file()]
     if not files:
         hint = (
             "name another folder" if recursive else "name another folder, or add -R to read the folders in it"

@@ -6,7 +6,6 @@ of their names. CSV and JSON may be compressed; JSON is an object per line, or a
 
 from __future__ import annotations
 
-import difflib
 import glob
 import gzip
 import sys
@@ -20,7 +19,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from configs.errors import InvalidInput
+from configs.errors import InvalidInput, similar
 
 PARQUET, CSV = (".parquet",), (".csv",)
 ARROW = (".arrow", ".feather", ".ipc")
@@ -93,7 +92,7 @@ def no_such_file(path: Path, option: str) -> InvalidInput:
         there = [file.name for file in path.parent.iterdir()]
     except OSError:
         return InvalidInput("there is no such folder", option, str(path.parent), "check the path")
-    close = difflib.get_close_matches(path.name, there, n=1)
+    close = similar(path.name, there)
     hint = f"did you mean {path.parent / close[0]}?" if close else "check the path"
     return InvalidInput("there is no such file", option, str(path), hint)
 
@@ -209,5 +208,5 @@ def timestamps(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def as_texts(names: Sequence[str], texts: Collection[str]) -> Mapping[str, pa.DataType]:
     """Return the type of text for columns among those named, without regard to case."""
-    wanted = {name.lower() for name in texts}
-    return {name: pa.string() for name in names if name.lower() in wanted}
+    names_as_text = {name.lower() for name in texts}
+    return {name: pa.string() for name in names if name.lower() in names_as_text}

@@ -235,8 +235,8 @@ def plan(content: Given, sql: Sql, statements: Iterable[Statement], catalog: Cat
             query = plan_query(statement.name, statement.text, catalog)
         except PlanningError as problem:
             if problem.title == NO_SUCH_STREAM:
-                name, known = str(problem.value), catalog.names()
-                hints = [nearest(name, known)] if known else []
+                name, names = str(problem.value), catalog.names()
+                hints = [nearest(name, names)] if names else []
                 problem.hint = "; ".join([*hints, f"--input {name}=FILE reads it from a file of rows"])
             raise sql.error(problem, statement) from None
         content.queries.append(query)

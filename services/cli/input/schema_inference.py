@@ -54,13 +54,13 @@ def check_names(name: str, rows: pa.Table) -> None:
             f"--input {name}",
             hint="columns hold numbers, texts, booleans or timestamps",
         )
-    seen: set[str] = set()
+    names: set[str] = set()
     for column in rows.column_names:
-        if column.lower() in seen:
+        if column.lower() in names:
             raise InvalidInput(
                 "two columns have one name", f"--input {name}", column, "give one of them another name"
             )
-        seen.add(column.lower())
+        names.add(column.lower())
 
 
 def time_place(name: str, schema: pa.Schema, time: str | None) -> int | None:
@@ -87,10 +87,10 @@ def time_place(name: str, schema: pa.Schema, time: str | None) -> int | None:
 
 def disorder_us(times: pa.ChunkedArray, unit_us: int) -> int:
     """Return how far behind an earlier time a later row lies at most, in whole seconds or milliseconds above that."""
-    known = times.drop_null().cast(pa.int64()).to_numpy()
-    if not len(known):
+    times_us = times.drop_null().cast(pa.int64()).to_numpy()
+    if not len(times_us):
         return 0
-    behind_us = int((np.maximum.accumulate(known) - known).max()) * unit_us
+    behind_us = int((np.maximum.accumulate(times_us) - times_us).max()) * unit_us
     unit = SECOND_US if behind_us >= SECOND_US else MILLISECOND_US
     return min(math.ceil(behind_us / unit) * unit, LATENESS_MAX_US)
 

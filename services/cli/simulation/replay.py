@@ -11,9 +11,9 @@ import typer
 
 from actors.runtime.event_log import EventLog
 from loadshed.records import Core, CoreName, header_of
+from services.cli.tables.outcome_tables import replay_table
 from services.cli.tables.progress import progress
 from services.cli.tables.sheet import Format, screen
-from services.cli.tables.tables import replay_table
 from sim.control_ring import Record
 from sim.replay import CoreReport, Delivery, ReplayReport, log_files, replay
 

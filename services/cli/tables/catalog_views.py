@@ -58,12 +58,12 @@ def declarations_table(
     heads = ("name", *COLUMNS[kind], *(() if states is None else ("state",)), "version")
     rows = (
         (
-            name_of(one.ref),
-            *map(cell, summary(one.declaration)),
-            *(() if states is None else (states.get(one.declaration.name, NOTHING_RUNS),)),
-            str(one.version),
+            name_of(entry.ref),
+            *map(cell, summary(entry.declaration)),
+            *(() if states is None else (states.get(entry.declaration.name, NOTHING_RUNS),)),
+            str(entry.version),
         )
-        for one in stored
+        for entry in stored
     )
     least = [head for head in ("version", "utility") if head in heads]
     table = lines_table(heads, rows, least, [head for head in heads if head in LONG])

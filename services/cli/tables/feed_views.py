@@ -58,14 +58,14 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
 
 def formats_of(weir: Declarations) -> dict[str, str]:
     """Spark's format of each declared feed."""
-    found = {}
-    for one in (*weir.all("Stream"), *weir.all("Feed")):
-        match one.declaration:
+    formats = {}
+    for entry in (*weir.all("Stream"), *weir.all("Feed")):
+        match entry.declaration:
             case StreamDeclaration(name=name, source=source) if source is not None:
-                found[name] = source.format
+                formats[name] = source.format
             case FeedDeclaration(name=name, source=source):
-                found[name] = source.format
-    return found
+                formats[name] = source.format
+    return formats
 
 
 def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> RenderableType:
@@ -166,7 +166,7 @@ def feed_declared(weir: Declarations, name: str) -> Declared | None:
         return None
     except UnknownName as problem:
         with suppress(UnknownName):
-            found = weir.get("Stream", name)
-            if isinstance(found.declaration, StreamDeclaration) and found.declaration.source is not None:
-                return found
+            entry = weir.get("Stream", name)
+            if isinstance(entry.declaration, StreamDeclaration) and entry.declaration.source is not None:
+                return entry
         raise problem from None

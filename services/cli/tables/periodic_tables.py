@@ -8,8 +8,8 @@ from typing import Any
 from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
-from services.cli.tables.sheet import Sheet
-from services.cli.tables.tables import milliseconds, plain_table, three_figures
+from services.cli.tables.cells import milliseconds, three_figures
+from services.cli.tables.sheet import Sheet, plain_table
 from sim.windows.periodic_results import metric_of, title_of, words_of
 
 # The latest of each group: so many of all groups together, but of each some. The JSON has all.
@@ -37,8 +37,8 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
     else:
         columns["busy s"] = best([figure(row["busy_s"]) for row in rows], [row["busy_s"] for row in rows])
     table = plain_table(escape(title_of(answer)), ("schedule", *columns))
-    for place, one in enumerate(rows):
-        table.add_row(escape(one["schedule"]), *(column[place] for column in columns.values()))
+    for place, schedule in enumerate(rows):
+        table.add_row(escape(schedule["schedule"]), *(column[place] for column in columns.values()))
     return table
 
 
@@ -97,15 +97,15 @@ def runs(one: Mapping[str, Any]) -> list[str]:
 
 def lateness(sub_group: Mapping[str, Any]) -> tuple[float, float]:
     """By which the latest come first; without an answer nothing is known."""
-    told = sub_group["tardiness"]
-    return (-told["mean_ms"] if told else 0.0, sub_group["slide_s"])
+    tardiness = sub_group["tardiness"]
+    return (-tardiness["mean_ms"] if tardiness else 0.0, sub_group["slide_s"])
 
 
 def slides(sub_group: Mapping[str, Any]) -> str:
     """What was asked for, and what runs where that is sooner."""
     slide, period = sub_group["slide_s"], sub_group["period_s"]
-    asked = f"{'≤' if sub_group['at_most'] else ''}{exact(slide)} s"
-    return asked if slide == period else f"{asked}, every {exact(period)} s"
+    text = f"{'≤' if sub_group['at_most'] else ''}{exact(slide)} s"
+    return text if slide == period else f"{text}, every {exact(period)} s"
 
 
 def sooner(answer: Mapping[str, Any]) -> str:
@@ -114,7 +114,7 @@ def sooner(answer: Mapping[str, Any]) -> str:
 
 def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
     """Those of the least value stand out."""
-    least = min((one for one in values if one is not None), default=None)
+    least = min((value for value in values if value is not None), default=None)
     return [
         f"[bold green]{text}[/]" if value is not None and value == least else text
         for text, value in zip(texts, values, strict=True)

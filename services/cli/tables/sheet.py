@@ -12,9 +12,9 @@ Numbered properties:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -30,7 +30,7 @@ PROSE_LEAST = 24
 CUT_LEAST = 40
 # Columns of an output that nothing limits, such as a file.
 UNLIMITED = 100_000
-HEAD, TITLE, RULE, NOTE = (Style.parse(one) for one in ("bold", "italic", "dim", "dim italic"))
+HEAD, TITLE, RULE, NOTE = (Style.parse(style) for style in ("bold", "italic", "dim", "dim italic"))
 
 Output = Literal["table", "wide", "json", "yaml"]
 Format = Literal["table", "wide", "json"]
@@ -119,8 +119,12 @@ class Sheet:
 
     def widest(self, place: int) -> int:
         head = Text(self.heads[place]).cell_len if self.has_heads else 0
-        found = max((line.cell_len for row in self.rows for line in row[place].split()), default=0)
-        return max(head, min(found, PROSE_MOST) if place in self.prose else found, self.longest_word(place))
+        content_width = max((line.cell_len for row in self.rows for line in row[place].split()), default=0)
+        return max(
+            head,
+            min(content_width, PROSE_MOST) if place in self.prose else content_width,
+            self.longest_word(place),
+        )
 
     def narrowest(self, place: int) -> int:
         """Return the width below which the column would break something."""
@@ -161,9 +165,9 @@ class Sheet:
         """Return the width of each column; prose and texts that may be cut share what the others leave."""
         widths = {place: self.narrowest(place) for place in shown}
         room = width - sum(widths.values())
-        wanted = {place: self.widest(place) - widths[place] for place in shown}
-        for place, more in wanted.items():
-            part = min(more, room * more // max(1, sum(wanted.values())))
+        missing = {place: self.widest(place) - widths[place] for place in shown}
+        for place, more in missing.items():
+            part = min(more, room * more // max(1, sum(missing.values())))
             widths[place] += part
         return widths
 
@@ -196,6 +200,32 @@ class Sheet:
                     yield Text.assemble(Text(" " * len(name)) if place else name, line)
 
 
+def plain_table(
+    title: str,
+    columns: Sequence[str],
+    left: int = 1,
+    wrapped: int | Sequence[int] = (),
+    least: Sequence[str] = (),
+    whole: bool = False,
+) -> Sheet:
+    """Return a table without frame: the first `left` columns are text, `wrapped` are prose, `least` are hidden first."""
+    prose = (wrapped,) if isinstance(wrapped, int) else wrapped
+    return Sheet(columns, title, left, prose, least=least, whole=whole)
+
+
+Row = TypeVar("Row")
+
+
+def table_of(
+    title: str, columns: Mapping[str, Callable[[Row], str]], rows: Iterable[Row], left: int = 1
+) -> Sheet:
+    """Return a table with a line per row; a column is a head and a function from a row to its cell."""
+    table = Sheet(tuple(columns), title, left)
+    for row in rows:
+        table.add_row(*(cell(row) for cell in columns.values()))
+    return table
+
+
 def hidden_note(heads: Sequence[str]) -> str:
     """Return the line that names hidden columns."""
     count = f"{len(heads)} column{'s' if len(heads) > 1 else ''}"
@@ -206,7 +236,9 @@ def clean(text: Text) -> Text:
     """Return the text without what could move the cursor of a terminal."""
     if text.plain.replace("\n", "").isprintable():
         return text
-    plain = "".join(one if one.isprintable() or one == "\n" else "�" for one in text.plain)
+    plain = "".join(
+        character if character.isprintable() or character == "\n" else "�" for character in text.plain
+    )
     return Text(plain, spans=text.spans)
 
 
@@ -269,15 +301,15 @@ def fields_of(console: Console, fields: Mapping[str, Any], width: int) -> Iterat
 def nested(console: Console, value: Any, width: int) -> Iterator[Text]:
     if isinstance(value, Mapping):
         yield from fields_of(console, value, width)
-    elif all(isinstance(one, Mapping) and not any(map(is_nested, one.values())) for one in value):
-        heads = list(dict.fromkeys(head for one in value for head in one))
+    elif all(isinstance(item, Mapping) and not any(map(is_nested, item.values())) for item in value):
+        heads = list(dict.fromkeys(head for item in value for head in item))
         sheet = Sheet(heads, left=len(heads))
-        for one in value:
-            sheet.rows.append([clean(Text(plain(one.get(head)))) for head in heads])
+        for item in value:
+            sheet.rows.append([clean(Text(plain(item.get(head)))) for head in heads])
         yield from sheet.lines(console, width)
     else:
-        for one in value:
-            lines = list(nested(console, one, width - 2)) if is_nested(one) else [clean(Text(plain(one)))]
+        for item in value:
+            lines = list(nested(console, item, width - 2)) if is_nested(item) else [clean(Text(plain(item)))]
             for place, line in enumerate(lines):
                 yield Text.assemble("  " if place else "- ", line)
 
@@ -287,7 +319,7 @@ def is_nested(value: Any) -> bool:
     if isinstance(value, Mapping):
         return bool(value)
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    return is_list and any(isinstance(one, Mapping | list | tuple) for one in value)
+    return is_list and any(isinstance(item, Mapping | list | tuple) for item in value)
 
 
 def plain(value: Any) -> str:

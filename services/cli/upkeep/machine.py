@@ -104,13 +104,13 @@ class SystemMachine:
         """Report to all gateways how long ago feeds had nothing left to publish, if that has changed."""
         if self._file is None:
             return
-        streams = {name: one.streams for name, one in self._file.all_feeds().items()}
+        streams = {name: feed.streams for name, feed in self._file.all_feeds().items()}
         now, ages_s = time.time(), dict[str, float]()
-        for one in (*self.feeds(), *self.brought_elsewhere()):
-            at = one.caught_up_at
-            if at is not None and one.feed in streams and at - self._caught_up.get(one.feed, 0.0) >= NEWS_S:
-                self._caught_up[one.feed] = at
-                ages_s |= dict.fromkeys(streams[one.feed], now - at)
+        for feed in (*self.feeds(), *self.brought_elsewhere()):
+            at = feed.caught_up_at
+            if at is not None and feed.feed in streams and at - self._caught_up.get(feed.feed, 0.0) >= NEWS_S:
+                self._caught_up[feed.feed] = at
+                ages_s |= dict.fromkeys(streams[feed.feed], now - at)
         if ages_s:
             for node in self._status().nodes:
                 self._call(node, "caught_up", ages_s)

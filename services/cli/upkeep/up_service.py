@@ -171,7 +171,7 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
         if service.snapshot.holder_of(path.read_bytes().strip()) is not None:
             return
     try:
-        key, made = catalog.keys.create(PRINCIPAL, [ADMIN], who)
+        key, info = catalog.keys.create(PRINCIPAL, [ADMIN], who)
     except InvalidInput as problem:
         # Of another home with the same catalog, or of files that are lost.
         problem.hint = (
@@ -181,6 +181,6 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         write_private(path, f"{key}\n")
     except InvalidInput:
-        catalog.keys.revoke(made.id, who)  # nobody has it
+        catalog.keys.revoke(info.id, who)  # nobody has it
         raise
     service.snapshot.refresh()

@@ -15,23 +15,23 @@ Told = dict[str, tuple[str, Any]]
 
 def settings_of(config: Path | None, options: Told) -> UpSettings:
     """As file and options say; what is wrong is named as it is written."""
-    given = {place: (option, value) for option, (place, value) in options.items() if value is not None}
-    found = {} if config is None else read_data(config)
-    if found is None:
-        found = {}
-    if not isinstance(found, dict):
-        return parse_model(UpSettings, found, str(config))
-    for place, (_, value) in given.items():
+    given_values = {place: (option, value) for option, (place, value) in options.items() if value is not None}
+    data = {} if config is None else read_data(config)
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        return parse_model(UpSettings, data, str(config))
+    for place, (_, value) in given_values.items():
         part, name = place.split(".")
-        said = found.get(part)
-        found = {**found, part: {**(said if isinstance(said, dict) else {}), name: value}}
+        said = data.get(part)
+        data = {**data, part: {**(said if isinstance(said, dict) else {}), name: value}}
     try:
-        return parse_model(UpSettings, found, "" if config is None else str(config))
+        return parse_model(UpSettings, data, "" if config is None else str(config))
     except InvalidInput as problem:
-        if problem.field in given:
-            problem.field, problem.file = given[problem.field][0], ""
+        if problem.field in given_values:
+            problem.field, problem.file = given_values[problem.field][0], ""
         elif config is None:
             problem.field = next(
-                (one for one, (place, _) in options.items() if place == problem.field), problem.field
+                (option for option, (place, _) in options.items() if place == problem.field), problem.field
             )
         raise

@@ -153,7 +153,7 @@ class Gateway:
 
     def units(self, class_: str, query: str) -> list[Unit]:
         answer = self._act("results", {**VERSION, "class": class_, "query": query})
-        return [Unit(one["unit"], one["first"], one["next"]) for one in answer["units"]]
+        return [Unit(unit["unit"], unit["first"], unit["next"]) for unit in answer["units"]]
 
     def rows(self, unit: str, query: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """The rows from `begin` up to `end`, each once, whatever becomes of the connection meanwhile."""
@@ -176,10 +176,10 @@ class Gateway:
     # -- patience --------------------------------------------------------------------------------------------------
 
     def _act(self, action: str, body: Json, timeout_s: float | None = None) -> Json:
-        asked = flight.Action(action, as_bytes(body))
+        request = flight.Action(action, as_bytes(body))
 
         def act(client: flight.FlightClient, call: flight.FlightCallOptions) -> Json:
-            (result,) = client.do_action(asked, call)
+            (result,) = client.do_action(request, call)
             answer: Json = json.loads(result.body.to_pybytes())
             return answer
 

@@ -50,7 +50,7 @@ def to_weir(
         raise OptionError("to_weir: give stream for one stream, or split={stream: condition, …} for several")
     if split is not None and not split:
         raise OptionError("split: there is no stream in it (got {}); write split={stream: condition, …}")
-    given = {
+    options = {
         "endpoint": endpoint,
         "stream": stream if split is None else next(iter(split)),
         "apiKey": api_key,
@@ -60,7 +60,9 @@ def to_weir(
         "batchRows": batch_rows,
         "producer": producer,
     }
-    written = write_options({name: str(one) for name, one in given.items() if one is not None}, "write")
+    written = write_options(
+        {name: str(value) for name, value in options.items() if value is not None}, "write"
+    )
     streams = [written.stream] if split is None else list(split)
     for name in columns or ():
         if name not in streams:
@@ -94,14 +96,20 @@ def tables_of(
     if split is None and not columns:
         return {name: df.toArrow() for name in streams}
     chosen = {name: list(columns.get(name, df.columns)) for name in streams}
-    for name, wanted in chosen.items():
-        for column in wanted:
+    for name, columns_wanted in chosen.items():
+        for column in columns_wanted:
             if column not in df.columns:
                 raise OptionError(f"columns[{name!r}]: no column {column!r}; {nearest(column, df.columns)}")
     if split is None:
-        return {name: df.select(*map(quoted, wanted)).toArrow() for name, wanted in chosen.items()}
+        return {
+            name: df.select(*map(quoted, columns_wanted)).toArrow() for name, columns_wanted in chosen.items()
+        }
     takes = {name: TAKES.format(place) for place, name in enumerate(streams)}
-    needed = [quoted(one) for one in df.columns if any(one in wanted for wanted in chosen.values())]
+    needed = [
+        quoted(column)
+        for column in df.columns
+        if any(column in columns_wanted for columns_wanted in chosen.values())
+    ]
     whole = df.select(*needed, *(sql.expr(split[name]).alias(takes[name]) for name in streams)).toArrow()
     return {name: whole.filter(whole.column(takes[name])).select(chosen[name]) for name in streams}
 

@@ -107,7 +107,7 @@ def class_and_query(text: str) -> tuple[str, str]:
 
 
 def policy(text: str) -> str:
-    return {one.lower(): one for one in POLICIES}.get(text.strip().lower()) or refuse()
+    return {policy.lower(): policy for policy in POLICIES}.get(text.strip().lower()) or refuse()
 
 
 def seconds(text: str) -> float:
@@ -137,8 +137,8 @@ def refuse() -> Any:
 
 
 OPTIONS = {
-    one.name.lower(): one
-    for one in (
+    option.name.lower(): option
+    for option in (
         Option("endpoint", endpoints, "grpc://host:port, several separated by commas", WRITES | READS),
         Option("apiKey", api_key, "a key: weir_ and 43 letters, digits, - or _", WRITES | READS),
         Option("timeoutSeconds", seconds, "a number of seconds, at least 0", WRITES | READS),
@@ -237,7 +237,7 @@ def why_not(name: str, text: str, use: Use) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    lowered = {one.lower(): one for one in known}
+    lowered = {name_known.lower(): name_known for name_known in known}
     close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
     listed = f"there are {', '.join(sorted(known))}"
     return f"did you mean {lowered[close[0]]}? ({listed})" if close else f"leave it out: {listed}"

@@ -38,10 +38,10 @@ class Span(InputPartition):
 
 
 def schema_of(options: ReadOptions) -> StructType:
-    found = Gateway(options.connection).schema(options.class_, options.query)
-    if SEQ.name not in found.names:
-        found = found.insert(0, SEQ)
-    return from_arrow_schema(found.remove_metadata())
+    schema = Gateway(options.connection).schema(options.class_, options.query)
+    if SEQ.name not in schema.names:
+        schema = schema.insert(0, SEQ)
+    return from_arrow_schema(schema.remove_metadata())
 
 
 class Rows:
@@ -59,11 +59,11 @@ class Rows:
     def started(self, units: list[Unit]) -> Offset:
         match self._options.starting:
             case "earliest":
-                return {one.name: one.first for one in units}
+                return {unit.name: unit.first for unit in units}
             case "latest":
-                return {one.name: one.next for one in units}
+                return {unit.name: unit.next for unit in units}
             case number:
-                return {one.name: min(int(number), one.next) for one in units}
+                return {unit.name: min(int(number), unit.next) for unit in units}
 
     def spans(self, start: Offset, end: Offset) -> list[Span]:
         begin = dict.fromkeys(end, 0)
@@ -110,7 +110,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[Span]:
         units = self._rows.units()
-        return self._rows.spans(self._rows.started(units), {one.name: one.next for one in units})
+        return self._rows.spans(self._rows.started(units), {unit.name: unit.next for unit in units})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark makes one partition of none.
@@ -135,15 +135,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.reportLatestOffset()
 
     def reportLatestOffset(self) -> Offset:
-        return {one.name: one.next for one in self._rows.units()}
+        return {unit.name: unit.next for unit in self._rows.units()}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         units = self._rows.units()
-        target = {one.name: one.next for one in units} if self._target is None else self._target
+        target = {unit.name: unit.next for unit in units} if self._target is None else self._target
         # A unit that is away for a while keeps its place.
         end = {**start, **target}
         if isinstance(limit, ReadMaxRows):
-            first = {one.name: one.first for one in units}
+            first = {unit.name: unit.first for unit in units}
             begin = {name: start.get(name, first.get(name, 0)) for name in end}
             return limited(begin, end, limit.max_rows)
         return end
@@ -158,10 +158,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def limited(begin: Offset, end: Offset, rows_max: int) -> Offset:
     """As many rows of each unit as it has, or its part of the limit: what some do not need is left to the others."""
-    found: Offset = {}
+    offset: Offset = {}
     in_order = sorted(end, key=lambda name: (end[name] - begin[name], name))
     for place, name in enumerate(in_order):
         part = -(-rows_max // (len(in_order) - place))
-        found[name] = min(end[name], begin[name] + part)
-        rows_max -= max(found[name] - begin[name], 0)
-    return found
+        offset[name] = min(end[name], begin[name] + part)
+        rows_max -= max(offset[name] - begin[name], 0)
+    return offset

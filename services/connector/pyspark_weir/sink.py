@@ -89,7 +89,7 @@ def task_context() -> TaskContext:
 
 def staged(options: WriteOptions, batch: Batch, partition: int, iterator: Iterator[pa.RecordBatch]) -> Staged:
     # Kept until the gateway has them, so that they can be sent again.
-    rows = [one for one in iterator if one.num_rows]
+    rows = [batch for batch in iterator if batch.num_rows]
     attempt = Gateway(options.connection).stage(options, batch, partition, rows) if rows else None
     return Staged(batch.producer, partition, attempt)
 
@@ -98,7 +98,7 @@ def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None
     written = [message for message in messages if isinstance(message, Staged)]
     # Spark runs no task for an empty batch; then nobody knows whose it is, and there is nothing to publish.
     if written:
-        parts = [(one.partition, one.attempt) for one in written if one.attempt is not None]
+        parts = [(part.partition, part.attempt) for part in written if part.attempt is not None]
         batch = Batch(written[0].producer, number)
         Gateway(options.connection).commit(options.stream, batch, parts)
 

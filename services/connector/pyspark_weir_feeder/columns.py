@@ -30,14 +30,17 @@ REPLACED = {
 
 def declared_schema(options: Options) -> StructType:
     """What Spark takes the replay for, if the user does not say."""
-    found = schema_of(find_files(options.paths, options.file_format))
+    schema = schema_of(find_files(options.paths, options.file_format))
     split = parse_split(options.split) if options.split else ()
-    asked = {"columns": options.columns, "split": [name for branch in split for name in branch.columns]}
-    for option, names in asked.items():
+    columns_asked = {
+        "columns": options.columns,
+        "split": [name for branch in split for name in branch.columns],
+    }
+    for option, names in columns_asked.items():
         for name in names:
-            if name not in found.names:
-                raise InvalidOption.named(option, f"there is no column {name}; {nearest(name, found.names)}")
-    fields = [declared_field(found.field(name)) for name in options.columns or found.names]
+            if name not in schema.names:
+                raise InvalidOption.named(option, f"there is no column {name}; {nearest(name, schema.names)}")
+    fields = [declared_field(schema.field(name)) for name in options.columns or schema.names]
     if split:
         fields.append(declared_field(pa.field(STREAM_COLUMN, pa.string())))
     return StructType(fields)
@@ -53,15 +56,15 @@ def declared_field(field: pa.Field) -> StructField:
 
 def time_column_of(options: Options, schema: pa.Schema) -> str | None:
     """The declared one, or the only timestamp there is; None if event time plays no part."""
-    made = options.event_time == "clock" or options.event_rate is not None
+    is_generated = options.event_time == "clock" or options.event_rate is not None
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     if options.time_column is not None:
-        return checked(options.time_column, schema, times, made)
-    if not made and not options.loop:
+        return checked(options.time_column, schema, times, is_generated)
+    if not is_generated and not options.loop:
         return None
     if len(times) > 1:
         raise InvalidOption.named("timeColumn", f"is missing; there are several: {', '.join(times)}")
-    if made and not times:
+    if is_generated and not times:
         raise InvalidOption.named("timeColumn", "is missing, and no column is a timestamp")
     return times[0] if times else None
 

@@ -195,14 +195,14 @@ class Parser:
     def _tokenized(self, text: str) -> list[tuple[str, str]]:
         tokens, place = [], 0
         while text[place:].strip():
-            found = TOKEN.match(text, place)
-            if found is None:
+            match = TOKEN.match(text, place)
+            if match is None:
                 raise InvalidOption.named(
                     "split", f"not understood from {text[place:].strip()[:40]!r} on", text
                 )
-            kind = str(found.lastgroup)
-            tokens.append((kind, found[kind]))
-            place = found.end()
+            kind = str(match.lastgroup)
+            tokens.append((kind, match[kind]))
+            place = match.end()
         return [*tokens, ("end", "the end")]
 
     def _kind(self) -> str:
@@ -217,8 +217,8 @@ class Parser:
         return token
 
     def _accept(self, token: str) -> bool:
-        kind, found = self._peek()
-        accepted = kind in ("word", "sign") and found.lower() == token
+        kind, token_here = self._peek()
+        accepted = kind in ("word", "sign") and token_here.lower() == token
         if accepted:
             self._next()
         return accepted
@@ -237,7 +237,7 @@ def applied(function: Callable[..., Any], *operands: Operand) -> Operand:
 
 def compared(comparison: Callable[[Any, Any], Any], left: Operand, right: Operand) -> Operand:
     def evaluate(table: pa.Table) -> Any:
-        one, other = left(table), right(table)
-        return comparison(in_type_of(one, other), in_type_of(other, one))
+        operand, other = left(table), right(table)
+        return comparison(in_type_of(operand, other), in_type_of(other, operand))
 
     return evaluate

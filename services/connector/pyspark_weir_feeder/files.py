@@ -50,11 +50,11 @@ def files_at(path: str, file_format: FileFormat | None) -> list[File]:
     if info.is_file:
         return [file_of(path, info, file_format)]
     below = system.get_file_info(pa.fs.FileSelector(inner, recursive=True))
-    found = {one.path[len(inner) :].lstrip("/"): one for one in below if one.is_file}
-    shown = sorted(name for name in found if not any(part[0] in "._" for part in name.split("/")))
+    files = {entry.path[len(inner) :].lstrip("/"): entry for entry in below if entry.is_file}
+    shown = sorted(name for name in files if not any(part[0] in "._" for part in name.split("/")))
     if not shown:
         raise InvalidOption.named("path", "the directory holds no files", path)
-    return [file_of(f"{path.rstrip('/')}/{name}", found[name], file_format) for name in shown]
+    return [file_of(f"{path.rstrip('/')}/{name}", files[name], file_format) for name in shown]
 
 
 def located(path: str) -> tuple[pa.fs.FileSystem, str]:

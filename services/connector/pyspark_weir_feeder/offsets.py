@@ -30,9 +30,9 @@ class Planned:
 
     @classmethod
     def from_json(cls, planned: Mapping[str, Any]) -> Planned:
-        told = dict(planned["arrivals"])
-        steps = tuple((float(start), float(rate)) for start, rate in told.pop("steps"))
-        arrivals = Arrivals(**told, steps=steps)
+        arrivals_fields = dict(planned["arrivals"])
+        steps = tuple((float(start), float(rate)) for start, rate in arrivals_fields.pop("steps"))
+        arrivals = Arrivals(**arrivals_fields, steps=steps)
         return cls(**(dict(planned) | {"arrivals": arrivals, "paths": tuple(planned["paths"])}))
 
     def has_files_of(self, other: Planned) -> bool:

@@ -53,27 +53,27 @@ class Options:
 
 
 def read_options(options: Mapping[str, str]) -> Options:
-    given = Given(options)
-    kind: Kind = given.choice("arrivals", get_args(Kind)) or "constant"
-    event_time: EventTime = given.choice("eventTime", get_args(EventTime)) or "file"
-    event_rate = given.number("eventRate", above=0)
+    values = Given(options)
+    kind: Kind = values.choice("arrivals", get_args(Kind)) or "constant"
+    event_time: EventTime = values.choice("eventTime", get_args(EventTime)) or "file"
+    event_rate = values.number("eventRate", above=0)
     if event_rate is not None and event_time == "clock":
         raise InvalidOption.named("eventRate", "event time runs with the clock; leave out this or eventTime")
-    split = given.text("split")
+    split = values.text("split")
     if split is not None:
         parse_split(split)
     return Options(
-        paths=given.listed("path", required=True),
-        file_format=given.choice("fileFormat", get_args(FileFormat)),
-        columns=given.listed("columns"),
+        paths=values.listed("path", required=True),
+        file_format=values.choice("fileFormat", get_args(FileFormat)),
+        columns=values.listed("columns"),
         split=split,
-        time_column=given.text("timeColumn"),
+        time_column=values.text("timeColumn"),
         event_time=event_time,
         event_rate=event_rate,
-        arrivals=read_arrivals(given, kind),
-        loop=given.choice("loop", ("true", "false")) != "false",
-        max_rows=given.whole("maxRowsPerTrigger", least=1),
-        catch_up_s=given.number("catchUpSeconds", least=0),
+        arrivals=read_arrivals(values, kind),
+        loop=values.choice("loop", ("true", "false")) != "false",
+        max_rows=values.whole("maxRowsPerTrigger", least=1),
+        catch_up_s=values.number("catchUpSeconds", least=0),
     )
 
 
@@ -118,12 +118,12 @@ class Given:
     """The options as text, by their names in any case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        known = {name.lower(): name for name in NAMES}
+        names_by_lower = {name.lower(): name for name in NAMES}
         self._given: dict[str, str] = {}
         for name, value in options.items():
-            if name.lower() not in known:
+            if name.lower() not in names_by_lower:
                 raise InvalidOption.named(name, f"there is no such option; {nearest(name, NAMES)}")
-            self._given[known[name.lower()]] = value.strip()
+            self._given[names_by_lower[name.lower()]] = value.strip()
 
     def text(self, name: str, required: bool = False) -> str | None:
         value = self._given.get(name)

@@ -30,6 +30,6 @@ class ChangedReplay(FeederError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that refuses `name`: the nearest known name, or all of them."""
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {name_known.lower(): name_known for name_known in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return f"did you mean {by_lower[near[0]]}?" if near else f"there are {', '.join(by_lower.values())}"

@@ -104,9 +104,9 @@ class Replay:
 def load(recipe: Recipe) -> Replay:
     """Kept between micro-batches, for as long as Spark keeps the process."""
     branches = parse_split(recipe.split) if recipe.split else ()
-    wanted = {field.name: field for field in recipe.schema if not branches or field.name != STREAM_COLUMN}
-    names = wanted.keys() | {name for branch in branches for name in branch.columns}
-    table = read_files(recipe.files, sorted(names), pa.schema(wanted.values()))
+    fields = {field.name: field for field in recipe.schema if not branches or field.name != STREAM_COLUMN}
+    names = fields.keys() | {name for branch in branches for name in branch.columns}
+    table = read_files(recipe.files, sorted(names), pa.schema(fields.values()))
     if branches:
         table = with_stream(table, branches)
     if not table.num_rows:
@@ -138,12 +138,12 @@ def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def lap_length(times: pa.ChunkedArray) -> int:
     """In units of the column, at least 1."""
-    known: int = len(times) - times.null_count
-    if not known:
+    count: int = len(times) - times.null_count
+    if not count:
         return 1
     bounds = pc.min_max(times)
     reach = integer(bounds["max"]) - integer(bounds["min"])
-    return reach + max(1, round(reach / max(1, known - 1)))
+    return reach + max(1, round(reach / max(1, count - 1)))
 
 
 def integer(time: pa.Scalar) -> int:

@@ -82,13 +82,13 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._replay = self._recipe.fingerprint()
         self._arrivals = fingerprint(options.arrivals)
         self._planned = Planned(
-            options.arrivals,
-            options.event_time,
-            options.event_rate,
-            self._recipe.time_column,
-            options.paths,
-            options.file_format,
-            options.split,
+            arrivals=options.arrivals,
+            event_time=options.event_time,
+            event_rate=options.event_rate,
+            time_column=self._recipe.time_column,
+            paths=options.paths,
+            file_format=options.file_format,
+            split=options.split,
         )
         self._now_us = now_us
         self._initial: Offset | None = None
@@ -151,7 +151,15 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replay.batches(partition.first, partition.end, moments(replay, partition))
 
     def _beginning(self, now_us: int) -> Offset:
-        return Offset(0, 0, now_us, 0, self._arrivals, self._replay, self._planned)
+        return Offset(
+            row=0,
+            missed=0,
+            began_us=now_us,
+            base=0,
+            arrivals=self._arrivals,
+            replay=self._replay,
+            planned=self._planned,
+        )
 
     def _scheduled(self, start: Offset) -> Offset:
         """The offset that the next micro-batch begins at, by the options as they are now."""

@@ -12,4 +12,4 @@ An experiment is a module.
 from sim.papers.dilos import constant, headroom, redistribution, steps, trains
 
 # In the order in which they are told.
-EXPERIMENTS = tuple(one.EXPERIMENT for one in (constant, trains, steps, redistribution, headroom))
+EXPERIMENTS = tuple(module.EXPERIMENT for module in (constant, trains, steps, redistribution, headroom))

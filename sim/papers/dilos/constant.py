@@ -87,7 +87,7 @@ def under_one_shedder(common: Fared) -> list[Finding]:
             "The three classes then lose the same, though only class 3 is overloaded",
             "11.42%, 11.43%, 11.60%",
             percents(lost),
-            max(lost) - min(lost) < SAME_POINTS and all(about(one, 11.5) for one in lost),
+            max(lost) - min(lost) < SAME_POINTS and all(about(loss, 11.5) for loss in lost),
             rule="within one point of each other, and each within a factor of two of 11.5%",
         ),
         Finding(
@@ -161,7 +161,7 @@ def under_dilos(dilos: Fared, per_class: Fared, unscaled: Fared, end_s: float) -
             "The response times of classes 1 and 2 rise by around 1 ms",
             "+0.73 ms, +0.63 ms",
             f"{longer[0]:+.2f} ms, {longer[1]:+.2f} ms",
-            all(0 < one <= 2 for one in longer[:2]),
+            all(0 < factor <= 2 for factor in longer[:2]),
             rule="both rise, by at most 2 ms",
         ),
         Finding(

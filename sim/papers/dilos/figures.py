@@ -38,10 +38,10 @@ def plotted(fare: Fared, title: str, column: str, label: str, log_y: bool = Fals
         lines={
             name: [
                 (at_s, value)
-                for at_s, value in zip(one.at_s, getattr(one, column), strict=True)
+                for at_s, value in zip(series.at_s, getattr(series, column), strict=True)
                 if value is not None and (value > 0 or not log_y)
             ]
-            for name, one in fare.series.items()
+            for name, series in fare.series.items()
         },
         log_y=log_y,
     )

@@ -108,30 +108,40 @@ def criteria_broken(drawn: int) -> dict[int, int]:
 def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> list[int]:
     """The criteria that these shares break."""
     least = 1e-9
-    unmet = {one.name: one.share + one.demand - after[one.name] for one in before if one.demand > 0}
-    gains = {one.name: after[one.name] - max(one.share, one.original) for one in before}
-    found = []
-    if any(unmet.get(one.name, 0) > least and after[one.name] < one.original - least for one in before):
-        found.append(1)
+    unmet = {
+        class_.name: class_.share + class_.demand - after[class_.name]
+        for class_ in before
+        if class_.demand > 0
+    }
+    gains = {class_.name: after[class_.name] - max(class_.share, class_.original) for class_ in before}
+    broken = []
+    if any(
+        unmet.get(class_.name, 0) > least and after[class_.name] < class_.original - least
+        for class_ in before
+    ):
+        broken.append(1)
     # Who gains beyond what was its own while a class of higher priority goes short has been served first.
     if any(
         unmet.get(higher.name, 0) > least and lower.demand > 0 and gains[lower.name] > least
         for place, higher in enumerate(before)
         for lower in before[place + 1 :]
     ):
-        found.append(2)
+        broken.append(2)
     # Nobody who demands nothing gains beyond its original share, nor at all while a higher such class lies below its own.
-    idle = [one for one in before if one.demand == 0]
-    low = [one for one in idle if after[one.name] < one.original - least]
+    idle = [class_ for class_ in before if class_.demand == 0]
+    low = [class_ for class_ in idle if after[class_.name] < class_.original - least]
     if any(
-        after[one.name] > max(one.original, one.share) + least
-        or (after[one.name] > one.share + least and any(other.priority > one.priority for other in low))
-        for one in idle
+        after[class_.name] > max(class_.original, class_.share) + least
+        or (
+            after[class_.name] > class_.share + least
+            and any(other.priority > class_.priority for other in low)
+        )
+        for class_ in idle
     ):
-        found.append(3)
-    if abs(sum(after.values()) - sum(one.share for one in before)) > least:
-        found.append(4)
-    return found
+        broken.append(3)
+    if abs(sum(after.values()) - sum(class_.share for class_ in before)) > least:
+        broken.append(4)
+    return broken
 
 
 EXPERIMENT = Experiment(

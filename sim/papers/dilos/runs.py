@@ -48,7 +48,7 @@ class Fared:
     @property
     def all_lost_pct(self) -> float:
         """Of what was offered to all classes together."""
-        classes = [one for answer in self.answers for one in answer["classes"]]
+        classes = [class_ for answer in self.answers for class_ in answer["classes"]]
         lost: int = sum(class_["shed"] for class_ in classes)
         offered: int = sum(class_["offered"] for class_ in classes)
         return 100 * lost / offered
@@ -64,7 +64,7 @@ class Fared:
     @property
     def cost_us(self) -> list[float]:
         """Processor time per delivered tuple, of the first run."""
-        return [1e6 * host.processed_s / host.ledger().delivered for host in self.first.hosts.values()]
+        return [1e6 * host.processed_s / host.door.ledger().delivered for host in self.first.hosts.values()]
 
     @property
     def series(self) -> Mapping[str, ClassSeries]:
@@ -95,7 +95,7 @@ def fared(scenario: Scenario, manager: str, runs: int, watch: OnCycle | None = N
         answers.append(results(run, "hr"))
         assert answers[-1]["ledger_closed"]
         for place, (name, host) in enumerate(run.hosts.items()):
-            shed_settled[place] += host.ledger().shed - settled.shed.get(name, 0)
+            shed_settled[place] += host.door.ledger().shed - settled.shed.get(name, 0)
     assert first is not None
     return Fared(first, answers, shed_settled)
 
@@ -109,6 +109,6 @@ class Settled:
 
     def __call__(self, run: Simulation) -> None:
         if not self.shed and run.now >= SETTLED_S:
-            self.shed = {name: host.ledger().shed for name, host in run.hosts.items()}
+            self.shed = {name: host.door.ledger().shed for name, host in run.hosts.items()}
         if self.watch is not None:
             self.watch(run)

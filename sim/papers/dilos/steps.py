@@ -46,9 +46,9 @@ class Return:
         self._share = self.original
 
     def __call__(self, run: Simulation) -> None:
-        seen, share = run.ring.loads["class1"].explanations[-1], run.shares()["class1"]
+        cycle, share = run.ring.loads["class1"].explanations[-1], run.ring.shares()["class1"]
         # A load that is less than 5% above the headroom for a cycle is noise.
-        if self._share < self.original - 1e-9 and seen.offered_load > 1.05 * seen.before.headroom:
+        if self._share < self.original - 1e-9 and cycle.offered_load > 1.05 * cycle.before.headroom:
             self.overloaded_at.append(run.now)
         if len(self.overloaded_at) > len(self.after_s) and share >= self.original - 1e-9:
             self.after_s.append(run.now - self.overloaded_at[len(self.after_s)])

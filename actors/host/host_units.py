@@ -1,0 +1,215 @@
+"""The units of a host: opened over their logs, changed, made again after a failure, and given up. For the class thread alone."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from actors.host.ingest_thread import Ingest
+from actors.host.turn_client import SliceClient
+from actors.host.unit import HostedUnit
+from actors.log.segment_log import LogTaken
+from actors.messages.gateway_messages import Grew, Released
+from actors.messages.unit_messages import GIVEN_UP, Figures, Unit, UnitReport
+from configs.errors import UnknownName, WeirError, nearest, sentence
+
+# Without an answer in between.
+FAILURES_MAX = 3
+FAILURES_KEPT = 20
+# Growth of the log of a unit that has a backlog is announced after so many seconds, not after each slice.
+ANNOUNCE_S = 0.02
+
+
+@dataclass(slots=True)
+class FailureRun:
+    """Failures of one unit at the same place of its log."""
+
+    count: int = 0
+    log_next: int = -1
+
+
+class HostUnits:
+    """Keeps turns, ingest and gateway in step with the units that there are."""
+
+    def __init__(
+        self,
+        make: Callable[[Unit], HostedUnit],
+        client: SliceClient,
+        ingest: Ingest,
+        report: Callable[[Sequence[UnitReport]], None],
+    ) -> None:
+        """`make` opens a unit over its log."""
+        self.by_name: dict[str, HostedUnit] = {}
+        self.broken: dict[str, str] = {}
+        """Units that are given up, and why."""
+        self.taken: dict[str, Unit] = {}
+        """Units whose logs another process still writes: it copied them here and is about to end."""
+        self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
+        self._make, self._client, self._ingest, self._report = make, client, ingest, report
+        self._failure_runs: dict[str, FailureRun] = {}
+        self._grown: dict[str, int] = {}  # lengths of logs, as the gateway was told
+        self._announce_at: dict[str, float] = {}  # when it is told the next time of a unit with a backlog
+
+    def named(self, name: str) -> HostedUnit:
+        unit = self.by_name.get(name)
+        if unit is None:
+            raise UnknownName("the host has no such unit", "unit", name, nearest(name, self.by_name))
+        return unit
+
+    # -- what is declared -------------------------------------------------------------------------------
+
+    def set_all(self, units: Sequence[Unit]) -> None:
+        """Run these units and no others; what is gone from the list leaves nothing."""
+        declared = {unit.name: unit for unit in units}
+        self.taken.clear()
+        for name in [name for name in self.by_name if name not in declared]:
+            self._let_go(name, remove=True)
+        for name in [name for name in self.broken if name not in declared]:
+            del self.broken[name]
+        self._failure_runs = {name: run for name, run in self._failure_runs.items() if name in declared}
+        for unit in declared.values():
+            self._set(unit)
+        self._report_sleepers()
+
+    def open_taken(self) -> None:
+        """Try again to open units whose logs were still written by another process."""
+        taken, self.taken = self.taken, {}
+        for unit in taken.values():
+            self._open(unit)
+
+    def close_all(self) -> None:
+        for name in list(self.by_name):
+            self._let_go(name, remove=False)
+
+    def drain(self, name: str) -> int:
+        """Bring a unit to rest and leave it; return the number of frames in its log."""
+        unit = self.named(name)
+        if unit.hosted.repeating:
+            raise WeirError("the unit is still coming back from a crash", "unit", name, "try again")
+        self._leave(unit)
+        return unit.close(at_rest=True)
+
+    def _set(self, unit: Unit) -> None:
+        name, hosted = unit.name, self.by_name.get(unit.name)
+        if hosted is not None and not hosted.can_become(unit):
+            self._let_go(name, remove=False)
+            hosted = None
+        if hosted is None:
+            self.broken.pop(name, None)
+            self._open(unit)
+            return
+        try:
+            hosted.become(unit)
+            self._change_feeds(hosted)
+        except Exception as problem:
+            self.make_again(name, problem)
+        else:
+            self._client.ready(name)
+
+    def _report_sleepers(self) -> None:
+        """A coordinator that has restarted would hear nothing of them."""
+        reports = [
+            unit.reported for unit in self.by_name.values() if unit.asleep and unit.reported is not None
+        ]
+        if reports:
+            self._report(reports)
+
+    def _open(self, unit: Unit) -> None:
+        try:
+            hosted = self._make(unit)
+        except LogTaken:
+            self.taken[unit.name] = unit
+            return
+        except Exception as problem:
+            self._give_up(unit.name, problem)
+            return
+        self.by_name[unit.name] = hosted
+        self._client.join(unit.name)
+        self._ingest.open(hosted.intake)
+        if hosted.wants_slice():
+            self._client.ready(unit.name)
+
+    def _leave(self, unit: HostedUnit, for_good: bool = False) -> None:
+        """Give a unit no more turns and no more input."""
+        del self.by_name[unit.name]
+        self._client.leave(unit.name)
+        self._ingest.close(unit.intake, for_good)
+
+    def _let_go(self, name: str, remove: bool) -> None:
+        unit = self.by_name[name]
+        self._leave(unit, for_good=remove)
+        self._grown.pop(name, None)
+        self._announce_at.pop(name, None)
+        if remove:
+            unit.remove()
+            return
+        try:
+            unit.close(at_rest=True)
+        except Exception as problem:
+            # What is in its logs is right.
+            self._keep_failure(name, problem)
+
+    # -- after slices and cycles ------------------------------------------------------------------------
+
+    def after_slice(self, unit: HostedUnit, backlog: bool) -> None:
+        """Let ingest and gateway know what a slice has changed."""
+        snapshots = unit.snapshots
+        for stream, below in snapshots.released.items():
+            if below > 0:
+                self._ingest.say(Released(unit.name, stream, below))
+        snapshots.released = {}
+        if unit.commits.queries_moved:
+            self._change_feeds(unit)
+        if not backlog or time.monotonic() >= self._announce_at.get(unit.name, 0.0):
+            self.report_grown(unit)
+
+    def report_grown(self, unit: HostedUnit) -> None:
+        """Let the gateway know how long the unit's log is, if it is longer than before."""
+        if self._grown.get(unit.name) != unit.log_next:
+            self._grown[unit.name] = unit.log_next
+            self._announce_at[unit.name] = time.monotonic() + ANNOUNCE_S
+            self._ingest.say(Grew(unit.name, unit.log_next))
+
+    def _change_feeds(self, unit: HostedUnit) -> None:
+        changed = unit.streams_changed()
+        if changed is not None:
+            self._ingest.change(unit.intake, *changed)
+
+    # -- failures ---------------------------------------------------------------------------------------
+
+    def make_again(self, name: str, problem: Exception) -> None:
+        """Make a unit that has failed again from its logs, as after a crash."""
+        unit = self.by_name.get(name)
+        if unit is None:
+            return
+        self._keep_failure(name, problem)
+        run = self._failure_runs.setdefault(name, FailureRun())
+        run.count = run.count + 1 if run.log_next == unit.log_next else 1
+        run.log_next = unit.log_next
+        self._leave(unit)
+        with suppress(Exception):  # what cannot be closed is found out when it is opened
+            unit.close(at_rest=False)
+        if run.count < FAILURES_MAX:
+            self._open(replace(unit.unit))
+        else:
+            self._give_up(name, problem, unit.reported)
+
+    def _give_up(self, name: str, problem: Exception, last: UnitReport | None = None) -> None:
+        self._keep_failure(name, problem)
+        self.broken[name] = sentence(problem)
+        last = last or UnitReport(
+            unit=name, usage=0.0, load=0.0, reclaim=False, asleep=True, figures=Figures()
+        )
+        # Others may have its share until it is declared again.
+        report = replace(
+            last, asleep=True, reclaim=False, problem=f"given up: {sentence(problem)}", trouble=GIVEN_UP
+        )
+        self._report([report])
+
+    def _keep_failure(self, name: str, problem: Exception) -> None:
+        traceback.print_exception(problem)
+        self.failures.append(f"{name}: {sentence(problem)}")

@@ -1,0 +1,166 @@
+"""The input of a unit: which streams it reads, and how it reaches the class."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from actors.host.inbox import Inbox
+from actors.host.ingest_thread import Feed, Intake
+from actors.host.recent_latency import RECENT_S
+from actors.log.segment import LogMissing
+from actors.log.segment_log import FrameForgotten, Reader
+from actors.log.train_format import batch_of
+from actors.messages.unit_messages import Unit
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveSettings
+from configs.classes.managers import sheds
+from engine.class_.class_queries import schemas_of
+from engine.class_.door import Door
+from engine.class_.hosted_class import HostedClass
+from engine.class_.input_account import Following
+from engine.data.schema import StreamSchema
+from engine.data.train import Train
+from loadshed.manager import LEAST_ROOM
+from loadshed.shedder import Shedder
+
+
+class UnitInput:
+    """Feeds of the streams that a class reads, and the class thread's side of its inbox."""
+
+    def __init__(self, unit: Unit, settings: LiveSettings, dirs: RunDirs, hosted: HostedClass) -> None:
+        declared = unit.declared
+        self.inbox = Inbox()
+        self.intake = Intake(unit.name, self.inbox, declared.holds_back, (unit.shard, declared.shards))
+        self.reading: Mapping[str, StreamSchema] = {}
+        self._settings, self.dirs, self._hosted = settings, dirs, hosted
+        self._readers: dict[str, Reader] = {}
+        self._feeds: dict[str, Feed] = {}  # by stream, where it comes from
+        self._taken: dict[str, int] = {}  # tuples by stream that have come out of the inbox
+        self._held_back_at = -math.inf  # when input last waited outside for room
+        self._held_back = False  # in this load cycle
+        self._waited = False  # before a stream was left: whatever still waits has to be tried again
+        self.declare(unit)
+
+    def declare(self, unit: Unit) -> None:
+        """Read the streams of this declaration from now on."""
+        self._unit, self._schemas = unit, schemas_of(unit.declared.streams)
+
+    # -- feeds ------------------------------------------------------------------------------------------
+
+    def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
+        """Return feeds of streams to read from now on, and streams to leave; a stream with other columns is in both.
+
+        While steps are repeated, queries may run that the declaration no longer has. Their streams are not read, and neither are
+        those without a position at the end of the steps: the class leaves them before, or begins with them afterwards.
+        """
+        following, repeating = self._hosted.following(), self._hosted.repeating
+        reads = {
+            name: schema
+            for schema in self._hosted.queries.streams()
+            if self._schemas.get(name := schema.name.lower()) == schema
+            and not (repeating and following[name] == Following())
+        }
+        before, self.reading = self.reading, reads
+        was_whole, self.intake.is_whole = self.intake.is_whole, not repeating
+        if reads == before and was_whole == self.intake.is_whole:
+            return None
+        less = sorted(name for name, schema in before.items() if reads.get(name) != schema)
+        more = [
+            self._feed(schema, following[name])
+            for name, schema in reads.items()
+            if before.get(name) != schema
+        ]
+        for name in less:
+            self._feeds.pop(name, None)
+        if less:
+            # Input that waited may be that of a stream that was left; what waits of others is noticed again.
+            self._waited, self.inbox.held_back = self.inbox.held_back, False
+            self._held_back_at = -math.inf
+        self._feeds |= {feed.name: feed for feed in more}
+        return more, less
+
+    def _feed(self, schema: StreamSchema, start: Following) -> Feed:
+        declared, stream = self._unit.declared, schema.name.lower()
+        door = Door(
+            stream=stream,
+            shedder=Shedder(declared.victim, np.random.default_rng()),
+            queue_max=self._settings.queue_max,
+            key=None if declared.key is None else schema.schema.index(declared.key),
+            shard=(self._unit.shard, declared.shards),
+            lossless=declared.lossless,
+            holds_back=declared.holds_back,
+        )
+        if sheds(self._settings.manager) == "each" and declared.holds_back:
+            # What a tuple costs is not known before the first load cycle.
+            self.inbox.rooms = {stream: LEAST_ROOM, **self.inbox.rooms}
+        return Feed(self.intake, door, self.dirs.stream(stream), start.batch, start.rows)
+
+    def fetch(self, stream: str, number: int) -> Train | None:
+        """Return a batch of the stream's log again; None if it is gone."""
+        try:
+            if stream not in self._readers:
+                self._readers[stream] = Reader(self.dirs.stream(stream))
+            frame = next(self._readers[stream].frames(number), None)
+        except (FrameForgotten, LogMissing):
+            return None
+        return None if frame is None else batch_of(frame[1])
+
+    def _is_current(self, stream: str, feed: Feed | None) -> bool:
+        """Return False for input of a feed that has been replaced or left."""
+        return feed is None or self._feeds.get(stream) is feed
+
+    # -- the inbox --------------------------------------------------------------------------------------
+
+    def begin_streams(self) -> None:
+        """Begin streams of which the gateway has said where."""
+        begun = self.inbox.begun
+        while begun:
+            stream, batch, rows, feed = begun.popleft()
+            if self._is_current(stream, feed):
+                self._hosted.begin(stream, batch, rows)
+
+    def take(self) -> set[str]:
+        """Let what has come join the class's queues; return its streams."""
+        inbox, streams = self.inbox, set[str]()
+        for _ in range(len(inbox.arrived)):
+            piece, upto, feed = inbox.arrived.popleft()
+            if self._is_current(piece.stream, feed):
+                self._hosted.take(piece, upto)
+            self._taken[piece.stream] = self._taken.get(piece.stream, 0) + len(piece.train)
+            streams.add(piece.stream)
+            inbox.pieces_gone += 1
+        return streams
+
+    def account(self) -> None:
+        """Let the door know how much has left the queue."""
+        hosted, inbox = self._hosted, self.inbox
+        for stream in self.reading:
+            waiting = hosted.input.queued(stream)
+            if hosted.repeating:
+                waiting += hosted.replay.held(stream)
+            inbox.gone[stream] = self._taken.get(stream, 0) - waiting
+
+    # -- room -------------------------------------------------------------------------------------------
+
+    def makes_room(self) -> bool:
+        """Return True if input waits outside for room, of which there may be some after a slice."""
+        waits = self.inbox.held_back
+        if waits:
+            self.inbox.held_back, self._held_back_at = False, time.monotonic()
+            self._held_back = True
+        waited, self._waited = self._waited, False
+        return waits or waited
+
+    def end_cycle(self) -> bool:
+        """Return True if input waited outside for room in this load cycle."""
+        held_back, self._held_back = self._held_back, False
+        return held_back or self.inbox.held_back
+
+    def is_held_back(self, now: float) -> bool:
+        """Return True if input waits outside for room, or did a moment ago."""
+        # A class without turns does not look whether there is room: its input still waits.
+        return self.inbox.held_back or now - self._held_back_at < RECENT_S

@@ -1,0 +1,117 @@
+"""What is measured of a unit from load cycle to load cycle: response times, quality, losses, flow and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from actors.host.failure_counts import FailureCounts
+from actors.host.recent_latency import LateShares, Recent, RecentFlow
+from actors.host.slice_counts import Counting
+from actors.host.unit_quality import Worth
+from actors.messages.unit_messages import Account, Counted, Failure, Figures
+from engine.class_.hosted_class import HostedClass
+from loadshed.ledger import TupleLedger
+
+
+class UnitMeasurements:
+    """Measurements of one life of a unit; those of recent answers and input begin again after sleep."""
+
+    def __init__(self, hosted: HostedClass, now: float, recovered: bool) -> None:
+        self.counting = Counting(recovered=recovered)
+        self.figures = Figures()
+        self._hosted = hosted
+        self._worth = Worth(hosted.runner.scheduled.alone)
+        self._late = LateShares()
+        self._failing = FailureCounts()
+        self._late_now: dict[str, float] = {}
+        self.begin_recent(now)
+
+    def begin_recent(self, now: float) -> None:
+        """Forget how fast the unit was before."""
+        ledgers = {stream: ledger for stream, (ledger, _) in self._hosted.input.accounts().items()}
+        self._recent = Recent(now, self._hosted.queries.answers)
+        self._flow = RecentFlow(now, ledgers)
+        self.begin_quality(now)
+        self._hosted.times.begin_recent()
+
+    def begin_quality(self, now: float) -> None:
+        self._worth.begin(now, self._hosted.runner.answers.quality)
+
+    def end_recent(self, now: float) -> None:
+        """Measure response times, also while steps are repeated."""
+        if self._recent.end_cycle(now, self._hosted.queries.answers, self._hosted.times.recent):
+            self._hosted.times.begin_recent()
+
+    def end_cycle(self, now: float, asleep: bool) -> tuple[dict[str, Account], Counted, tuple[Failure, ...]]:
+        """Return the accounts of streams, the counts, and the largest failures of operators."""
+        hosted = self._hosted
+        self._worth.end_cycle(now, hosted.runner.answers.quality, asleep)
+        accounts = hosted.input.accounts()
+        ledgers = {stream: ledger for stream, (ledger, _) in accounts.items()}
+        self._late_now = self._late.end_cycle(now, ledgers)
+        failures = self._failing.end_cycle(now, hosted.runner, asleep)
+        self._flow.end_cycle(now, ledgers)
+        return accounts, self.counting.told(hosted, now, self._worth.queries), failures
+
+    def measure(
+        self,
+        accounts: Mapping[str, Account],
+        *,
+        load: float,
+        keep: float,
+        headroom: float,
+        used_s: float,
+        ingest_s: float,
+        queue_age_s: float,
+        held_back: bool,
+        unsaved_bytes: int,
+        asleep: bool,
+    ) -> Figures:
+        """Return the figures at the end of a load cycle."""
+        hosted, total, queued = self._hosted, TupleLedger(), 0
+        for ledger, waiting in accounts.values():
+            total += ledger
+            queued += waiting
+        account, recent, worth = hosted.runner.network.account, self._recent.figures, self._worth.figures
+        responses = hosted.times.total
+        self.figures = Figures(
+            headroom=headroom,
+            load=load,
+            keep=keep,
+            queued=queued,
+            results=hosted.queries.answers,
+            # Nothing will be measured again before there is input.
+            results_per_s=0.0 if asleep else recent.results_per_s,
+            mean_ms=recent.mean_ms,
+            p50_ms=recent.p50_ms,
+            p95_ms=recent.p95_ms,
+            p99_ms=recent.p99_ms,
+            offered=total.offered,
+            delivered=total.delivered,
+            shed=total.shed,
+            late=total.late,
+            rejected=total.rejected,
+            failed=total.failed,
+            state_bytes=account.state + account.queued,
+            ingest_s=ingest_s,
+            used_s=used_s,
+            within_target_pct=responses.target_met_pct(),
+            response_ms=responses.response_ms(),
+            utility=worth.utility,
+            slowdown=worth.slowdown,
+            staleness=worth.staleness,
+            tardiness=worth.tardiness,
+            slowdown_now=0.0 if asleep else worth.slowdown_now,
+            utility_now=1.0 if asleep else worth.utility_now,
+            missed_now=0.0 if asleep else worth.missed_now,
+            staleness_now=0.0 if asleep else worth.staleness_now,
+            tardy_now=0.0 if asleep else worth.tardy_now,
+            queue_bytes=account.queued,
+            late_now=self._late_now,
+            queue_age_s=queue_age_s,
+            shed_now=0.0 if asleep else self._flow.shed,
+            taken_per_s=0.0 if asleep else self._flow.taken_per_s,
+            held_back=int(held_back),
+            unsaved_bytes=unsaved_bytes,
+        )
+        return self.figures

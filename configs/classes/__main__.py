@@ -1,0 +1,46 @@
+"""The table of policies in docs/scenarios.md, from their models.
+
+python -m configs.classes      writes it (`make policies`)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from configs.base import Settings
+from configs.classes.policies import POLICY_MODELS
+
+PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
+BEGIN, END = "<!-- `make policies` writes this table -->\n", "<!-- end of the table -->\n"
+
+
+def policy_table() -> str:
+    rows = [
+        f"| `{model.model_fields['kind'].default}` | {settings_of(model)} | {line_of(model)} |"
+        for model in POLICY_MODELS
+    ]
+    return "\n".join(
+        ["| kind | settings, with defaults | what runs first: what it is for |", "|---|---|---|", *rows, ""]
+    )
+
+
+def settings_of(model: type[Settings]) -> str:
+    """Names of the model's settings, with their defaults."""
+    fields = {name: field.default for name, field in model.model_fields.items() if name != "kind"}
+    return ", ".join(f"`{name}` ({str(default).lower()})" for name, default in fields.items())
+
+
+def line_of(model: type[Settings]) -> str:
+    """The first paragraph of the model's docstring, as one line."""
+    assert model.__doc__, model
+    return " ".join(model.__doc__.partition("\n\n")[0].split())
+
+
+def written(page: str) -> str:
+    """The page with the table as the models are."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + policy_table() + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

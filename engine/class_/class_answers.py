@@ -1,0 +1,61 @@
+"""Answers of a class's queries: those that wait for a settle point, and the count and quality of those handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from engine.data.train import Train
+from engine.measure.answer_quality import QueryQuality
+from engine.network.network import Node
+
+Sink = Callable[[str, Train], None]
+
+
+class ClassAnswers:
+    """Hands out answers by `sink(query, train)`; during the call, `counts[query]` is the sequence number of the first row."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.quality: dict[str, QueryQuality] = {}
+        self.counts: dict[str, int] = {}
+        """Rows that were handed out, by query."""
+        self.measures = True
+        """False while steps are repeated whose answers were handed out before."""
+        self.handed_out_at = 0.0
+        self.unsettled: list[tuple[str, Train]] = []
+
+    def add_query(self, name: str, quality: QueryQuality) -> None:
+        self.quality[name] = quality
+        self.counts[name] = 0
+
+    def remove_query(self, name: str) -> None:
+        del self.quality[name], self.counts[name]
+        self.unsettled = [answer for answer in self.unsettled if answer[0] != name]
+
+    def hand_out(self, now: float) -> None:
+        """Hand out all answers, at a settle point."""
+        self.handed_out_at = now
+        if self.unsettled:
+            answers, self.unsettled = self.unsettled, []
+            self._hand_out(answers, now)
+
+    def hand_out_finished(self, inside: Iterable[Node], now: float) -> bool:
+        """Hand out answers of queries to which no input of these nodes can lead; return False if there are none."""
+        finished = {query for query, _ in self.unsettled}
+        for node in inside:
+            if node.queue and not node.source:
+                finished = finished - node.users
+                if not finished:
+                    return False
+        answers = [answer for answer in self.unsettled if answer[0] in finished]
+        self.unsettled = [answer for answer in self.unsettled if answer[0] not in finished]
+        self.handed_out_at = now
+        self._hand_out(answers, now)
+        return True
+
+    def _hand_out(self, answers: Sequence[tuple[str, Train]], now: float) -> None:
+        for query, train in answers:
+            if self.measures:
+                self.quality[query].answered(train.arrival, now)
+            self._sink(query, train)
+            self.counts[query] += len(train)

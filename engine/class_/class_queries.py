@@ -1,0 +1,209 @@
+"""The queries of a class, with the streams that they may read and what their answers are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from configs.classes.live_class import LiveClass
+from configs.classes.policy_and_plan import Choice
+from configs.classes.utility import UtilityGraph
+from configs.errors import InvalidInput, sentence
+from engine.class_.class_input import ClassInput
+from engine.class_.commit_buffer import CommitBuffer
+from engine.class_.load_cycle import LoadCycle
+from engine.class_.runner import ClassRunner
+from engine.class_.steps import QueryRemoved, StreamsSet
+from engine.data.schema import StreamSchema
+from engine.network.plan_alignment import Running
+from engine.operators.source import SourceOperator
+from engine.plan.plan import Query, Scan
+from engine.plan.plan_references import sources, streams
+from engine.sql import Catalog, parse_create_stream, plan_query
+
+
+class ClassQueries:
+    """Plans queries, adds them to the runner, and removes them; each change is whole before the next operator runs."""
+
+    def __init__(
+        self,
+        settings: LiveClass,
+        *,
+        runner: ClassRunner,
+        input_: ClassInput,
+        cycle: LoadCycle,
+        buffer: CommitBuffer,
+    ) -> None:
+        self.by_name: dict[str, Query] = {}
+        self.statements: tuple[str, ...] = tuple(settings.streams)
+        """CREATE STREAM statements."""
+        self.schemas = schemas_of(settings.streams)
+        self.refused: dict[str, str] = {}
+        """Declared queries that cannot run, and why."""
+        self.answered_before = 0
+        """Answers of queries that were removed."""
+        self._catalog = Catalog.of(streams=self.schemas.values())
+        self._runner, self._input, self._cycle, self._buffer = runner, input_, cycle, buffer
+        self._declare_values(settings)
+        self._weights = settings.weights
+
+    @property
+    def answers(self) -> int:
+        """Number of answers since the class began, also of queries that were removed."""
+        return self.answered_before + sum(self._runner.answers.counts.values())
+
+    # --- plans -----------------------------------------------------------------------------------------
+
+    def planned(self, name: str, sql: str) -> Query:
+        if name in self.by_name:
+            raise InvalidInput("the class has a query of this name", "query", name, "choose another name")
+        return plan_query(name, sql, self._catalog)
+
+    def planned_all(self, queries: Mapping[str, str], catalog: Catalog) -> list[Query]:
+        """Return the plans of the queries that can be planned; a query may read the output of an earlier one."""
+        planned = []
+        for name, sql in queries.items():
+            try:
+                planned.append(plan_query(name, sql, catalog))
+            except Exception as problem:  # also a mistake of the planner's harms no other query
+                self.refused[name] = sentence(problem)
+            else:
+                catalog = catalog.with_query(planned[-1])
+        return planned
+
+    def plan_and_add(self, queries: Mapping[str, str]) -> None:
+        """Add the queries that can be planned over the streams and queries that there are."""
+        self.add_all(self.planned_all(queries, self._catalog))
+
+    # --- changes ---------------------------------------------------------------------------------------
+
+    def add_all(self, planned: Sequence[Query]) -> list[str]:
+        """Add queries together, so that their windows share panes; return the names of those that run."""
+        if not planned:
+            return []
+        try:
+            self.add(*planned)
+        except InvalidInput as problem:
+            if len(planned) == 1:
+                self.refused[planned[0].name] = sentence(problem)
+                return []
+            return [name for query in planned for name in self.add_all([query])]
+        return [query.name for query in planned]
+
+    def add(self, *queries: Query) -> None:
+        names = [query.name for query in queries]
+        self._runner.add(
+            *queries,
+            graphs={name: self._graph(name) for name in names},
+            weights={name: self._weights[name] for name in names if name in self._weights},
+        )
+        for query in queries:
+            self.by_name[query.name] = query
+            self._catalog = self._catalog.with_query(query)
+            self._cycle.add_query(query.name)
+        for schema in self.streams():
+            self._input.reader_comes(schema.name.lower())
+
+    def remove_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.remove(name)
+            self._buffer.settle(QueryRemoved(name))
+
+    def remove(self, name: str) -> None:
+        self._input.reader_goes(name)
+        self.answered_before += self._runner.answers.counts[name]
+        self._runner.remove(name)
+        del self.by_name[name]
+        self._buffer.forget_query(name)
+        self._cycle.remove_query(name)
+        self._catalog = Catalog.of(streams=self.schemas.values()).with_queries(self.by_name.values())
+
+    def set_streams(self, statements: Sequence[str]) -> None:
+        """Let queries read these streams and no others; no query reads one that changes."""
+        schemas = schemas_of(statements)
+        for stream in changed_streams(self.schemas, schemas):
+            self._input.end(stream)
+        self.statements, self.schemas = tuple(statements), schemas
+        self._catalog = Catalog.of(streams=schemas.values()).with_queries(self.by_name.values())
+
+    def change_streams(self, statements: Sequence[str], schemas: Mapping[str, StreamSchema]) -> None:
+        """Leave streams that change, and let queries read these, at a settle point; write that down."""
+        if schemas != self.schemas:
+            for stream in changed_streams(self.schemas, schemas):
+                self._input.leave(stream)
+            self.set_streams(statements)
+            self._buffer.settle(StreamsSet(tuple(statements)))
+
+    # --- what answers are worth ------------------------------------------------------------------------
+
+    def value(self, settings: LiveClass) -> None:
+        """Set what answers are worth from now on, by the class's graph and its queries' own."""
+        self._declare_values(settings)
+        self._runner.value({name: self._graph(name) for name in self.by_name})
+
+    def weigh(self, settings: LiveClass) -> None:
+        """Set how much the freshness of queries counts from now on, also of those that are still to come."""
+        self._weights = settings.weights
+        self._runner.weigh({name: weight for name, weight in self._weights.items() if name in self.by_name})
+
+    def _declare_values(self, settings: LiveClass) -> None:
+        self._class_graph = settings.graph
+        self._graphs = {name: UtilityGraph(points=points) for name, points in settings.utilities.items()}
+
+    def _graph(self, name: str) -> UtilityGraph:
+        return self._graphs.get(name, self._class_graph)
+
+    def running(self) -> Running:
+        """Return what runs, for other plans to be made from it."""
+        network, values = self._runner.network, self._runner.values
+        return Running(
+            queries=tuple(self.by_name.values()),
+            planned_as={name: network.planned_as(name) for name in self.by_name},
+            choice=Choice(self._runner.scheduled.policy, network.plan),
+            keys=tuple([node.key for node in network.nodes]),
+            pane_lengths=network.pane_lengths,
+            graphs=dict(values.graphs),
+            weights=dict(values.weights),
+            samples=self._input.samples.by_stream(),
+        )
+
+    # --- streams ---------------------------------------------------------------------------------------
+
+    def streams(self) -> Sequence[StreamSchema]:
+        """Return the streams that some query reads."""
+        network = self._runner.network
+        return [schema for name, schema in self.schemas.items() if network.source(name) is not None]
+
+    def timed(self, name: str) -> list[StreamSchema]:
+        """Return the streams a query reads that have event time."""
+        queries = {running.lower(): query for running, query in self.by_name.items()}
+        read = (self.schemas[stream.lower()] for stream in streams(self.by_name[name].plan, queries))
+        return [schema for schema in read if schema.time is not None]
+
+    def event_time(self, stream: str) -> int | None:
+        """Return the largest event time of the stream so far."""
+        node = self._runner.network.source(stream)
+        if node is None:
+            return None
+        assert isinstance(node.operator, SourceOperator)
+        return node.operator.latest
+
+    def reached_us(self, stream: StreamSchema) -> int | None:
+        """Return the largest event time of a stream so far, in microseconds."""
+        latest = self.event_time(stream.name)
+        return None if latest is None else latest * stream.time_unit_us
+
+
+def schemas_of(statements: Sequence[str]) -> dict[str, StreamSchema]:
+    """Return the streams that CREATE STREAM statements declare, by name in small letters."""
+    return {schema.name.lower(): schema for schema in map(parse_create_stream, statements)}
+
+
+def changed_streams(before: Mapping[str, StreamSchema], after: Mapping[str, StreamSchema]) -> list[str]:
+    """Return names of streams that are gone or have changed."""
+    return [name for name, schema in before.items() if after.get(name) != schema]
+
+
+def reads_as_declared(query: Query, schemas: Mapping[str, StreamSchema]) -> bool:
+    """Return True if all streams that a query reads itself are declared with the columns it was planned with."""
+    scans = (source.stream for source in sources(query.plan) if isinstance(source, Scan))
+    return all(schemas.get(stream.name.lower()) == stream for stream in scans)

@@ -1,0 +1,57 @@
+"""The state of a class's network at one moment, by what each operator computes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from configs.errors import InvalidInput
+from engine.class_.class_answers import ClassAnswers
+from engine.data.held_state import Account, Lot, train_bytes
+from engine.data.train import Train
+from engine.network.network import ClassNetwork, Node
+
+
+@dataclass(frozen=True)
+class ClassSnapshot:
+    """A class at one moment."""
+
+    states: Mapping[Hashable, Any]
+    queues: Mapping[Hashable, tuple[Train, ...]]
+    answered: Mapping[str, int]
+    unsettled: tuple[tuple[str, Train], ...] = ()
+    pane_lengths: Mapping[Hashable, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, network: ClassNetwork, answers: ClassAnswers) -> ClassSnapshot:
+        """Return the state itself, which changes as soon as anything runs: copy it or write it down at once."""
+        return cls(
+            states={node.key: node.operator.snapshot() for node in network.nodes},
+            queues={node.key: tuple(node.queue) for node in network.nodes},
+            answered=dict(answers.counts),
+            unsettled=tuple(answers.unsettled),
+            pane_lengths=network.pane_lengths,
+        )
+
+    def restore(self, network: ClassNetwork, answers: ClassAnswers) -> None:
+        """Set the state of a network with the same queries."""
+        missing = [node.name for node in network.nodes if node.key not in self.states]
+        if missing:
+            hint = "add the queries that the class had when the snapshot was taken, and no others"
+            raise InvalidInput("the snapshot is of other queries", "snapshot", missing, hint)
+        for node in network.nodes:
+            node.operator.restore(self.states[node.key])
+            node.queue = deque(self.queues.get(node.key, ()))
+            node.tuples = sum(map(len, node.queue))
+            node.leave_lots()
+            node.lots = lots(node, network.account)
+        answers.counts = dict(self.answered)
+        answers.unsettled = list(self.unsettled)
+
+
+def lots(node: Node, account: Account) -> deque[Lot | None]:
+    """Return the room that a node's queue takes if no other queue has its trains."""
+    trains = () if node.source else node.queue
+    return deque([Lot(account, train_bytes(train), 1) if len(train) else None for train in trains])

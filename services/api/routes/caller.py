@@ -1,0 +1,38 @@
+"""Route of the caller itself: whose key it shows, and what the key allows."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from services.api.callers import Caller, CallerOf
+from services.api.service import Service
+
+
+class CallerView(BaseModel):
+    """What the key of a request allows."""
+
+    principal: str = Field(description="Name by which the audit log records changes.")
+    scopes: list[str]
+    is_admin: bool
+    tenants: list[str] = Field(description="Tenants of which the key sees classes, queries and results.")
+
+
+def router(_: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1", tags=["keys"])
+
+    @routes.get("/caller", operation_id="getCaller")
+    async def get_caller(caller: CallerOf) -> CallerView:
+        """Show what the key of this request allows."""
+        return caller_view(caller)
+
+    return routes
+
+
+def caller_view(caller: Caller) -> CallerView:
+    return CallerView(
+        principal=caller.principal,
+        scopes=sorted(caller.scopes),
+        is_admin=caller.is_admin,
+        tenants=sorted(caller.tenants),
+    )

@@ -1,0 +1,225 @@
+"""Tables of the classes of a running system: how they are doing, and how good their answers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from configs.numbers import UNKNOWN, compact, exact, figure, percent
+from services.cli.tables.cells import against, missed_of, response, tardy, three_figures, times, worth
+from services.cli.tables.sheet import Sheet, plain_table
+from services.watch.losses import failing
+from services.watch.states import TROUBLED, WARNED, State
+
+if TYPE_CHECKING:
+    from actors.messages.unit_messages import Failure
+    from services.watch.class_views import ClassView
+
+CLASS_COLUMNS: Mapping[str, Callable[[ClassView], str]] = {
+    "class": lambda view: name_of(view),
+    "share/own": lambda view: share_of(view),
+    "head": lambda view: f"{view.figures.headroom:.2f}",
+    "load": lambda view: f"{view.figures.load:.2f}",
+    "p50": lambda view: response(view.figures.p50_ms) if answers(view) else UNKNOWN,
+    "p99/target": lambda view: f"{p99(view)}/{exact(view.settings.delay_target_ms)}",
+    "drop": lambda view: UNKNOWN if view.settings.lossless else f"{view.drop:.0%}",
+    "queue": lambda view: compact(view.figures.queued),
+    "lent/got": lambda view: f"{three_figures(view.lent_s)}/{three_figures(view.borrowed_s)}",
+    "res/s": lambda view: compact(view.figures.results_per_s),
+}
+# Columns of a class that does not run.
+DECLARED = ("class", "share/own")
+
+
+def answers(view: ClassView) -> bool:
+    return view.figures.results_per_s > 0
+
+
+def p99(view: ClassView) -> str:
+    return against(view.figures.p99_ms, view.settings.delay_target_ms) if answers(view) else UNKNOWN
+
+
+def runs(view: ClassView) -> bool:
+    return bool(view.units) and view.condition.state is not State.GIVEN_UP
+
+
+def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
+    """The classes of a running system at this moment: milliseconds, and processor-seconds lent and borrowed."""
+    table = plain_table(title, tuple(CLASS_COLUMNS), least=("lent/got", "head", "p50"), wrapped=0)
+    for view in views:
+        table.add_row(
+            *(
+                cell(view) if runs(view) or head in DECLARED else UNKNOWN
+                for head, cell in CLASS_COLUMNS.items()
+            )
+        )
+    notes = [policy_of(view) for view in views if view.tunes_itself or view.settings.objective != "response"]
+    late = late_rows(
+        [(view.name, view.figures.late_now) for view in views if view.condition.state is not State.LATE]
+    )
+    failed = failed_rows(
+        [(shown.name, shown.failures) for shown in views if shown.condition.state is not State.LOSING]
+    )
+    lines = state_lines(views) + [escape(shortened(parts)) for parts in (late, failed, notes) if parts]
+    table.caption = "\n".join(lines)
+    return table
+
+
+def shortened(parts: Sequence[str]) -> str:
+    """Return the first parts in one line, with the number of the others."""
+    more = f"; {len(parts) - POLICIES_TOLD} more" if len(parts) > POLICIES_TOLD else ""
+    return "; ".join(parts[:POLICIES_TOLD]) + more
+
+
+# A smaller part of late rows is not shown.
+LATE_LEAST = 0.005
+
+
+def late_rows(classes: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
+    """Return which part of the rows of each class's streams was late, as far as it is worth a word, the largest first."""
+    shares = [(part, stream, name) for name, streams in classes for stream, part in streams.items()]
+    worst = sorted((share for share in shares if share[0] >= LATE_LEAST), key=lambda one: (-one[0], *one[1:]))
+    return [f"late rows: {part:.0%} of {stream} in {name}" for part, stream, name in worst]
+
+
+def failed_rows(classes: Sequence[tuple[str, Sequence[Failure]]]) -> list[str]:
+    """Return which part of the rows of each class's queries fails, as far as it is a problem, the largest first."""
+    losses = [(loss.part, loss.query, name) for name, failures in classes for loss in failing(failures)]
+    return [
+        f"failed rows: {part:.0%} of {query} in {name}"
+        for part, query, name in sorted(losses, key=lambda loss: (-loss[0], *loss[1:]))
+    ]
+
+
+# Number of classes with an explanation below a table; `weir explain` explains the others.
+STATES_SHOWN = 8
+
+COLOURS = {
+    **dict.fromkeys(TROUBLED, "bold red"),
+    **dict.fromkeys(WARNED, "yellow"),
+    **dict.fromkeys((State.IDLE, State.STARTING, State.NO_QUERIES), "dim"),
+}
+
+
+def name_of(one: ClassView) -> str:
+    """Return the name of a class in the colour of its state."""
+    return coloured(one.name, one.condition.state)
+
+
+def coloured(text: str, state: State) -> str:
+    colour = COLOURS.get(state)
+    return f"[{colour}]{escape(text)}[/]" if colour else escape(text)
+
+
+# Units report with each load cycle; older figures are those of a class inside a long call.
+SILENT_S = 3.0
+
+
+def state_lines(views: Sequence[ClassView]) -> list[str]:
+    """Return a line for each class that is not well, the most serious first, and one for all that have nothing to do."""
+    order = list(State)
+    silent = [view for view in views if view.age_s > SILENT_S]
+    unwell = [
+        view
+        for view in views
+        if view not in silent and view.condition.state in TROUBLED | WARNED | {State.RUNNING}
+    ]
+    unwell.sort(key=lambda one: order.index(one.condition.state))
+    lines = [
+        f"{name_of(view)}: {coloured(view.condition.state, view.condition.state)}: {escape(view.condition.reason)}"
+        for view in unwell[:STATES_SHOWN]
+    ]
+    lines[:0] = [
+        f"[yellow]{escape(view.name)}: busy: no report for {view.age_s:.0f} s[/]; its figures are as old"
+        for view in silent[:STATES_SHOWN]
+    ]
+    if len(unwell) > STATES_SHOWN:
+        lines.append(f"{len(unwell) - STATES_SHOWN} more classes: weir explain TENANT")
+    for state in (State.STARTING, State.NO_QUERIES, State.IDLE):
+        names = [view.name for view in views if view.condition.state is state]
+        if names:
+            more = f" and {len(names) - STATES_SHOWN} more" if len(names) > STATES_SHOWN else ""
+            lines.append(coloured(f"{state}: {', '.join(names[:STATES_SHOWN])}{more}", state))
+    return lines
+
+
+# Below a table; the others are in `weir explain`.
+POLICIES_TOLD = 5
+
+
+def policy_of(one: ClassView) -> str:
+    """What a class is for, and by which policy it runs for it."""
+    chosen = ", chosen by itself" if one.tunes_itself else ""
+    return f"{one.name} for {one.settings.objective} by {one.policy}{chosen}"
+
+
+def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
+    """How good the answers of classes are: of the last seconds, and all missed deadlines from the beginning."""
+    # In the place of bytes, for both of which there is no room.
+    windows = any(view.figures.tardiness.get("due") for view in views)
+    heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
+    heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
+    table = plain_table(title, heads)
+    for view in views:
+        figures, target = view.figures, view.settings.delay_target_ms
+        if not runs(view):
+            table.add_row(name_of(view), *[UNKNOWN] * (len(heads) - 1))
+            continue
+        are_there = answers(view)
+        table.add_row(
+            name_of(view),
+            *((worth(figures.utility_now), percent(figures.missed_now)) if are_there else (UNKNOWN, UNKNOWN)),
+            compact(figures.utility.get("missed", 0)),
+            percent(figures.staleness_now) if are_there else UNKNOWN,
+            *([percent(figures.tardy_now) if figures.tardiness.get("due") else UNKNOWN] if windows else []),
+            f"{against(figures.mean_ms, target) if are_there else UNKNOWN}/{exact(target)}",
+            times(figures.slowdown_now),
+            compact(figures.queued),
+            *([] if windows else [compact(figures.queue_bytes)]),
+            compact(figures.results_per_s),
+        )
+    return table
+
+
+def quality_table(told: Mapping[str, Any]) -> Sheet:
+    """The queries of a tenant as the service tells of them."""
+    heads = ["query", "answers", "ms/deadline", "slow", "worth", "missed", "stale"]
+    windows = any(item["tardiness"] for item in told["items"])
+    failed = [line for line in told["items"] if line.get("failed")]
+    heads += [*(["tardy"] if windows else []), *(["failed"] if failed else [])]
+    table = plain_table("", heads)
+    for item in told["items"]:
+        answers, missed = item["answers"], item["utility"]["missed"]
+        table.add_row(
+            escape(item["query"]),
+            compact(answers),
+            f"{against(item['mean_ms'], item['deadline_ms']) if answers else UNKNOWN}/{figure(item['deadline_ms'])}",
+            times(item["slowdown"]),
+            worth(item["utility"]["mean"]) if answers else UNKNOWN,
+            missed_of(missed, answers),
+            percent(item["staleness"]) if answers else UNKNOWN,
+            *([tardy(item["tardiness"])] if windows else []),
+            *([compact(item["failed"])] if failed else []),
+        )
+    late = late_rows([(told["tenant"], told.get("late_now", {}))])
+    lines = ["; ".join(late)] if late else []
+    lines += [failed_of(line) for line in failed]
+    table.caption = escape("\n".join(lines))
+    if not told["items"]:
+        table.caption = f"nothing of {told['tenant']} has reported"
+    return table
+
+
+def failed_of(line: Mapping[str, Any]) -> str:
+    """Return which part of the rows of a query has failed lately, and why."""
+    part = f"{line['failed_now']:.0%} of its rows in the last minute of input failed"
+    return f"{line['query']}: {part}: {line['failed_reason']}"
+
+
+def share_of(one: ClassView) -> str:
+    """Green where more than the class's own share, yellow where less."""
+    beyond = one.share - one.original
+    mark = "[green]" if beyond > 0.005 else "[yellow]" if beyond < -0.005 else "[dim]"
+    return f"{mark}{one.share:.2f}[/]/{one.original:.2f}"

@@ -1,0 +1,5 @@
+"""Where the checkout is that the tests run in."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]

@@ -1,0 +1,27 @@
+"""A planner that answers what a test says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from configs.classes.live_class import LiveSettings
+from services.plan.measurement import ClassMeasured, Measured, Rate
+from services.watch.source import Away
+
+# Rows a second that no machine can do.
+FLOODED = {"hot": Rate(1e9, 0.1), "ticks": Rate(10.0, 0.1)}
+
+
+@dataclass
+class Told:
+    """What is measured, as a running system would tell it."""
+
+    rates: dict[str, Rate] = field(default_factory=lambda: dict(FLOODED))
+    classes: dict[str, ClassMeasured] = field(default_factory=dict)
+    is_away: bool = False
+    lanes: int = 1
+
+    def measured(self, wanted: frozenset[str]) -> Measured:
+        if self.is_away:
+            raise Away("the running system does not answer")
+        return Measured(self.lanes, 1, LiveSettings(), self.rates, self.classes)

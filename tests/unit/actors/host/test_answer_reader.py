@@ -1,0 +1,100 @@
+"""Answers of queries that come, go and come again, as their log tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from actors.host.answer_reader import AnswerReader
+from actors.log.unit_log import Described, described
+from actors.runtime.run_dirs import RunDirs
+from configs.errors import UnknownName
+from tests.support.answer_logs import ClassLog
+
+KIB = 1024
+
+
+@pytest.fixture
+def log(dirs: RunDirs) -> Iterator[ClassLog]:
+    found = ClassLog(dirs.class_log("gold"), 1024 * KIB)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def reader(dirs: RunDirs, log: ClassLog) -> AnswerReader:
+    return AnswerReader(dirs, "gold")
+
+
+def rows(first: int, following: int, text: str = "v") -> list[dict[str, Any]]:
+    return [{"_seq": one, "n": one, "s": f"{text}{one}"} for one in range(first, following)]
+
+
+def test_query_that_is_put_anew_has_the_answers_of_its_last_life_alone(
+    dirs: RunDirs, log: ClassLog, reader: AnswerReader
+) -> None:
+    log.commit(10)
+    before = reader.described("q")
+    log.put_anew(last=3, first=2)
+    log.commit(4)
+    assert list(reader.rows("q")) == rows(0, 6, "w")
+    assert list(reader.rows("q", after=2)) == rows(3, 6, "w")
+    assert (reader.given("q"), reader.kept("q")) == (6, (0, 6))
+    after = described(dirs.class_log("gold"))["q"]
+    assert (before.began, after) == (0, Described(before.columns, after.mark, 1))
+    assert before.mark != after.mark
+    other = described(dirs.class_log("gold"))["other"]
+    log.put_anew()
+    assert described(dirs.class_log("gold"))["other"] == other
+
+
+def test_before_the_commit_that_adds_it_a_query_has_no_answers(log: ClassLog, reader: AnswerReader) -> None:
+    """A host may be killed, or have no room, between describing it and that commit."""
+    for _ in range(100):
+        log.commit(10)
+    for _ in range(2):
+        log.log.describe(log.queries, {"q"})
+        found = reader.some("q", 0, 10)
+        assert (reader.given("q"), reader.kept("q")) == (0, (0, 0))
+        assert (found.mark, found.first, found.answers) == (reader.described("q").mark, 0, ())
+        assert list(reader.rows("q")) == []
+    log.put_anew(last=5, first=5)
+    assert list(reader.rows("q")) == rows(0, 5, "w")
+
+
+def test_answers_of_a_query_that_was_removed_are_read_as_long_as_they_are_kept(
+    log: ClassLog, reader: AnswerReader
+) -> None:
+    log.commit(10)
+    del log.given["q"]
+    log.commit(5, "other")
+    assert (reader.given("q"), list(reader.rows("q"))) == (0, rows(0, 10))
+    with pytest.raises(UnknownName, match="no such query"):
+        reader.rows("none").__iter__().__next__()
+
+
+def test_some_rows_are_those_from_a_number_on_and_no_more_than_asked_for(
+    log: ClassLog, reader: AnswerReader
+) -> None:
+    for size in (5, 0, 7, 300):
+        log.commit(size)
+        log.commit(1, "other")
+    for row, most, following in ((0, 3, 3), (3, 9, 12), (4, 1, 5), (11, 1000, 312), (312, 5, 312)):
+        found = reader.some("q", row, most)
+        numbers = [one for answer in found.answers for one in answer.train.columns[0].data.tolist()]
+        assert (found.first, found.following) == (row, following)
+        assert numbers == list(range(row, following))
+
+
+def test_an_answer_among_many_commits_without_one_is_found(log: ClassLog, reader: AnswerReader) -> None:
+    for _ in range(3):
+        log.commit(2)
+        for _ in range(200):
+            log.commit(1, "other")
+    row, found = 0, []
+    while (part := reader.some("q", row, 100)).answers:
+        found.append((part.first, part.following))
+        row = part.following
+    assert found == [(0, 2), (2, 4), (4, 6)]

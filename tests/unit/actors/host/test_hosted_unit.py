@@ -1,0 +1,442 @@
+"""A unit that is made again over its log, driven by hand: what it begins with, and what becomes of what waited."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from actors.host.inbox import Arrived
+from actors.host.recent_latency import LATE_PIECE_S
+from actors.host.unit import HostedUnit
+from actors.host.unit_load import Record, not_recorded
+from actors.log.commit_format import answers_of, is_snapshot
+from actors.log.segment_log import Reader, Writer
+from actors.log.train_format import batch_parts
+from actors.log.unit_log import QUERIES, UnitLog
+from actors.messages.unit_messages import Unit, units_from_json, units_to_json
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.managers import Manager
+from configs.classes.plans import PlanSettings
+from configs.classes.policies import Automatic, Chain, HighestRate, PolicySettings
+from configs.classes.policy_and_plan import Choice
+from configs.classes.window_settings import WindowSettings
+from engine.class_.steps import QueryAdded
+from engine.data.schema import StreamSchema
+from engine.data.train import train_from_arrow
+from loadshed.aloma import Control
+from loadshed.manager import LoadManager
+
+STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
+MEAN = "SELECT window_end AS wend, sensor, AVG(temp) AS v FROM readings [RANGE 4 SECONDS] GROUP BY sensor"
+DECLARED = LiveClass(
+    name="gold", priority=1, delay_target_ms=1, max_drop=0.9, streams=(STREAM,), queries={"mean": MEAN}
+)
+
+
+@contextmanager
+def made(
+    dirs: RunDirs,
+    manager: Manager = "dilos",
+    share: float = 1.0,
+    declared: LiveClass = DECLARED,
+    idle_after_s: float | None = None,
+) -> Iterator[HostedUnit]:
+    """Killed in the end, as far as its log can tell."""
+    settings = LiveSettings.model_validate(
+        {"manager": manager, "idle_after_s": idle_after_s, "snapshot_s": 1000.0}
+    )
+    unit = HostedUnit(Unit(declared, 0, original=1.0, share=share), settings, dirs)
+    try:
+        yield unit
+    finally:
+        unit.close(at_rest=False)
+
+
+def cycle(unit: HostedUnit) -> None:
+    unit.end_cycle(time.monotonic())
+
+
+def arrive(unit: HostedUnit, number: int, rows: int) -> None:
+    """As the ingest thread would let it in."""
+    schema: StreamSchema = unit.hosted.queries.schemas["readings"]
+    numbers = np.arange(number * rows, (number + 1) * rows)
+    columns = {"ts": numbers, "sensor": pa.array(numbers % 7, pa.int32()), "temp": numbers / 4}
+    train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema.schema, time.monotonic())
+    stream = Writer(unit.input.dirs.stream("readings"))
+    stream.append(*batch_parts(float(train.arrival[0]), train))
+    stream.close()
+    feed, inbox = unit.intake.feeds["readings"], unit.inbox
+    feed.door.set_keep(inbox.keep[1])
+    piece = feed.door.admit(number, train, inbox.queued("readings"))
+    inbox.let_in["readings"] += len(piece.train)
+    inbox.pieces_in += 1
+    inbox.arrived.append(Arrived(piece, (number + 1) * rows))
+
+
+def repeat(unit: HostedUnit) -> None:
+    while unit.hosted.repeating:
+        unit.run(1e-6)
+
+
+def control(unit: HostedUnit) -> Control:
+    assert unit.load.manager is not None
+    return unit.load.manager.control
+
+
+def steer(unit: HostedUnit, headroom: float, keep: float) -> None:
+    assert unit.load.manager is not None
+    unit.load.manager.control = Control(headroom, keep)
+    unit.load.set_keep(keep)
+
+
+def test_a_unit_that_was_killed_begins_with_the_headroom_and_the_kept_fraction_it_had(dirs: RunDirs) -> None:
+    opened: list[Control] = []
+    with made(dirs) as unit:
+        steer(unit, 0.3, 0.4)
+        before = control(unit)
+    assert before.keep < 1
+    with made(dirs) as unit:
+        assert (control(unit).headroom, control(unit).keep) == (before.headroom, before.keep)
+        assert unit.inbox.keep[1] == before.keep
+    settings = LiveSettings.model_validate({"manager": "dilos"})
+
+    def record(manager: LoadManager) -> Record:
+        opened.append(manager.control)
+        return not_recorded(manager)
+
+    HostedUnit(Unit(DECLARED, 0, 1.0, 1.0), settings, dirs, record).close(at_rest=True)
+    assert [one.keep for one in opened] == [before.keep]
+
+
+def test_the_headroom_it_begins_with_is_that_of_its_share_and_the_drop_within_its_bounds(
+    dirs: RunDirs,
+) -> None:
+    with made(dirs) as unit:
+        steer(unit, 0.6, 0.1)
+        before = control(unit)
+    careful = DECLARED.model_copy(update={"max_drop": 0.5})
+    with made(dirs, share=0.5, declared=careful) as unit:
+        assert control(unit).headroom == pytest.approx(before.headroom / 2)
+        assert control(unit).keep == 0.5
+
+
+def test_what_a_manager_for_all_has_decided_holds_for_the_next_life(dirs: RunDirs) -> None:
+    with made(dirs, "common") as unit:
+        unit.load.set_keep(0.25)
+    with made(dirs, "common") as unit:
+        assert unit.inbox.keep[1] == 0.25
+    with made(dirs, "none") as unit:
+        assert unit.inbox.keep[1] == 1.0
+
+
+def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_late(dirs: RunDirs) -> None:
+    with made(dirs) as unit:
+        arrive(unit, 0, 1000)
+        while unit.run(1.0)[1]:
+            pass
+    with made(dirs) as unit:
+        assert unit.hosted.repeating
+        for number in range(1, 6):
+            arrive(unit, number, 200_000)
+            cycle(unit)
+        waiting = unit.hosted.replay.held("readings")
+        assert waiting == 1_000_000
+        repeat(unit)
+        assert unit.hosted.input.queued("readings") == waiting
+        cycle(unit)
+        ledger, queued = unit.hosted.input.accounts()["readings"]
+        assert queued < waiting / 5
+        assert ledger.closes(queued)
+        assert (ledger.offered, ledger.shed + ledger.delivered + queued) == (1_001_000, 1_001_000)
+        assert not unit.hosted.replay.mismatches
+
+
+def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs) -> None:
+    with made(dirs) as unit:
+        arrive(unit, 0, 100)
+        assert runs_by(unit) == HighestRate()
+        for declared, choice, expected in [
+            (DECLARED.model_copy(update={"objective": "memory"}), None, Chain()),
+            (DECLARED.model_copy(update={"objective": "memory", "policy": Automatic()}), None, Chain()),
+            (
+                DECLARED.model_copy(update={"objective": "memory", "policy": Automatic()}),
+                Choice(HighestRate()),
+                HighestRate(),
+            ),
+        ]:
+            changed = replace(unit.unit, declared=declared, choice=choice)
+            assert unit.can_become(changed)
+            unit.become(changed)
+            assert runs_by(unit) == expected
+        unit.run(1.0)
+        assert unit.hosted.input.accounts()["readings"][0].delivered == 100
+
+
+def test_a_unit_that_is_made_again_runs_by_what_its_class_has_come_to(dirs: RunDirs) -> None:
+    declared = DECLARED.model_copy(update={"policy": Automatic()})
+    apart = PlanSettings(shared=False)
+    for recovered in (False, True):
+        plan = apart if recovered else PlanSettings()
+        unit = HostedUnit(Unit(declared, 0, 1.0, 1.0, Choice(Chain(), plan)), LiveSettings(), dirs)
+        repeat(unit)
+        network = unit.hosted.runner.network
+        assert runs_by(unit) == Chain()
+        assert (network.plan, {network.planned_as(name) for name in network.queries}) == (plan, {plan})
+        unit.close(at_rest=False)
+        assert units_from_json(units_to_json([unit.unit])) == [unit.unit]
+
+
+def test_what_was_kept_of_units_before_classes_chose_plans_is_read() -> None:
+    declared = DECLARED.model_copy(update={"policy": Automatic(), "plan": PlanSettings(shared=False)})
+    (kept,) = units_to_json([Unit(declared, 0, 1.0, 0.5)])
+    assert units_from_json([kept[:4]]) == [Unit(declared, 0, 1.0, 0.5)]
+    older = [*kept[:4], Chain().model_dump(mode="json")]
+    assert units_from_json([older]) == [Unit(declared, 0, 1.0, 0.5, Choice(Chain(), declared.plan))]
+
+
+def test_while_queries_run_by_two_plans_nothing_is_noticed_of_a_unit_but_that(dirs: RunDirs) -> None:
+    often = "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 2 SECONDS]"
+    declared = DECLARED.model_copy(update={"queries": {"exact": often}, "policy": Automatic()})
+    with made(dirs, declared=declared) as unit:
+        noticed = []
+        for number, plan in enumerate(
+            [PlanSettings(), PlanSettings(shared=False), PlanSettings(shared=False)]
+        ):
+            unit.become(replace(unit.unit, choice=Choice(HighestRate(), plan)))
+            arrive(unit, number, 3_000)
+            unit.run(1.0)
+            cycle(unit)
+            noticed.append(unit.noticed())
+    tuples = [
+        sum(tuples for tuples, _ in one.arrivals.get("readings", ())) if one else None for one in noticed
+    ]
+    assert [one and one.is_exchanging for one in noticed] == [False, True, True]
+    assert tuples[0] == 3_000
+    assert [one and one.running and one.running.choice.plan.shared for one in noticed] == [True, False, False]
+
+
+def test_a_unit_of_a_class_that_tunes_itself_notices_how_fresh_and_how_good_its_answers_were(
+    dirs: RunDirs,
+) -> None:
+    declared = DECLARED.model_copy(
+        update={"objective": "utility", "policy": Automatic(), "delay_target_ms": 1e6}
+    )
+    with made(dirs, declared=declared) as unit:
+        cycle(unit)
+        arrive(unit, 0, 20_000)
+        while unit.hosted.has_input() or unit.inbox.arrived:
+            unit.run(1.0)
+        cycle(unit)
+        first = unit.noticed()
+        cycle(unit)
+        second = unit.noticed()
+    assert first is not None
+    assert second is not None
+    # All was answered long before the target: none of its worth is lost, and outputs were behind for a part of the time.
+    assert (first.lost, first.stale is not None and 0 < first.stale <= 1) == (0.0, True)
+    assert [graph is not None for graph in first.graphs] == [not line.feeds for line in first.lines]
+    # Since then nothing has come.
+    assert (second.lost, second.stale) == (None, 0.0)
+
+
+def test_a_unit_of_a_class_that_tunes_itself_notices_which_answers_have_deadlines_and_how_late_they_were(
+    dirs: RunDirs,
+) -> None:
+    queries = {
+        "plain": "SELECT ts, temp FROM readings WHERE sensor = 1",
+        "window": "SELECT COUNT(*) AS n FROM readings [RANGE 2 SECONDS SLIDE 1 SECOND]",
+    }
+    declared = DECLARED.model_copy(
+        update={"objective": "tardiness", "policy": Automatic(), "queries": queries}
+    )
+    with made(dirs, declared=declared) as unit:
+        cycle(unit)
+        arrive(unit, 0, 20_000)
+        while unit.hosted.has_input() or unit.inbox.arrived:
+            unit.run(1.0)
+        due = unit.hosted.runner.answers.quality["window"].tardiness
+        cycle(unit)
+        first = unit.noticed()
+        cycle(unit)
+        second = unit.noticed()
+    assert first is not None
+    assert second is not None
+    assert due is not None
+    assert due.answers > 0
+    assert first.tardy_ms == pytest.approx(1e3 * due.mean_s)
+    # A pane of a second; what the plain query answers has no deadline.
+    roots = {
+        line.queries: slack for line, slack in zip(first.lines, first.slacks, strict=True) if not line.feeds
+    }
+    assert roots == {("plain",): None, ("window",): 1.0}
+    assert [slack for slack in first.slacks if slack is not None] == [1.0]
+    # Since then nothing has come.
+    assert second.tardy_ms is None
+
+
+def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(dirs: RunDirs) -> None:
+    with made(dirs) as unit:
+        arrive(unit, 0, 20_000)
+        while unit.run(1.0)[1]:
+            pass
+        cycle(unit)
+        report, alone = unit.reported, unit.hosted.runner.scheduled.alone()["mean"]
+    assert report is not None
+    assert report.counted is not None
+    (mean,) = report.counted.quality
+    assert mean.answers > 0
+    assert alone.apart_s == 0
+    assert mean.slowdown == pytest.approx(mean.response_s / alone.ideal_s)
+    assert report.figures.slowdown == pytest.approx(
+        dict.fromkeys(("mean", "of_queries"), mean.slowdown / mean.answers)
+    )
+
+
+def runs_by(unit: HostedUnit) -> PolicySettings:
+    return unit.hosted.runner.scheduled.policy
+
+
+def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_path: Path) -> None:
+    dirs = RunDirs(tmp_path, "s", "n")
+    first, second = (f"SELECT ts, temp FROM readings WHERE sensor = {number}" for number in (1, 2))
+    with made(dirs) as unit:
+        hindrance = dirs.class_log("gold") / f"{QUERIES}.draft"
+        hindrance.mkdir()
+        queries = dict(DECLARED.queries)
+        for name, sql in (("first", first), ("second", second)):
+            queries[name] = sql
+            unit.become(replace(unit.unit, declared=DECLARED.model_copy(update={"queries": dict(queries)})))
+            assert unit.commits.is_stuck
+        hindrance.rmdir()
+        unit.run(1.0)
+        assert not unit.commits.is_stuck
+        unit.run(1.0)
+    log = UnitLog(dirs.class_log("gold"), 1 << 20)
+    steps = [step for commit in log.found().commits for step in commit.steps]
+    log.close()
+    assert steps == [QueryAdded("first", first), QueryAdded("second", second)]
+
+
+EARLY = {
+    "early": "SELECT window_end AS wend, MAX(temp) AS hi FROM readings [RANGE 300 SECONDS SLIDE AT MOST 3 SECONDS]",
+    "often": "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 200 SECONDS SLIDE AT MOST 2 SECONDS]",
+}
+
+
+def ends(unit: HostedUnit, query: str) -> list[int]:
+    """As its readers are told."""
+    found = []
+    for _, payload in Reader(unit.input.dirs.class_log(unit.name)).frames(0):
+        if not is_snapshot(payload):
+            for answer in answers_of(payload, query):
+                found += (answer.train.columns[1].data // 1000).tolist()
+    return found
+
+
+def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_repeated(dirs: RunDirs) -> None:
+    often = "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 2 SECONDS]"
+    apart = PlanSettings(shared=False)
+    before = DECLARED.model_copy(update={"queries": EARLY | {"exact": often}})
+    after = before.model_copy(update={"plan": apart})
+    with made(dirs, declared=before) as unit:
+        arrive(unit, 0, 10_000)
+        unit.run(1.0)
+        changed = replace(unit.unit, declared=after)
+        assert unit.can_become(changed)
+        unit.become(changed)
+        arrive(unit, 1, 10_000)
+        unit.run(1.0)
+        network = unit.hosted.runner.network
+        assert [network.planned_as(name) == apart for name in (*EARLY, "exact")] == [False, False, True]
+        assert unit.problems().keys() == {"plan"}
+        # Who has chosen the plan by himself knows that some queries cannot run by it.
+        unit.become(replace(changed, choice=Choice(HighestRate(), apart)))
+        assert not unit.problems()
+        unit.become(changed)
+        answered = dict(unit.hosted.runner.answers.counts)
+        assert answered["exact"] == 9  # up to second 18 of 19
+    with made(dirs, declared=after) as unit:
+        repeat(unit)
+        assert not unit.hosted.replay.mismatches
+        assert unit.hosted.runner.answers.counts == answered
+        assert unit.hosted.runner.network.planned_as("exact") == apart
+
+
+def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_steps_are_repeated(
+    dirs: RunDirs,
+) -> None:
+    apart = DECLARED.model_copy(update={"queries": EARLY, "windows": WindowSettings(schedule="none")})
+    together = apart.model_copy(update={"windows": WindowSettings()})
+    with made(dirs, declared=apart) as unit:
+        arrive(unit, 0, 10_000)
+        unit.run(1.0)
+        changed = replace(unit.unit, declared=together)
+        assert unit.can_become(changed)
+        unit.become(changed)
+        arrive(unit, 1, 10_000)
+        unit.run(1.0)
+        told = ends(unit, "early"), ends(unit, "often")
+        state = unit.hosted.runner.settled_state()
+    assert told == ([3, 6, 9, 10, 12, 14, 16, 18], [2, 4, 6, 8, 10, 12, 14, 16, 18])
+    with made(dirs, declared=together) as unit:
+        repeat(unit)
+        assert not unit.hosted.replay.mismatches
+        assert unit.hosted.runner.answers.counts == state.answered
+        windows = [key for key, one in state.states.items() if isinstance(one, tuple) and len(one) == 2]
+        again = unit.hosted.runner.settled_state()
+        assert [again.states[key] for key in windows] == [state.states[key] for key in windows]
+    with made(dirs, declared=apart) as unit:
+        repeat(unit)
+        unit.run(1e-6)
+        assert unit.hosted.runner.network.windows == apart.windows
+
+
+@pytest.mark.parametrize(
+    ("fed", "caught_up_s", "gone_s"),
+    [
+        (True, None, 0),  # the feed may be down, or have a backlog
+        (True, 8.0, 0),  # by less than a pause
+        (True, 37.0, 27),
+        (False, None, 990),  # without a feed the clock counts
+    ],
+)
+def test_event_time_of_a_fed_stream_goes_on_only_as_far_as_its_feed_had_nothing_left(
+    dirs: RunDirs, fed: bool, caught_up_s: float | None, gone_s: int
+) -> None:
+    declared = DECLARED.model_copy(update={"fed": ("Readings",) if fed else ()})
+    with made(dirs, declared=declared, idle_after_s=10.0) as unit:
+        arrive(unit, 0, 100)
+        unit.run(10.0)
+        since = time.monotonic() - 1000.0
+        unit.end_cycle(since)
+        if caught_up_s is not None:
+            unit.inbox.caught_up["readings"] = since + caught_up_s
+        unit.idle.ask()
+        unit.run(10.0)
+        latest = unit.hosted.queries.event_time("readings")
+        assert latest is not None
+        assert (latest - 99) // 10_000 == 1000 * gone_s // 10_000  # in milliseconds, to ten seconds
+
+
+def test_report_of_a_unit_names_the_query_that_fails_on_every_row(dirs: RunDirs) -> None:
+    failing = DECLARED.model_copy(
+        update={"queries": {"small": "SELECT CAST(ts + 3000000000 AS INT) AS v FROM readings"}}
+    )
+    with made(dirs, declared=failing) as unit:
+        cycle(unit)
+        arrive(unit, 0, 40)
+        unit.run(1.0)
+        report = unit.end_cycle(time.monotonic() + LATE_PIECE_S)
+        assert report is not None
+        (failure,) = report.failures
+        assert (failure.queries, failure.rows, failure.part) == (("small",), 40, 1.0)
+        ledger, _ = report.accounts["readings"]
+        assert (ledger.delivered, ledger.failed) == (40, 0)

@@ -1,0 +1,279 @@
+"""Documents: what a user reads who got one wrong, and what becomes of those that are right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from configs.base import Settings
+from configs.classes.limits import ClassLimits
+from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.plans import PlanSettings
+from configs.classes.window_settings import WindowSettings
+from configs.documents.declarations import (
+    AS_IT_LIKES,
+    AT_LEAST,
+    KINDS,
+    PRESETS,
+    LimitOverrides,
+    Overrides,
+    PriorityClassDeclaration,
+    QueryDeclaration,
+    Ref,
+    StreamDeclaration,
+    TenantDeclaration,
+    as_document,
+    declared_in,
+    documents_of,
+    live_class,
+    read_documents,
+    ref_named,
+    streams_file,
+)
+from configs.errors import InvalidInput
+from services.catalog.checks import applied
+from services.catalog.state import State
+from tests.support.checkout import ROOT
+
+PAGE = (ROOT / "docs/catalog.md").read_text(encoding="utf-8")
+
+
+def problem(text: str) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        documents_of(text, "d.yaml")
+    return str(caught.value).removeprefix("d.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ": the file is empty\n  hint: write documents, each with `kind:`, one of PriorityClass, Tenant"),
+        ("---\n---\n", ": the file is empty"),
+        ("- a\n", ", document 1: a document must hold keys and values (got ['a'])"),
+        ("name: x", ", document 1: kind: required, but missing\n  hint: add `kind:`, one of PriorityClass"),
+        ("kind: Tenat", ", document 1: kind: no such kind (got 'Tenat')\n  hint: did you mean Tenant?"),
+        ("kind: [1]", ", document 1: kind: no such kind (got [1])"),
+        (
+            "---\n---\nkind: Tenant\nname: acme\npriority: 3\npriority_class: gold",
+            ", document 2 (Tenant acme): priority: unknown key (got 'priority')\n  hint: did you mean priority_class?",
+        ),
+        (
+            "{kind: Tenant, name: acme, priority_class: gold, overrides: {max_dorp: 1}}",
+            ", document 1 (Tenant acme): overrides.max_dorp: unknown key (got 'max_dorp')\n  hint: did you mean max_drop?",
+        ),
+        (
+            "{kind: Tenant, name: acme, priority_class: gold, overrides: {max_drop: 0.96}}",
+            ", document 1 (Tenant acme): overrides.max_drop: must be at most 0.95 (got 0.96)",
+        ),
+        (
+            "{kind: Tenant, name: Müller, priority_class: gold}",
+            ", document 1 (Tenant Müller): name: not a valid name (got 'Müller')\n  hint: give a name: a letter, then",
+        ),
+        ("{kind: Tenant, name: a}", ", document 1 (Tenant a): priority_class: required, but missing"),
+        (
+            "{kind: Query, tenant: a, name: q, sql: ''}",
+            ", document 1 (Query q): sql: must not be empty (got '')",
+        ),
+        (
+            "{kind: Stream, name: s}",
+            ", document 1 (Stream s): columns: the stream has no columns",
+        ),
+        ("{kind: Session, name: flink}", ", document 1 (Session flink): name: no such choice (got 'flink')"),
+        ("a: [1", ": line 1, column 6: not valid YAML"),
+        ("kind: Tenant\nkind: Tenant", ": line 2, column 1: not valid YAML: the key kind is given twice"),
+        ("kind: Tenant\n---\n\tname: x", ": line 3, column 1: not valid YAML"),
+        ("a: \x07", ": not valid YAML"),
+        ("&a [*a, *a]", ", document 1: a document must hold keys and values"),
+        ("[" * 5000, ": not valid YAML: nested too deeply"),
+    ],
+)
+def test_document_that_is_wrong_is_told_with_file_document_field_and_remedy(text: str, said: str) -> None:
+    assert said in problem(text)
+
+
+def test_same_name_in_two_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("{kind: Tenant, name: A, priority_class: gold}")
+    (tmp_path / "b.yaml").write_text("{kind: Tenant, name: a, priority_class: gold}")
+    with pytest.raises(InvalidInput) as caught:
+        read_documents([tmp_path / "a.yaml", tmp_path / "b.yaml"])
+    said = (
+        f"b.yaml, document 1 (Tenant a): name: declared before, in {tmp_path}/a.yaml, document 1 (Tenant A)"
+    )
+    assert said in str(caught.value)
+
+
+def test_file_of_too_many_bytes_or_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "large.yaml").write_bytes(b"#" * 10_000_001)
+    with pytest.raises(InvalidInput, match="the file has too many bytes"):
+        read_documents([tmp_path / "large.yaml"])
+    with pytest.raises(InvalidInput, match="cannot be read: no such file"):
+        read_documents([tmp_path / "none.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "ref"),
+    [
+        ("tenants", "acme", Ref("Tenant", "acme")),
+        ("PRIORITYCLASSES", "gold", Ref("PriorityClass", "gold")),
+        ("queries", "acme/q", Ref("Query", "q", "acme")),
+    ],
+)
+def test_kind_is_named_in_any_form(kind: str, name: str, ref: Ref) -> None:
+    assert ref_named(kind, name) == ref
+
+
+@pytest.mark.parametrize(("kind", "name"), [("tenat", "a"), ("query", "q"), ("tenant", "a/b")])
+def test_name_of_nothing_is_refused(kind: str, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        ref_named(kind, name)
+
+
+# -- what runs -----------------------------------------------------------------------------------------------------
+
+
+def tenant(**fields: Any) -> TenantDeclaration:
+    return TenantDeclaration.model_validate(
+        {"kind": "Tenant", "name": "acme", "priority_class": "top", **fields}
+    )
+
+
+TOP = PriorityClassDeclaration(
+    kind="PriorityClass",
+    name="top",
+    priority=5,
+    delay_target_ms=200,
+    min_share=0.1,
+    lendable=0.5,
+    borrow_limit=0.6,
+    max_drop=0.2,
+    limits=ClassLimits(queries=10),
+)
+STREAM = StreamDeclaration(kind="Stream", name="s", columns={"x": "int64"})
+QUERY = QueryDeclaration(kind="Query", tenant="acme", name="q", sql="SELECT * FROM s")
+
+
+def test_tenant_has_what_its_class_gives_but_for_what_it_asks_otherwise() -> None:
+    asked = tenant(overrides={"delay_target_ms": 300, "victim": "fair"}, limits={"queries": 3}, key="x")
+    assert live_class(asked, TOP, [STREAM], [QUERY]) == LiveClass(
+        name="acme",
+        priority=5,
+        delay_target_ms=300,
+        min_share=0.1,
+        lendable=0.5,
+        borrow_limit=0.6,
+        max_drop=0.2,
+        victim="fair",
+        key="x",
+        limits=ClassLimits(queries=3),
+        streams=("CREATE STREAM s (x int64)",),
+        queries={"q": "SELECT * FROM s"},
+    )
+
+
+def test_a_class_names_the_streams_that_feeds_bring() -> None:
+    source = {"format": "rate", "options": {}}
+    own = StreamDeclaration.model_validate(
+        {"kind": "Stream", "name": "own", "columns": {"x": "int64"}, "source": source}
+    )
+    brought = StreamDeclaration(kind="Stream", name="brought", columns={"x": "int64"})
+    assert live_class(tenant(), TOP, [STREAM, own, brought], [], {"brought"}).fed == ("own", "brought")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"overrides": {"priority": 6}}, "overrides.priority: priority class top gives at most 5 (got 6)"),
+        ({"overrides": {"delay_target_ms": 199}}, "delay_target_ms: priority class top gives at least 200"),
+        ({"overrides": {"min_share": 0.2}}, "overrides.min_share: priority class top gives at most 0.1"),
+        ({"overrides": {"lendable": 0.4}}, "overrides.lendable: priority class top gives at least 0.5"),
+        ({"overrides": {"borrow_limit": 1}}, "overrides.borrow_limit: priority class top gives at most 0.6"),
+        ({"overrides": {"max_drop": 0.1}}, "overrides.max_drop: priority class top gives at least 0.2"),
+        ({"overrides": {"lossless": True}}, "overrides.lossless: priority class top gives at most false"),
+        ({"limits": {"queries": 11}}, "limits.queries: priority class top gives at most 10 (got 11)"),
+        (
+            {"limits": {"result_bytes": 1 << 29}},
+            "limits.result_bytes: priority class top gives at most 268435456",
+        ),
+    ],
+)
+def test_tenant_that_asks_for_more_than_its_class_gives_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        live_class(tenant(**fields), TOP, [], [])
+    assert said in str(caught.value)
+
+
+def test_everything_of_a_class_may_be_asked_otherwise() -> None:
+    given = PriorityClassDeclaration.model_fields.keys() - {"kind", "name", "limits"}
+    assert Overrides.model_fields.keys() == given
+    assert LimitOverrides.model_fields.keys() == ClassLimits.model_fields.keys()
+    assert {*AT_LEAST, *AS_IT_LIKES} <= given
+
+
+def test_streams_without_a_source_are_not_sparks() -> None:
+    assert streams_file([STREAM, *PRESETS, QUERY]) is None
+    text = "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {s: {}}}\n---\n{kind: Session, master: 'local[2]'}"
+    file = streams_file([STREAM, *(one.declaration for one in documents_of(text))])
+    assert file is not None
+    assert (list(file.streams), list(file.feeds), file.session.master) == (["s"], ["f"], "local[2]")
+
+
+# -- the page ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_page_describes_every_field(kind: str) -> None:
+    model = KINDS[kind]
+    models: list[type[BaseModel]] = [model]
+    if kind == "PriorityClass":
+        models.append(ClassLimits)
+    fields = [name for one in models for name in one.model_fields if name not in ("kind", "name")]
+    if kind in ("Stream", "Feed", "Session"):
+        (row,) = re.findall(rf"^\| {kind} \| (.*) \|$", PAGE, re.MULTILINE)
+        assert re.findall(r"`(\w+)`", row) == fields
+    else:
+        (section,) = re.findall(rf"^## {kind}$(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+        described = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        assert sorted(described) == sorted(fields)
+
+
+def test_defaults_of_the_page_are_those_of_the_models() -> None:
+    section = PAGE.partition("## PriorityClass")[2].partition("## Objectives")[0]
+    rows = {
+        name: yaml.safe_load(value.strip("` ").replace(",", ""))
+        for name, value in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
+        if name
+        not in ("limits", "policy", "train_max", "utility", "windows", "plan", "state_bytes", "result_bytes")
+    }
+    fields = PriorityClassDeclaration.model_fields | ClassLimits.model_fields
+    assert rows == {name: fields[name].default for name in rows}
+    assert "`{schedule: hybrid, late: off}`" in section
+    assert "`{select_first: true, shared: true}`" in section
+    assert PlanSettings() == PlanSettings(select_first=True, shared=True)
+    assert WindowSettings() == WindowSettings(schedule="hybrid", late="off")
+    assert ClassLimits().state_bytes == 512 << 20
+    assert ClassLimits().filled().result_bytes == LiveSettings().results_bytes == 256 << 20
+
+
+def test_example_of_the_page_holds_together() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    documents = documents_of(example)
+    state = applied(State(), documents)
+    assert {ref.kind for ref in state} == set(KINDS)
+    assert state[Ref("Query", "per_minute", "acme")].reads == ("odd",)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_document_is_read_as_it_is_written(kind: str) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    for data in yaml.safe_load_all(example):
+        if data["kind"] == kind:
+            one = declared_in(data).declaration
+            written = as_document(one)
+            assert declared_in(yaml.safe_load(yaml.safe_dump(written))).declaration == one
+            assert isinstance(one, Settings)
+            assert written.keys() >= data.keys()

@@ -1,0 +1,125 @@
+"""A source takes small trains that have queued up as one: a call costs the same for few tuples as for many."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.class_.runner import ClassRunner, RunListener
+from engine.data.train import Train, counting_dropped, progress, same_arrival, train_from_arrow
+from engine.network.network import ClassNetwork, Node
+from engine.sql import Catalog, parse_create_stream, plan_query
+
+SCHEMA = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
+
+
+def source() -> Node:
+    network = ClassNetwork()
+    network.add(plan_query("q", "SELECT x FROM s", Catalog.of(streams=[SCHEMA])))
+    node = network.source("s")
+    assert node is not None
+    return node
+
+
+def train(first: int, size: int, arrival: float = 1.0, kept: float = 1.0) -> Train:
+    numbers = np.arange(first, first + size)
+    batch = pa.record_batch({"ts": numbers, "x": numbers})
+    return train_from_arrow(batch, SCHEMA.schema, arrival, kept)
+
+
+def taken(node: Node, most: int) -> list[Any]:
+    """Numbers, arrivals and the kept fraction of each train that is taken until nothing is left."""
+    found = []
+    while node.queue:
+        one = node.dequeue(most)
+        found.append((one.columns[1].data.tolist(), one.arrival.tolist(), counting_dropped(one).kept))
+    assert node.tuples == 0
+    return found
+
+
+def test_small_trains_are_taken_together_and_each_tuple_keeps_its_arrival() -> None:
+    node = source()
+    for first, arrival in ((0, 1.0), (2, 2.0), (4, 3.0)):
+        node.enqueue(train(first, 2, arrival))
+    assert taken(node, 100) == [([0, 1, 2, 3, 4, 5], [1, 1, 2, 2, 3, 3], 1.0)]
+
+
+def test_trains_that_do_not_fit_whole_are_left_for_the_next_call() -> None:
+    node = source()
+    for first, size in ((0, 3), (3, 3), (6, 9), (15, 1)):
+        node.enqueue(train(first, size))
+    assert [len(numbers) for numbers, _, _ in taken(node, 7)] == [6, 7, 3]
+
+
+def test_tuples_that_stand_for_different_numbers_are_not_taken_together() -> None:
+    node = source()
+    for first, kept in ((0, 0.5), (1, 0.5), (2, 0.25)):
+        node.enqueue(train(first, 1, kept=kept))
+    assert taken(node, 100) == [([0, 1], [1, 1], 0.5), ([2], [1], 0.25)]
+
+
+def test_progress_of_event_time_stays_between_what_came_before_and_after() -> None:
+    node = source()
+    node.enqueue(train(0, 1))
+    node.enqueue(progress(7, ()))
+    node.enqueue(train(8, 1))
+    assert [len(node.dequeue(100)) for _ in range(3)] == [1, 0, 1]
+
+
+def test_one_arrival_of_all_is_still_known_as_one() -> None:
+    node = source()
+    for first in (0, 1):
+        node.enqueue(train(first, 1, arrival=5.0))
+    assert node.dequeue(100).arrival.strides == same_arrival(5.0, 2).strides
+
+
+def steps_of(size: int) -> list[tuple[str, int]]:
+    """Which stream's tuples are taken when, of a queue of 6 trains of so many of the one and of 2 of the other, by turns."""
+    streams = [SCHEMA, parse_create_stream("CREATE STREAM t (ts int64, x int64, WATERMARK FOR ts AS ts)")]
+    sql = "SELECT s.x FROM s JOIN t ON s.x = t.x AND t.ts BETWEEN s.ts - 1 AND s.ts + 1"
+    steps: list[tuple[str, int]] = []
+
+    class Taken(RunListener):
+        def took(self, stream: str, tuples: int) -> None:
+            steps.append((stream, tuples))
+
+    runner = ClassRunner(lambda query, answer: None, train_max=10, listener=Taken())
+    runner.add(plan_query("q", sql, Catalog.of(streams=streams)))
+    for moment in range(6):
+        runner.offer("s", train(size * moment, size, arrival=float(moment)))
+        runner.offer("t", train(size * moment, 2, arrival=moment + 0.5))
+    clock = itertools.count()
+    runner.run(1e9, lambda: float(next(clock)), lambda: 0.0)
+    return steps
+
+
+def test_streams_that_meet_are_taken_in_the_order_in_which_full_trains_of_them_came() -> None:
+    assert steps_of(10) == [("s", 10), ("t", 2)] * 6
+
+
+def test_of_streams_that_meet_none_takes_what_came_after_a_full_train_of_the_other() -> None:
+    """Two of the longer trains fill one: what came before the second of those that wait goes along."""
+    assert steps_of(5) == [("s", 10), ("t", 6), ("s", 10), ("t", 4), ("s", 10), ("t", 2)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from([1.0, 0.5, 0.1])), min_size=2, max_size=6),
+    st.lists(st.integers(1, 12), max_size=4),
+)
+def test_dropped_tuples_count_by_what_each_of_them_stood_for(
+    sizes: list[tuple[int, float]], drops: list[int]
+) -> None:
+    """Check that the trains that are left stand for the whole input, whichever tuples were dropped."""
+    node = source()
+    for size, kept in sizes:
+        node.enqueue(train(0, size, kept=kept))
+    for most in drops:
+        node.drop(min(most, node.tuples - 1))
+    offered = sum(len(numbers) / kept for numbers, _, kept in taken(node, 5))
+    assert offered == pytest.approx(sum(size / kept for size, kept in sizes))

@@ -1,0 +1,336 @@
+"""What a class may hold: what does not fit is refused and counted, the rest goes on, and room comes back."""
+
+import gc
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from configs.classes.limits import ClassLimits
+from configs.errors import InvalidInput
+from engine.class_.runner import ClassRunner
+from engine.data.held_state import Account
+from engine.data.schema import INT64, STRING, Field, Schema, TableSchema
+from engine.data.train import Train, train_from_arrow
+from engine.network.row_losses import failed_rows
+from engine.sql import Catalog, parse_create_stream, plan_query
+from services.cli.main import app
+from tests.support.query_runs import train_rows
+
+SECOND = 1_000_000
+Seconds = Sequence[float] | npt.NDArray[Any]
+Keys = Sequence[int] | npt.NDArray[Any]
+STREAMS = {
+    name: parse_create_stream(
+        f"CREATE STREAM {name} (ts timestamp, k int64, g string, x float64, WATERMARK FOR ts AS ts)"
+    )
+    for name in ("s", "t")
+}
+CATALOG = Catalog.of(streams=STREAMS.values())
+COUNT = "SELECT window_end, k, count(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k"
+COUNT_TEXTS = COUNT.replace("k,", "g,").replace("BY k", "BY g")
+MEDIAN = "SELECT median(x) AS m FROM s [RANGE 10 SECONDS]"
+SKETCHES = "SELECT k, approx_quantile(x, 0.5) AS a, approx_top_k(k, 3) AS b, approx_count_distinct(x) AS c FROM s [RANGE 10 SECONDS] GROUP BY k"
+ROWS = "SELECT sum(x) AS a FROM s [ROWS 1000000]"
+JOIN = "SELECT s.x, t.x AS y FROM s JOIN t ON s.k = t.k AND t.ts BETWEEN s.ts AND s.ts + INTERVAL 1 HOUR"
+
+
+@dataclass
+class Class:
+    """A class under limits, and what its queries have answered."""
+
+    queries: Sequence[str]
+    limits: ClassLimits = field(default_factory=ClassLimits)
+    trains: list[Train] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.runner = ClassRunner(lambda query, out: self.trains.append(out), limits=self.limits)
+        self.runner.add(*(plan_query(f"q{n}", sql, CATALOG) for n, sql in enumerate(self.queries)))
+
+    @property
+    def account(self) -> Account:
+        return self.runner.network.account
+
+    @property
+    def answers(self) -> list[tuple[Any, ...]]:
+        return [row for train in self.trains for row in train_rows(train)]
+
+    def offer(self, seconds: Seconds, keys: Keys, stream: str = "s") -> None:
+        times = (np.asarray(seconds, float) * SECOND).astype(np.int64)
+        columns = {
+            "ts": pa.array(times).cast(pa.timestamp("us", tz="UTC")),
+            "k": pa.array(keys, pa.int64()),
+            "g": pa.array([f"group {key}" for key in keys]),
+            "x": pa.array(np.ones(len(times))),
+        }
+        batch = pa.table(columns).cast(STREAMS[stream].schema.arrow).combine_chunks()
+        self.runner.offer(stream, train_from_arrow(batch, STREAMS[stream].schema, 0.0))
+        self.run()
+
+    def run(self) -> None:
+        self.runner.run(1.0, lambda: 0.0, lambda: 0.0)
+
+    def finish(self) -> None:
+        self.runner.finish(0.0)
+        self.run()
+
+
+def counts(one: Class) -> dict[int, int]:
+    """Of COUNT: tuples by key, over all windows."""
+    found: dict[int, int] = {}
+    for _, _, key, count in one.answers:
+        found[key] = found.get(key, 0) + count
+    return found
+
+
+# -- queries ------------------------------------------------------------------------------------------------
+
+
+def test_a_query_too_many_is_refused_and_leaves_no_trace() -> None:
+    one = Class([COUNT], ClassLimits(queries=2))
+    more = [plan_query(name, "SELECT x FROM s", CATALOG) for name in ("b", "c")]
+    with pytest.raises(InvalidInput, match="the class may have 2 queries"):
+        one.runner.add(*more)
+    assert list(one.runner.network.queries) == ["q0"]
+    one.runner.add(more[0])
+    one.runner.remove("q0")
+    one.runner.add(more[1])
+    assert list(one.runner.network.queries) == ["b", "c"]
+
+
+# -- groups -------------------------------------------------------------------------------------------------
+
+
+def test_groups_beyond_the_limit_are_refused_in_order_of_arrival_and_the_others_go_on() -> None:
+    one = Class([COUNT], ClassLimits(groups=2))
+    one.offer([1, 2, 3, 4], [7, 9, 5, 7])
+    one.offer([5, 6, 7], [9, 8, 5])
+    one.finish()
+    assert counts(one) == {7: 2, 9: 2}
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 2)": 3}
+    assert [train.kept for train in one.trains] == [pytest.approx(4 / 7)]
+
+
+def test_room_for_groups_comes_back_when_windows_expire() -> None:
+    one = Class([COUNT], ClassLimits(groups=2))
+    one.offer([1, 2], [1, 2])
+    one.offer([11, 12, 13], [3, 4, 5])  # these are in time to see the others' pane
+    one.offer([21, 22, 23], [5, 6, 7])
+    one.finish()
+    assert counts(one) == {1: 1, 2: 1, 5: 1, 6: 1}
+
+
+def test_keys_far_apart_are_as_many_groups_as_there_are() -> None:
+    one = Class([COUNT], ClassLimits(groups=3))
+    for key in (0, 60_000, 30_000, 0, 1):
+        one.offer([1], [key])
+    one.finish()
+    assert counts(one) == {0: 2, 30_000: 1, 60_000: 1}
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 3)": 1}
+
+
+def test_groups_are_limited_over_all_operators_together() -> None:
+    one = Class([COUNT, COUNT_TEXTS, JOIN], ClassLimits(groups=9))
+    one.offer([1] * 6, range(6))
+    assert one.account.groups == 9
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 9)": 9}
+
+
+def test_an_operator_that_has_keys_of_nothing_makes_room_for_another() -> None:
+    hot, cold = (COUNT.replace("GROUP", f"WHERE {which} GROUP") for which in ("k < 10", "k >= 10"))
+    one = Class([hot, cold], ClassLimits(groups=4))
+    one.offer([1] * 4, [1, 2, 3, 4])
+    one.offer([15], [4])
+    one.offer([16] * 3, [11, 12, 13])
+    one.finish()
+    assert counts(one) == {1: 1, 2: 1, 3: 1, 4: 2, 11: 1, 12: 1, 13: 1}
+
+
+def test_a_join_refuses_keys_beyond_the_limit() -> None:
+    one = Class([JOIN], ClassLimits(groups=2))
+    one.offer([1, 1, 1], [1, 2, 3])
+    one.offer([2, 2, 2, 2], [3, 2, 1, 2], "t")
+    assert len(one.answers) == 3
+    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 2)": 2}
+
+
+# -- bytes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", [MEDIAN, ROWS, JOIN, COUNT])
+def test_state_stays_within_its_limit_and_every_tuple_is_held_or_counted(query: str) -> None:
+    limit = 1 << 20
+    one = Class([query], ClassLimits(state_bytes=limit))
+    tuples = 100_000
+    for start in range(0, tuples, 5000):
+        one.offer([1 + start / tuples] * 5000, np.arange(start, start + 5000) * 1000)
+    assert 0.4 * limit < one.account.state <= limit
+    (reason, refused), *others = failed_rows(one.runner.network.nodes).items()
+    assert (reason, others) == ("state is full (limit 1,048,576 bytes)", [])
+    assert 0 < refused < tuples
+    held = {MEDIAN: 24, ROWS: 8, JOIN: 32, COUNT: 200}[query] * (tuples - refused)
+    assert held < limit
+
+
+def test_what_is_full_still_counts_for_the_groups_it_has() -> None:
+    one = Class([COUNT], ClassLimits(state_bytes=1 << 16))
+    one.offer([1] * 50_000, np.arange(50_000) * 1000)
+    have = one.account.groups
+    one.offer([2] * 50_000, np.arange(50_000) * 1000)
+    one.finish()
+    assert (len(counts(one)), set(counts(one).values())) == (have, {2})
+    assert [train.kept for train in one.trains] == [pytest.approx(have / 50_000)]
+
+
+def test_a_window_without_room_for_any_tuple_has_no_answer_and_the_next_one_has() -> None:
+    one = Class([COUNT], ClassLimits(state_bytes=40_000))
+    one.offer([1] * 100, np.arange(100) * 1000)
+    one.offer([11] * 100, np.arange(100) * 1000)
+    one.offer([21] * 100, np.arange(100) * 1000)
+    one.offer([31] * 100, np.arange(100) * 1000)
+    one.finish()
+    ends = [row[1] // SECOND for row in one.answers]
+    assert {end: ends.count(end) for end in ends} == {10: 100, 20: 100, 30: 100, 40: 100}
+
+
+def test_a_full_queue_lets_a_train_in_as_far_as_there_is_room() -> None:
+    one = Class(["SELECT x + 1 AS a FROM s WHERE x > 0"], ClassLimits(state_bytes=4000))
+    one.offer([1] * 100, range(100))
+    assert 0 < len(one.answers) < 100
+    assert failed_rows(one.runner.network.nodes) == {
+        "state is full (limit 4,000 bytes)": 100 - len(one.answers)
+    }
+    assert [train.kept for train in one.trains] == [pytest.approx(len(one.answers) / 100)]
+    assert one.account.queued == 0
+
+
+def test_a_train_that_waits_in_many_queues_is_counted_once() -> None:
+    one = Class(
+        [f"SELECT x FROM s WHERE x > {number}" for number in range(50)], ClassLimits(state_bytes=20_000)
+    )
+    one.offer([1] * 100, range(100))
+    assert failed_rows(one.runner.network.nodes) == {}
+    assert one.account.queued == 0
+
+
+def test_state_that_is_full_does_not_hold_up_other_queries() -> None:
+    one = Class([MEDIAN, "SELECT x FROM s WHERE x > 0"], ClassLimits(state_bytes=1 << 18))
+    for second in range(20):
+        one.offer([1 + second / 100] * 1000, range(1000))
+    assert failed_rows(one.runner.network.nodes).keys() == {"state is full (limit 262,144 bytes)"}
+    assert len(one.answers) == 20 * 1000
+
+
+def test_a_query_that_goes_gives_its_room_back() -> None:
+    one = Class([COUNT, MEDIAN, ROWS, JOIN])
+    one.offer([1] * 1000, np.arange(1000) * 1000)
+    held = one.account.state
+    assert held > 0
+    for query in ("q0", "q1", "q2", "q3"):
+        one.runner.remove(query)
+        assert one.account.state < held
+        held = one.account.state
+    assert (one.account.groups, one.account.state, one.account.queued) == (0, 0, 0)
+    assert one.account.holdings == {}
+
+
+def test_a_class_that_is_restored_holds_what_it_held() -> None:
+    queries = [COUNT, MEDIAN, ROWS, JOIN]
+    one, other = Class(queries), Class(queries)
+    one.offer([1] * 1000, np.arange(1000) * 1000)
+    other.runner.restore(one.runner.snapshot())
+    assert (other.account.groups, other.account.state) == (one.account.groups, one.account.state)
+
+
+# -- real memory --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    gc.collect()
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def real_bytes() -> int:
+    """What Python, numpy and Arrow hold that has been allocated since tracing began."""
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0] + int(pa.total_allocated_bytes())
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("query", [COUNT, COUNT_TEXTS, MEDIAN, JOIN])
+def test_the_estimate_is_near_what_is_really_held(query: str) -> None:
+    one, before = Class([query]), real_bytes()
+    for start in range(0, 50_000, 5000):
+        one.offer([1] * 5000, np.arange(start, start + 5000) * 1000)
+    assert 0.5 < one.account.state / (real_bytes() - before) < 2
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(
+    "query",
+    [
+        COUNT,
+        COUNT.replace("10 SECONDS", "10 SECONDS SLIDE 5 SECONDS"),
+        COUNT_TEXTS,
+        "SELECT k, count(*) AS n FROM s [ROWS 1000 SLIDE 500] GROUP BY k",
+        JOIN.replace("1 HOUR", "10 SECONDS"),
+    ],
+)
+def test_ever_new_keys_hold_no_more_after_many_windows_than_after_a_few(query: str) -> None:
+    one, size = Class([query]), 200
+    estimates, real = [], []
+    for lap in range(8):
+        for second in range(lap * 40, lap * 40 + 40):
+            keys = (np.arange(size) + size * second) * 1000
+            one.offer(second + np.arange(size) / size, keys)
+            one.offer(second + np.arange(size) / size, keys, "t")
+            one.trains.clear()
+        estimates.append(one.account.state)
+        real.append(real_bytes())
+    assert max(estimates[4:]) <= 1.1 * max(estimates[:4])
+    assert max(real[4:]) <= 1.1 * max(real[:4])
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_join_with_a_table_remembers_no_keys_that_the_table_has_not() -> None:
+    schema = TableSchema("rooms", Schema((Field("k", INT64), Field("room", STRING))))
+    rooms = train_from_arrow(pa.table({"k": [1, 10**9], "room": ["a", "b"]}), schema.schema, 0.0)
+    found: list[int] = []
+    runner = ClassRunner(lambda query, out: found.append(len(out)), tables={"rooms": rooms})
+    text = "SELECT s.k, rooms.room FROM s JOIN rooms ON s.k = rooms.k"
+    runner.add(plan_query("q", text, CATALOG.with_entry(schema)))
+    one = Class([])
+    one.runner = runner
+    sizes = []
+    for start in range(0, 40_000, 1000):
+        one.offer([1] * 1001, [1, *range(start + 10, start + 1010)])
+        sizes.append(real_bytes())
+    assert found == [1] * 40
+    assert sizes[-1] < sizes[2] + 50_000
+
+
+# -- the command --------------------------------------------------------------------------------------------
+
+
+def test_weir_run_tells_what_was_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"ts": [0, 1, 2, 3], "k": [1, 2, 3, 1]}), tmp_path / "s.parquet")
+    text = (
+        "CREATE STREAM s (ts int64, k int64, WATERMARK FOR ts AS ts);"
+        "CREATE QUERY n AS SELECT k, count(*) AS n FROM s [RANGE 1 SECOND] GROUP BY k"
+    )
+    (tmp_path / "q.sql").write_text(text, encoding="utf-8")
+    arguments = ["run", str(tmp_path / "q.sql"), "-i", f"s={tmp_path / 's.parquet'}", "--limit-groups", "2"]
+    told = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    assert "n: 2 rows" in told
+    assert "panes of n: 1 tuples failed: too many groups (limit 2)" in told

@@ -1,0 +1,219 @@
+"""How much the freshness of a query counts: declared with it, known to the scheduler, measured by it, changed while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.host.unit_quality import Worth
+from actors.messages.unit_messages import Unit
+from actors.runtime.run_dirs import RunDirs
+from configs.classes.live_class import LiveClass
+from configs.classes.policies import Automatic, FreshnessAware
+from configs.documents.declarations import declared_in
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model
+from engine.measure.answer_quality import QueryQuality
+from services.tuning.tuner import class_now
+from sim.forecast.policy_forecast import forecasts
+from sim.simulation import alone
+from tests.support.tuned_units import unit_now
+from tests.unit.actors.host.test_hosted_unit import DECLARED, arrive, cycle, made
+from tests.unit.engine.class_.test_query_quality import World, declared
+
+WARM, KNOWN = (f"SELECT sensor, temp FROM readings WHERE {one}" for one in ("temp > 0", "sensor >= 0"))
+TEXTS = {
+    "warm": WARM,
+    "again": WARM,
+    "known": KNOWN,
+    "counted": "SELECT COUNT(*) AS n FROM readings [ROWS 5]",
+}
+
+
+def weights_of_outputs(world: World) -> list[float]:
+    operators = world.hosted.runner.scheduled.believed().network.operators
+    return sorted(one.weight for one in operators if one.answers or not one.downstream)
+
+
+def answered(world: World, arrived: float) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Queries in the order in which they have answered, with their answers."""
+    world.bring(arrived, rows=3)
+    world.answer(arrived + 0.01)
+    commit = world.hosted.committed()
+    assert commit is not None
+    return [
+        (one.query, list(zip(*(values.data.tolist() for values in one.train.columns), strict=True)))
+        for one in commit.answers
+    ]
+
+
+def test_of_two_queries_the_one_of_more_weight_answers_first_and_both_answer_the_same() -> None:
+    queries = {"warm": WARM, "known": KNOWN}
+    told = {}
+    for heavy in queries:
+        said = declared(queries, weights={heavy: 5}, policy={"kind": "fas"})
+        told[heavy] = answered(World(said), arrived=1.0)
+    assert [[query for query, _ in one] for one in told.values()] == [["warm", "known"], ["known", "warm"]]
+    assert sorted(told["warm"]) == sorted(told["known"])
+
+
+def test_another_weight_counts_from_then_on() -> None:
+    queries = {"warm": WARM, "known": KNOWN}
+    world = World(declared(queries, policy={"kind": "fas"}, weights={"warm": 2}))
+    first = answered(world, arrived=1.0)
+    world.hosted.queries.weigh(declared(queries, weights={"known": 0.5, "warm": 0.1}))
+    second = answered(world, arrived=2.0)
+    world.hosted.queries.weigh(declared(queries, weights={"warm": 2}))
+    third = answered(world, arrived=3.0)
+    orders = [[query for query, _ in one] for one in (first, second, third)]
+    assert orders == [["warm", "known"], ["known", "warm"], ["warm", "known"]]
+    assert world.hosted.runner.answers.counts == {"warm": 9, "known": 9}
+
+
+SUBSETS = st.lists(st.sampled_from(sorted(TEXTS)), unique=True, max_size=4)
+WEIGHTS = st.dictionaries(st.sampled_from(sorted(TEXTS)), st.sampled_from([0.001, 0.1, 0.3, 3.0, 1000.0]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(SUBSETS, WEIGHTS, st.booleans()), min_size=1, max_size=5))
+def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
+    changes: list[tuple[list[str], dict[str, float], bool]],
+) -> None:
+    world, number = World(declared({})), 0
+    for names, drawn, brings in changes:
+        weights = {name: drawn[name] for name in names if name in drawn}
+        said = declared({name: TEXTS[name] for name in names}, weights=weights)
+        world.hosted.queries.weigh(said)
+        world.hosted.set_queries(said.queries)
+        if brings:
+            number += 1
+            world.bring(arrived=float(number), rows=2)
+            world.answer(at=number + 0.5)
+        together: dict[str, list[float]] = {}
+        for name in names:
+            together.setdefault(TEXTS[name], []).append(weights.get(name, 1.0))
+        assert weights_of_outputs(world) == pytest.approx(sorted(map(sum, together.values())))
+        assert {name: one.weight for name, one in world.hosted.runner.answers.quality.items()} == {
+            name: weights.get(name, 1.0) for name in names
+        }
+
+
+def test_a_query_that_others_read_and_one_that_comes_back_weigh_as_they_are_said_to() -> None:
+    both = {"warm": WARM, "of_warm": "SELECT sensor FROM warm"}
+    world = World(declared(both, weights={"warm": 7, "of_warm": 3}))
+    assert weights_of_outputs(world) == [3, 7]
+    world.hosted.set_queries({"warm": WARM})
+    assert weights_of_outputs(world) == [7]
+    world.hosted.set_queries(both)
+    assert weights_of_outputs(world) == [3, 7]
+
+
+def test_a_query_of_much_weight_answers_first_though_others_read_its_output() -> None:
+    queries = {"known": KNOWN, "warm": WARM, "of_warm": "SELECT sensor FROM warm WHERE sensor > 0"}
+    is_first = []
+    for heavy in ("warm", "known"):
+        world = World(declared(queries, weights={heavy: 9.0}, policy={"kind": "fas"}))
+        order = [query for query, _ in answered(world, arrived=1.0)]
+        is_first.append(order.index("warm") < order.index("known"))
+    assert is_first == [True, False]
+
+
+def test_staleness_of_a_class_is_the_mean_of_its_queries_by_weight() -> None:
+    worth, queries = Worth(), {"q": QueryQuality(), "r": QueryQuality(weight=3)}
+    worth.begin(0.0, queries)
+    queries["q"].answered(np.array([0.0]), 0.8)
+    queries["r"].answered(np.array([0.0]), 0.4)
+    worth.end_cycle(1.0, queries)
+    assert worth.figures.staleness == pytest.approx({"mean": (0.8 + 3 * 0.4) / 4, "max": 0.8})
+    assert worth.figures.staleness_now == pytest.approx((0.8 + 3 * 0.4) / 4)
+
+
+def test_a_forecast_of_staleness_goes_by_weights() -> None:
+    found = []
+    for dear, cheap in ((1.0, 100.0), (1.0, 1.0), (100.0, 1.0)):
+        now = class_now("staleness", replace(unit_now(), weights=(1.0, dear, cheap)))
+        found.append(forecasts(replace(now, settles=False), [FreshnessAware()], alone)["fas"])
+    # The dear one's output is stale for longer: the more it counts, the more is stale.
+    assert 0 < found[0] < 0.9 * found[1] < 0.9 * 0.9 * found[2] < 1
+
+
+# -- in its host -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> RunDirs:
+    return RunDirs(tmp_path, "s", "n")
+
+
+def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDirs) -> None:
+    def said(**weights: float) -> LiveClass:
+        return DECLARED.model_copy(update={"weights": weights})
+
+    def weights(unit: Any) -> list[float]:
+        network = unit.hosted.runner.scheduled.believed().network
+        return [network.operators[root].weight for root in network.roots]
+
+    with made(dirs, declared=said(mean=4.0)) as unit:
+        assert weights(unit) == [4]
+        arrive(unit, 0, 2000)
+        unit.run(1e-6)
+        changed = replace(unit.unit, declared=said(mean=0.25))
+        assert unit.can_become(changed)
+        unit.become(changed)
+        assert weights(unit) == [0.25]
+        while unit.run(1.0)[1]:
+            pass
+        assert unit.hosted.input.accounts()["readings"][0].delivered == 2000
+        before = dict(unit.hosted.runner.answers.counts)
+    with made(dirs, declared=said(mean=0.25)) as unit:
+        while unit.hosted.repeating:
+            unit.run(1.0)
+        assert (weights(unit), dict(unit.hosted.runner.answers.counts)) == ([0.25], before)
+        assert not unit.hosted.replay.mismatches
+
+
+def test_what_was_measured_by_other_weights_is_not_compared(dirs: RunDirs) -> None:
+    auto = {"objective": "staleness", "policy": Automatic(), "delay_target_ms": 1e6}
+    with made(dirs, declared=DECLARED.model_copy(update=auto)) as unit:
+        cycle(unit)
+        arrive(unit, 0, 2000)
+        while unit.run(1.0)[1]:
+            pass
+        cycle(unit)
+        unit.become(Unit(unit.unit.declared.model_copy(update={"weights": {"mean": 9.0}}), 0, 1.0, 1.0))
+        noticed = unit.noticed()
+    assert noticed is not None
+    assert noticed.stale is None
+    assert max(noticed.weights) == 9
+
+
+# -- as it is said ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [
+        (0, "weight: must be at least 0.001 (got 0)"),
+        (-1, "weight: must be at least 0.001 (got -1)"),
+        (1001, "weight: must be at most 1000 (got 1001)"),
+        (float("nan"), "weight: must be a finite number (got nan)"),
+        (float("inf"), "weight: must be a finite number (got inf)"),
+        ("much", "weight: must be a number (got 'much')"),
+    ],
+)
+def test_a_weight_that_cannot_be_is_refused_with_what_can(weight: object, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        declared_in({"kind": "Query", "tenant": "acme", "name": "q", "sql": WARM, "weight": weight})
+    hint = "  hint: give a number from 0.001 to 1000; 1 if left out"
+    assert str(refused.value).splitlines() == [f"Query q: {said}", hint]
+
+
+def test_a_weight_of_a_query_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="weights: the class has no query of this name"):
+        parse_model(LiveClass, {"name": "g", "priority": 1, "delay_target_ms": 1, "weights": {"q": 2}})

@@ -1,0 +1,38 @@
+"""Repeating what was committed where it does not come out as before."""
+
+import numpy as np
+
+from engine.class_.commit_replay import MISMATCHES_KEPT, Mismatches
+from tests.property.test_hosted import Host, drawn
+
+
+def test_the_first_mismatches_are_told_and_the_others_counted() -> None:
+    found = Mismatches()
+    assert not found
+    for number in range(MISMATCHES_KEPT):
+        found.add(f"number {number}")
+    assert list(found) == [f"number {number}" for number in range(MISMATCHES_KEPT)]
+    for _ in range(1234):
+        found.add("one more")
+    assert list(found)[MISMATCHES_KEPT:] == ["and 1,234 more"]
+    assert found
+
+
+def test_a_class_whose_input_is_gone_tells_of_some_batches_and_accounts_for_all() -> None:
+    given = drawn(3, 3 * MISMATCHES_KEPT)
+    host = Host(given, np.random.default_rng(3))
+    host.begin()
+    host.read(len(given.order))
+    while host.hosted.has_input():
+        host.work(100_000)
+    for stream, batches in given.batches.items():
+        given.forgotten[stream] = len(batches)
+    host.crash()
+    while host.hosted.has_input():
+        host.work(100_000)
+    told = list(host.hosted.replay.mismatches)
+    assert told[0].endswith("is not kept any more")
+    assert len(told) == MISMATCHES_KEPT + 1
+    for stream, batches in given.batches.items():
+        ledger = host.hosted.input.ledger(stream)
+        assert (ledger.offered, ledger.failed) == (sum(map(len, batches)),) * 2

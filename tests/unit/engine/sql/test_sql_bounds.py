@@ -1,0 +1,67 @@
+"""Whose start and end `window_start` and `window_end` are, where a window is over a query that has both as columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.sql import PlanningError
+from tests.support.class_networks import SECOND, class_of, feed, row
+from tests.support.query_grammar import Statement
+from tests.support.query_runs import Run, planned
+
+INNER = "SELECT window_start, window_end, k, count(*) AS c FROM t [RANGE 1 SECOND] GROUP BY k"
+WHOLE = [(0, 2, 2), (2, 4, 3)]
+OUTER = {
+    "SELECT window_start, window_end, sum(c) AS c FROM {}": WHOLE,
+    "SELECT sum(c) AS c FROM {}": WHOLE,
+    "SELECT sum(c) AS c FROM {} GROUP BY window_end": WHOLE,
+    "SELECT window_start AS a, window_end AS b, sum(c) AS c FROM {} GROUP BY b": WHOLE,
+    "SELECT window_start, window_end, sum(c) AS c FROM {} GROUP BY ALL": WHOLE,
+    "SELECT sum(c) AS c FROM {} HAVING epoch_ms(window_end) > 2000": WHOLE[1:],
+    "SELECT sum(c) AS c FROM {} WHERE epoch_ms(window_end) > 2000": [(2, 4, 1)],
+    "SELECT sum(c) AS c FROM {} WHERE epoch_ms(q.window_end) < 2000": [(0, 2, 2)],
+    "SELECT sum(epoch_ms(window_end)) AS c FROM {}": [(0, 2, 1000), (2, 4, 5000)],
+    "SELECT max(epoch_ms(q.window_start)) - epoch_ms(window_start) AS c FROM {}": [(0, 2, 0), (2, 4, 0)],
+    "SELECT epoch_ms(window_end) + c AS c FROM {} GROUP BY c": [(0, 2, 2002), (2, 4, 4001), (2, 4, 4002)],
+    "SELECT DISTINCT window_start, window_end, c FROM {}": [(0, 2, 2), (2, 4, 1), (2, 4, 2)],
+    "SELECT DISTINCT epoch_ms(window_end) AS c, k FROM {}": [(0, 2, 2000, 1), (2, 4, 4000, 1)],
+}
+
+
+def fed(run: Run) -> list[tuple[float, ...]]:
+    """The rows, with the two bounds in seconds."""
+    feed(run, row(0), row(0.5), row(1), row(1.5), row(2)).finish()
+    return [(start / SECOND, end / SECOND, *rest) for start, end, *rest in run.rows("q0")]
+
+
+@pytest.mark.parametrize("sql", OUTER)
+def test_window_bounds_are_those_of_the_querys_own_window_beside_a_subquerys(sql: str) -> None:
+    text = sql.format(f"({INNER}) AS q [RANGE 2 SECONDS]")
+    assert fed(class_of(text)) == OUTER[sql]
+
+
+@pytest.mark.parametrize("sql", OUTER)
+def test_window_bounds_are_those_of_the_querys_own_window_beside_a_named_querys(sql: str) -> None:
+    text = sql.format("inner_query [RANGE 2 SECONDS] AS q")
+    assert fed(Run(planned({"q0": Statement(text, "", {"inner_query": INNER})}))) == OUTER[sql]
+
+
+def test_a_group_by_the_inner_windows_end_is_asked_for_by_its_stream() -> None:
+    sql = f"SELECT q.window_end AS inner_end, sum(c) AS c FROM ({INNER}) AS q [RANGE 4 SECONDS] GROUP BY q.window_end"
+    found = [(end, inner / SECOND, c) for _, end, inner, c in fed(class_of(sql))]
+    assert found == [(4, 1, 2), (4, 2, 2), (4, 3, 1)]
+
+
+def test_without_a_window_of_time_the_bounds_are_the_inner_querys() -> None:
+    assert fed(class_of(f"SELECT window_start, window_end, c FROM ({INNER}) AS q")) == [
+        (0, 1, 2),
+        (1, 2, 2),
+        (2, 3, 1),
+    ]
+    rows = f"SELECT window_start, window_end, sum(c) AS c FROM ({INNER}) AS q [ROWS 2 SLIDE 1] GROUP BY ALL"
+    assert fed(class_of(rows)) == [(0, 1, 2), (0, 1, 2), (1, 2, 2), (1, 2, 2), (2, 3, 1)]
+
+
+def test_the_inner_windows_end_is_neither_grouped_nor_aggregated_beside_its_own() -> None:
+    with pytest.raises(PlanningError, match="neither grouped nor aggregated"):
+        class_of(f"SELECT q.window_end, sum(c) FROM ({INNER}) AS q [RANGE 2 SECONDS] GROUP BY window_end")

@@ -1,0 +1,293 @@
+"""The console's session and files: who gets what, under which policy; and what the files themselves must keep to."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from services.api.routes.console import FOLDER, MEDIA_TYPES, PUBLIC, WRITES_ONLY, WRONG, read_assets
+from services.api.sessions import SESSIONS_OF_KEY_MAX, Sessions
+from services.common.weir_home import Home
+from tests.support.api import Api, api_over
+from tests.support.checkout import ROOT
+
+VENDOR = FOLDER / "vendor" / "uplot-1.6.32"
+ASSETS = read_assets()
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    with api_over(Home(tmp_path)) as found:
+        yield found
+
+
+def sign_in(api: Api, key: str, **headers: str) -> tuple[int, str, str]:
+    """Status, where to, and the cookie; the client keeps it, as a browser does."""
+    answer = api("POST", "/console/sign-in", who=None, data={"key": key}, headers=headers)
+    return answer.status_code, answer.headers.get("Location", ""), answer.headers.get("Set-Cookie", "")
+
+
+# -- the session -----------------------------------------------------------------------------------------------
+
+
+def test_without_a_session_there_is_the_sign_in_page_and_nothing_else(api: Api) -> None:
+    paths = (
+        "/",
+        "/console",
+        "/console/",
+        "/console/sign-in",
+        "/console/session",
+        f"{ASSETS.address}/main.js",
+        *(f"{ASSETS.address}/{name}" for name in PUBLIC),
+        "/console/nothing",
+    )
+    answers = [api("GET", path, who=None) for path in paths]
+    found = [(one.status_code, one.headers.get("Location", "")) for one in answers]
+    public = [(200, "") for _ in PUBLIC]
+    to_console, to_sign_in = (303, "/console/"), (303, "/console/sign-in")
+    refused, missing = (401, ""), (404, "")
+    assert found == [to_console, to_console, to_sign_in, (200, ""), refused, refused, *public, missing]
+
+
+def test_a_key_becomes_a_session_that_does_not_hold_it(api: Api) -> None:
+    status, location, cookie = sign_in(api, api.keys["acme"])
+    assert (status, location) == (303, "/console/")
+    name_and_value, *attributes = cookie.split("; ")
+    assert sorted(attributes) == ["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=strict"]
+    assert api.keys["acme"] not in cookie
+    assert name_and_value.startswith("weir_session=")
+    told = api("GET", "/console/session", who=None).json()
+    assert told == {"principal": "acme", "scopes": ["tenant:acme"], "is_admin": False, "tenants": ["acme"]}
+    assert api("GET", "/console/sign-in", who=None).headers["Location"] == "/console/"
+
+
+def test_cookies_of_others_at_this_address_keep_nobody_out(api: Api) -> None:
+    """Browsers send those of all ports of a machine, whatever is in them."""
+    token = sign_in(api, api.keys["acme"])[2].partition(";")[0]
+    for others in ('a={"b": [1, 2]}; ', "a=b c; ", 'a="'):
+        told = api("GET", "/console/session", who=None, headers={"Cookie": f"{others}; {token}"})
+        assert (others, told.status_code) == (others, 200)
+
+
+def test_who_signs_in_again_and_again_ends_no_session_but_its_own() -> None:
+    sessions = Sessions()
+    ours = sessions.begin("admin")
+    theirs = [sessions.begin("acme") for _ in range(2 * SESSIONS_OF_KEY_MAX)]
+    live = [sessions.key_id(one) is not None for one in theirs]
+    assert sessions.key_id(ours) == "admin"
+    assert live == [False] * SESSIONS_OF_KEY_MAX + [True] * SESSIONS_OF_KEY_MAX
+
+
+def test_with_tls_the_cookie_is_for_tls_alone(tmp_path: Path) -> None:
+    with api_over(Home(tmp_path), tls_certificate=tmp_path / "a.pem", tls_key=tmp_path / "b.pem") as api:
+        assert "Secure" in sign_in(api, api.keys["admin"])[2].split("; ")
+
+
+def test_a_session_reads_and_changes_as_its_key_does(api: Api) -> None:
+    sign_in(api, api.keys["admin"])
+    tenant = {"priority_class": "gold"}
+    assert api("GET", "/v1/tenants/acme", who=None).json()["name"] == "acme"
+    without = api("PUT", "/v1/tenants/new", tenant, who=None)
+    named = api("PUT", "/v1/tenants/new", tenant, who=None, headers={"X-Weir-Console": "1"})
+    assert (without.status_code, named.status_code) == (403, 201)
+
+
+@pytest.mark.parametrize("key", ["weir_wrong", "", "weir_ü€\x00", "x" * 10_000])
+def test_a_wrong_key_is_told_and_begins_nothing(api: Api, key: str) -> None:
+    answer = api("POST", "/console/sign-in", who=None, data={"key": key})
+    assert (answer.status_code, "Set-Cookie" in answer.headers, WRONG in answer.text) == (401, False, True)
+    assert api("GET", "/console/session", who=None).status_code == 401
+
+
+@pytest.mark.parametrize("body", [b"", b"key", b"&" * 1000, b"\xff\xfe=\x00", b'{"key": 1}'])
+def test_what_is_no_form_is_a_wrong_key(api: Api, body: bytes) -> None:
+    answer = api("POST", "/console/sign-in", who=None, content=body)
+    assert (answer.status_code, WRONG in answer.text) == (401, True)
+
+
+def test_a_key_that_only_writes_is_told_so(api: Api) -> None:
+    answer = api("POST", "/console/sign-in", who=None, data={"key": api.keys["feeder"]})
+    assert answer.status_code == 403
+    assert WRITES_ONLY.partition("'")[0] in answer.text
+
+
+def test_who_tries_too_many_wrong_keys_has_to_wait(tmp_path: Path) -> None:
+    with api_over(Home(tmp_path), failures_per_minute=1) as api:
+        answers = [api("POST", "/console/sign-in", who=None, data={"key": "weir_no"}) for _ in range(2)]
+        assert [one.status_code for one in answers] == [401, 429]
+        assert int(answers[1].headers["Retry-After"]) > 0
+        assert sign_in(api, api.keys["admin"])[0] == 303
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://weir"}, 303),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://behind.a.proxy"}, 303),
+    ],
+)
+def test_another_site_signs_nobody_in_or_out(api: Api, headers: dict[str, str], status: int) -> None:
+    sign_in(api, api.keys["acme"])
+    answers = (
+        sign_in(api, api.keys["admin"], **headers),
+        api("POST", "/console/sign-out", who=None, headers=headers),
+    )
+    assert (answers[0][0], answers[1].status_code) == (status, status)
+    seen = api("GET", "/console/session", who=None)
+    assert seen.status_code == (401 if status == 303 else 200)
+
+
+def test_another_site_cannot_sign_somebody_in(api: Api) -> None:
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 303), ("none", 303)):
+        assert sign_in(api, api.keys["admin"], **{"Sec-Fetch-Site": site})[0] == status
+
+
+def test_signing_out_ends_the_session_for_good(api: Api) -> None:
+    cookie = sign_in(api, api.keys["admin"])[2].partition(";")[0]
+    answer = api("POST", "/console/sign-out", who=None)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/console/sign-in?out=1")
+    assert api("GET", "/v1/tenants", who=None, headers={"Cookie": cookie}).status_code == 401
+
+
+def test_a_session_ends_with_its_key(api: Api) -> None:
+    sign_in(api, api.keys["acme"])
+    (id_,) = [one.id for one in api.service.catalog.keys.all() if one.principal == "acme"]
+    assert api("DELETE", f"/v1/keys/{id_}").status_code == 204
+    assert api("GET", "/console/session", who=None).status_code == 401
+
+
+# -- files -----------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_forbids_what_is_not_served_here(api: Api) -> None:
+    pages = [
+        api("GET", path, who=None) for path in ("/", "/console/sign-in", f"{ASSETS.address}/console.css")
+    ]
+    sign_in(api, api.keys["admin"])
+    pages += [api("GET", path, who=None) for path in ("/console/", f"{ASSETS.address}/main.js")]
+    (policy,) = {one.headers["Content-Security-Policy"] for one in pages}
+    assert {"default-src 'none'", "script-src 'self'", "style-src 'self'"} < set(policy.split("; "))
+    assert "unsafe" not in policy
+    assert {one.headers["X-Content-Type-Options"] for one in pages} == {"nosniff"}
+
+
+def test_files_are_kept_under_their_hash_and_pages_are_not(api: Api) -> None:
+    sign_in(api, api.keys["admin"])
+    page, file = (api("GET", path, who=None) for path in ("/console/", f"{ASSETS.address}/main.js"))
+    assert page.headers["Cache-Control"] == "no-store"
+    assert file.headers["Cache-Control"] == "private, max-age=31536000, immutable"
+    assert file.content == (FOLDER / "main.js").read_bytes()
+    old = ASSETS.address[:-1] + ("0" if ASSETS.address[-1] != "0" else "1")
+    assert api("GET", f"{old}/main.js", who=None).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["index.html", "../console.py", "..%2fconsole.py", "vendor", ""])
+def test_only_the_console_s_files_are_served(api: Api, name: str) -> None:
+    sign_in(api, api.keys["admin"])
+    assert api("GET", f"{ASSETS.address}/{name}", who=None).status_code == 404
+
+
+def test_another_byte_in_any_file_is_another_address(tmp_path: Path) -> None:
+    for name in ("index.html", "sign-in.html", "a.js", "b.js"):
+        (tmp_path / name).write_text("x", encoding="utf-8")
+    before = read_assets(tmp_path).address
+    (tmp_path / "a.js").write_text("y", encoding="utf-8")
+    assert read_assets(tmp_path).address != before
+
+
+def own_files(*suffixes: str) -> dict[str, str]:
+    paths = [path for path in FOLDER.rglob("*") if path.suffix in suffixes and VENDOR not in path.parents]
+    assert paths
+    return {path.name: path.read_text("utf-8") for path in paths}
+
+
+def test_pages_name_files_that_are_there_and_hold_no_script_or_style() -> None:
+    for page in own_files(".html").values():
+        named = re.findall(r'(?:src|href)="\{assets\}/([^"]+)"', page)
+        assert set(named) <= set(ASSETS.files)
+        others = re.findall(r'(?:src|href)="(?!\{assets\}/|#)([^"]+)"', page)
+        assert others == []
+        assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", page)
+
+
+def test_modules_import_what_is_there_and_take_no_text_for_markup() -> None:
+    for name, text in own_files(".js").items():
+        imported = re.findall(r'from "\./([^"]+)"', text)
+        assert set(imported) <= set(ASSETS.files), name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), name
+
+
+def test_no_file_asks_anybody_else() -> None:
+    for name, text in own_files(".js", ".css", ".html").items():
+        addresses = set(re.findall(r"https?://[^\s\"'`]+", text)) - {"http://www.w3.org/2000/svg"}
+        assert addresses == set(), name
+
+
+def test_the_chart_library_is_what_its_readme_says() -> None:
+    readme = (VENDOR / "README.md").read_text("utf-8")
+    told = dict(re.findall(r"^\| `([\w.]+)` \| `sha512-([\w+/=]+)` \|$", readme, re.MULTILINE))
+    found = {
+        path.name: base64.b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
+        for path in VENDOR.iterdir()
+        if path.name != "README.md"
+    }
+    assert told == found
+
+
+def test_the_wheel_holds_every_file_of_the_console() -> None:
+    packed = {one.distribution_path for one in WheelBuilder(str(ROOT)).recurse_included_files()}
+    wanted = {path.relative_to(ROOT).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
+    assert set(ASSETS.files) <= {one.removeprefix("services/api/console/") for one in wanted}
+    assert wanted <= packed
+    assert {path.suffix for path in FOLDER.rglob("*") if path.is_file()} <= {*MEDIA_TYPES, ".html", ".md", ""}
+
+
+# -- colours ---------------------------------------------------------------------------------------------------
+
+COLOURS = dict(
+    re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", (FOLDER / "console.css").read_text("utf-8"))
+)
+TEXTS = ("text", "muted", "accent", "good", "bad", "warned")
+SURFACES = ("page", "surface", "sunken")
+# WCAG 2.2, level AA: of text, and of what is to be told apart without being text.
+TEXT_LEAST, GRAPHIC_LEAST = 4.5, 3.0
+PAIRS = [
+    *((text, surface, TEXT_LEAST) for text in TEXTS for surface in SURFACES),
+    *((kind, f"{kind}-surface", TEXT_LEAST) for kind in ("good", "bad", "warned")),
+    *(("text", f"{kind}-surface", TEXT_LEAST) for kind in ("good", "bad", "warned")),
+    ("on-accent", "accent", TEXT_LEAST),
+    *((f"series-{number}", "surface", GRAPHIC_LEAST) for number in range(1, 7)),
+    *(("control", surface, GRAPHIC_LEAST) for surface in ("surface", "page")),
+]
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(("front", "back", "least"), PAIRS)
+def test_colours_can_be_told_from_what_they_are_on(front: str, back: str, least: float, theme: int) -> None:
+    one, other = (COLOURS[name].split(", ")[theme] for name in (front, back))
+    assert contrast(one, other) >= least
+
+
+def test_contrast_is_computed_as_it_is_defined() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)

@@ -1,0 +1,188 @@
+"""The admission plan over REST: what it tells whom, what it refuses, and what admission makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.classes.live_class import LiveSettings
+from configs.errors import Busy
+from services.common.weir_home import Home
+from services.plan.planner import AT_A_TIME, Planner
+from services.plan.worker_process import Aside
+from tests.support.api import Api, api_over
+from tests.support.planned_api import Told
+
+QUERY = {"kind": "Query", "tenant": "acme", "name": "more", "sql": "SELECT value FROM ticks WHERE value > 3"}
+STRICT = {"kind": "Tenant", "name": "strict", "priority_class": "bronze"}
+FLOOD = {"kind": "Query", "tenant": "strict", "name": "q", "sql": "SELECT temp FROM hot"}
+CLASS = {
+    "kind": "PriorityClass",
+    "name": "bronze",
+    "priority": 1,
+    "delay_target_ms": 500,
+    "max_drop": 0.0,
+}
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    """With a planner for what would run here."""
+    with api_over(Home(tmp_path)) as found:
+        found.service.planner = Planner(found.service.catalog, LiveSettings())
+        yield found
+
+
+@pytest.fixture
+def flooded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Api]:
+    """Where more comes on one stream than can be; the admission is the parameter."""
+    with api_over(Home(tmp_path), admission=request.param) as found:
+        found("PUT", "/v1/priority-classes/bronze", CLASS)
+        found.service.planner = Planner(found.service.catalog, LiveSettings(), Told())
+        yield found
+
+
+def planned(api: Api, *documents: dict[str, Any], who: str = "admin", **more: Any) -> Any:
+    return api("POST", "/v1/plan", {"documents": list(documents)}, who=who, **more)
+
+
+def test_a_plan_tells_each_class_and_changes_nothing(api: Api) -> None:
+    before = api.declared()
+    answer = planned(api, QUERY)
+    assert (answer.status_code, api.declared()) == (200, before)
+    found = answer.json()
+    assert [(one["name"], one["planned"], one["holds"]) for one in found["classes"]] == [
+        ("other", False, True),
+        ("acme", True, True),
+    ]
+    assert (found["holds"], found["holds_now"], found["warnings"]) == (True, True, [])
+    acme = found["classes"][1]
+    assert acme["at_worst"]["p95_ms"] <= acme["target_ms"]
+    assert found["assumed"][0].startswith("nothing runs here")
+
+
+def test_a_tenant_is_told_of_nobody_else(api: Api) -> None:
+    api.service.planner = Planner(api.service.catalog, LiveSettings(), Told())
+    found = planned(api, QUERY, who="acme").json()
+    assert [one["name"] for one in found["classes"]] == ["acme"]
+    assert "other" not in str(found).replace("another class", "")
+
+
+@pytest.mark.parametrize(
+    ("who", "document", "status"),
+    [
+        ("acme", {**QUERY, "tenant": "other"}, 404),
+        ("acme", {**QUERY, "tenant": "nobody"}, 404),
+        ("acme", STRICT, 403),
+        ("feeder", QUERY, 403),
+        ("admin", {**QUERY, "sql": "SELECT nothing FROM ticks"}, 422),
+        ("admin", {"kind": "Nonsense"}, 422),
+    ],
+)
+def test_who_may_not_declare_it_may_not_plan_it(
+    api: Api, who: str, document: dict[str, Any], status: int
+) -> None:
+    assert planned(api, document, who=who).status_code == status
+
+
+@pytest.mark.parametrize(
+    "rate", ["ticks", "ticks:many", ":5", "tick:5", "ticks:-1", "ticks:inf", "ticks:nan"]
+)
+def test_a_rate_that_cannot_be_is_refused(api: Api, rate: str) -> None:
+    assert planned(api, QUERY, params={"rate": rate}).status_code == 422
+
+
+def test_rates_are_as_they_are_said(api: Api) -> None:
+    found = planned(api, QUERY, params={"rate": "Ticks:1e9"}).json()
+    assert "stream ticks: 1,000,000,000 rows a second, as you say" in found["assumed"]
+    assert found["classes"][1]["after"]["drop"] > 0.5
+
+
+def test_without_a_planner_nobody_answers(tmp_path: Path) -> None:
+    with api_over(Home(tmp_path)) as api:
+        answer = planned(api, QUERY)
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:weir:problem:not-running")
+
+
+def test_a_system_that_does_not_answer_is_planned_with_everything_assumed(api: Api) -> None:
+    api.service.planner = Planner(api.service.catalog, LiveSettings(), Told(is_away=True))
+    assert planned(api, QUERY).json()["assumed"][0].startswith("the running system does not answer")
+
+
+def test_more_plans_than_there_is_room_for_are_refused(api: Api) -> None:
+    planner = Planner(api.service.catalog, LiveSettings())
+    api.service.planner = planner
+    for _ in range(AT_A_TIME):
+        planner.room.acquire()
+    with pytest.raises(Busy):
+        planner.plan([])
+    answer = planned(api, QUERY)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
+    # Who plans keeps nobody from changing what is theirs.
+    changed = api("PUT", "/v1/tenants/other/queries/new", {"sql": "SELECT * FROM ticks"})
+    warned = "no plan was made: many plans are being made"
+    assert (changed.status_code, changed.headers["Weir-Warning"]) == (201, warned)
+    for _ in range(AT_A_TIME):
+        planner.room.release()
+    assert planned(api, QUERY).status_code == 200
+
+
+@pytest.fixture
+def failing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Api]:
+    """Where every plan fails, in a process of its own; the admission is the parameter."""
+    with api_over(Home(tmp_path), admission=request.param) as found, Aside() as aside:
+        found.service.planner = Planner(found.service.catalog, LiveSettings(), Told(lanes=0), aside.plan)
+        yield found
+
+
+MORE = "/v1/tenants/acme/queries/more"
+FAILED = "no plan could be made"
+
+
+@pytest.mark.parametrize("failing", ["warn"], indirect=True)
+def test_a_plan_that_fails_is_warned_of_and_the_change_is_made(failing: Api) -> None:
+    made = failing("PUT", MORE, QUERY)
+    assert (made.status_code, made.headers["Weir-Warning"]) == (201, f"no plan was made: {FAILED}")
+    assert failing("GET", MORE).status_code == 200
+
+
+@pytest.mark.parametrize("failing", ["refuse"], indirect=True)
+def test_a_plan_that_fails_is_a_problem_to_who_wants_one(failing: Api) -> None:
+    before = failing.declared()
+    for answer in (failing("PUT", MORE, QUERY), planned(failing, QUERY)):
+        told = answer.json()
+        assert (answer.status_code, told["type"], told["detail"]) == (
+            503,
+            "urn:weir:problem:not-running",
+            FAILED,
+        )
+    assert failing.declared() == before
+
+
+@pytest.mark.parametrize("flooded", ["warn"], indirect=True)
+def test_admission_warns_of_what_would_miss_its_target(flooded: Api) -> None:
+    assert "Weir-Warning" not in flooded("PUT", "/v1/tenants/strict", STRICT).headers
+    answer = flooded("PUT", "/v1/tenants/strict/queries/q", FLOOD)
+    assert answer.status_code == 201
+    assert answer.headers["Weir-Warning"].startswith("class strict would miss its delay target of 500 ms")
+
+
+@pytest.mark.parametrize("flooded", ["refuse"], indirect=True)
+def test_admission_refuses_what_would_miss_its_target_and_changes_nothing(flooded: Api) -> None:
+    before = flooded.declared()
+    answer = flooded("POST", "/v1/apply", {"documents": [STRICT, FLOOD]})
+    assert (answer.status_code, flooded.declared()) == (409, before)
+    told = answer.json()
+    assert (told["type"], told["plan"]["holds"]) == ("urn:weir:problem:would-miss-target", False)
+    assert flooded("PUT", "/v1/tenants/calm", {"priority_class": "gold"}).status_code == 201
+
+
+@pytest.mark.parametrize("flooded", ["off"], indirect=True)
+def test_admission_that_is_off_asks_nobody_but_in_a_dry_run(flooded: Api) -> None:
+    dry = flooded("POST", "/v1/apply?dry_run=true", {"documents": [STRICT, FLOOD]}).json()
+    assert dry["plan"]["holds"] is False
+    answer = flooded("POST", "/v1/apply", {"documents": [STRICT, FLOOD]})
+    assert (answer.status_code, answer.json()["warnings"]) == (200, [])

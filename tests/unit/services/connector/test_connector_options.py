@@ -1,0 +1,248 @@
+"""Options of the Spark connector: what is wrong is said before anything is sent, and no secret is ever said."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+from pyspark_weir import DefaultSource, OptionError, to_weir
+from pyspark_weir.options import KEY_VARIABLE, OPTIONS, Connection, ReadOptions, WriteOptions
+from pyspark_weir.options import read_options as read
+from pyspark_weir.options import write_options as write
+
+from tests.support.checkout import ROOT
+
+KEY = "weir_" + "aB3-_" * 8 + "xyz"
+LEAST = {"endpoint": "localhost:5005", "apiKey": KEY}
+WRITE = {**LEAST, "stream": "readings"}
+READ = {**LEAST, "query": "gold/hot"}
+CONNECTION = Connection(("grpc://localhost:5005",), KEY, 120.0)
+
+
+@pytest.fixture(autouse=True)
+def without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+
+
+def why(given: dict[str, str], use: Literal["write", "writeStream", "read", "readStream"]) -> str:
+    with pytest.raises(OptionError) as raised:
+        write(given, use) if use == "write" or use == "writeStream" else read(given, use)
+    return str(raised.value)
+
+
+# -- what they mean ------------------------------------------------------------------------------------------------
+
+
+def test_little_is_needed() -> None:
+    assert write(WRITE, "writeStream") == WriteOptions(CONNECTION, "readings", None, "reject", 65_536, None)
+    assert read(READ, "readStream") == ReadOptions(CONNECTION, "gold", "hot", "latest", None, True)
+    assert read(READ, "read") == ReadOptions(CONNECTION, "gold", "hot", "earliest", None, True)
+
+
+def test_everything_can_be_said() -> None:
+    given = {
+        "endpoint": "grpc://one:1, two:2,grpc://[::1]:3",
+        "stream": "readings",
+        "apiKey": f"{KEY}\n",
+        "timestampColumn": "ts",
+        "schemaPolicy": "addnullable",
+        "timeoutSeconds": "0.5",
+        "batchRows": "1000",
+    }
+    connection = Connection(("grpc://one:1", "grpc://two:2", "grpc://[::1]:3"), KEY, 0.5)
+    meant = WriteOptions(connection, "readings", "ts", "addNullable", 1000, None)
+    assert write(given, "writeStream") == meant
+    given = {**READ, "startingOffsets": "17", "maxRowsPerTrigger": "1000", "failOnDataLoss": "False"}
+    assert read(given, "readStream") == ReadOptions(CONNECTION, "gold", "hot", 17, 1000, False)
+
+
+@given(st.data())
+def test_the_case_of_names_does_not_matter(data: st.DataObject) -> None:
+    cased = {
+        "".join(data.draw(st.sampled_from((one.lower(), one.upper()))) for one in name): text
+        for name, text in WRITE.items()
+    }
+    assert write(cased, "writeStream") == write(WRITE, "writeStream")
+
+
+def test_what_spark_adds_is_its_own() -> None:
+    assert write({**WRITE, "checkpointlocation": "c", "queryName": "q"}, "writeStream") == write(
+        WRITE, "writeStream"
+    )
+
+
+def test_the_key_may_come_from_the_environment_but_what_is_given_wins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = "weir_" + "o" * 43
+    monkeypatch.setenv(KEY_VARIABLE, other)
+    assert write(WRITE, "writeStream").connection.api_key == KEY
+    del (without := dict(WRITE))["apiKey"]
+    assert write(without, "writeStream").connection.api_key == other
+
+
+# -- what is wrong -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["endpoint", "stream", "apiKey"])
+def test_what_is_needed_and_missing_is_named(name: str) -> None:
+    text = why({one: text for one, text in WRITE.items() if one != name}, "writeStream")
+    assert text.startswith(f"option {name} is missing: give ")
+    assert (KEY_VARIABLE in text) == (name == "apiKey")
+
+
+def test_a_query_is_needed_for_reading() -> None:
+    assert why(LEAST, "readStream") == "option query is missing: give class/query, as gold/hot"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("endpoint", "localhost", "grpc://host:port"),
+        ("endpoint", "http://localhost:80", "grpc://host:port"),
+        ("endpoint", "one:1,,two:2", "grpc://host:port"),
+        ("endpoint", "one:99999", "grpc://host:port"),
+        ("endpoint", "one:1/path", "grpc://host:port"),
+        ("stream", " ", "the name of a stream"),
+        ("schemaPolicy", "addNullables", "reject, addNullable, ignore"),
+        ("timeoutSeconds", "soon", "a number of seconds"),
+        ("timeoutSeconds", "-1", "a number of seconds"),
+        ("timeoutSeconds", "inf", "a number of seconds"),
+        ("timeoutSeconds", "nan", "a number of seconds"),
+        ("batchRows", "0", "a number of rows"),
+        ("batchRows", "1e3", "a number of rows"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_what_to_write(name: str, text: str, wanted: str) -> None:
+    message = why({**WRITE, name: text}, "writeStream")
+    assert message.startswith(f"option {name}: ")
+    assert repr(text) in message
+    assert wanted in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("query", "hot", "class/query"),
+        ("query", "gold/hot/1", "class/query"),
+        ("query", "/hot", "class/query"),
+        ("startingOffsets", "first", "earliest, latest or a number"),
+        ("startingOffsets", "-1", "earliest, latest or a number"),
+        ("maxRowsPerTrigger", "0", "a number of rows"),
+        ("failOnDataLoss", "no", "true or false"),
+    ],
+)
+def test_a_wrong_value_for_reading_is_shown_with_what_to_write(name: str, text: str, wanted: str) -> None:
+    message = why({**READ, name: text}, "readStream")
+    assert message.startswith(f"option {name}: ")
+    assert repr(text) in message
+    assert wanted in message
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("straem", "stream"),
+        ("timestamp_column", "timestampColumn"),
+        ("endpoints", "endpoint"),
+        ("schemapolicies", "schemaPolicy"),
+        ("api_key", "apiKey"),
+    ],
+)
+def test_the_nearest_name_is_offered_for_one_that_is_not_there(name: str, meant: str) -> None:
+    message = why({**WRITE, name: "x"}, "writeStream")
+    assert message.startswith(f"no option {name} (got ")
+    assert f"did you mean {meant}?" in message
+
+
+def test_what_is_like_no_option_is_answered_with_all_there_are() -> None:
+    message = why({**WRITE, "subscribe": "topic"}, "writeStream")
+    assert message.startswith(
+        "no option subscribe (got 'topic'); leave it out: there are apiKey, batchRows, "
+    )
+
+
+def test_an_option_of_another_use_is_told_apart_from_an_unknown_one() -> None:
+    assert why({**WRITE, "query": "gold/hot"}, "writeStream") == (
+        "option query is for reading, not for writing (got 'gold/hot'); leave it out"
+    )
+    assert "stream is for writing, not for reading" in why({**READ, "stream": "s"}, "read")
+    assert "producer is not for writeStream, only for write" in why({**WRITE, "producer": "p"}, "writeStream")
+    assert "maxRowsPerTrigger is not for read, only for readStream" in why(
+        {**READ, "maxRowsPerTrigger": "5"}, "read"
+    )
+
+
+def test_a_batch_does_not_begin_with_the_latest_row() -> None:
+    assert "write earliest, a number, or read with readStream" in why(
+        {**READ, "startingOffsets": "latest"}, "read"
+    )
+
+
+# -- secrets -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {**WRITE, "apiKey": KEY + "x"},
+        {**WRITE, "apiKey": KEY[:-1]},
+        {**WRITE, "api_key": KEY},
+        {**WRITE, "stream": "s", KEY: "x"},
+        {**WRITE, "nothing": KEY},
+        {**WRITE, "token": "abc" + KEY[5:]},
+        {**WRITE, "endpoint": f"grpc://{KEY[5:]}@one:1"},
+        {**WRITE, "batchRows": KEY.upper()},
+    ],
+)
+def test_a_message_never_shows_a_key(given: dict[str, str]) -> None:
+    message = why(given, "writeStream").lower()
+    assert KEY[5:45].lower() not in message
+
+
+def test_no_repr_shows_a_key() -> None:
+    for options in (write(WRITE, "writeStream"), read(READ, "readStream")):
+        assert KEY not in repr(options)
+        assert pickle.loads(pickle.dumps(options)) == options
+
+
+# -- where they are given ------------------------------------------------------------------------------------------
+
+
+def test_the_source_reads_them_before_it_makes_a_writer() -> None:
+    source = DefaultSource({**WRITE, "straem": "x"})
+    with pytest.raises(OptionError, match="did you mean stream"):
+        source.streamWriter(StructType(), False)
+
+
+def test_rows_cannot_be_overwritten() -> None:
+    for make in (DefaultSource(WRITE).streamWriter, DefaultSource(WRITE).writer):
+        with pytest.raises(OptionError, match=r"append.*foreachBatch"):
+            make(StructType(), True)
+
+
+def test_the_function_for_foreach_batch_reads_them_when_it_is_made() -> None:
+    with pytest.raises(OptionError, match=r"option schemaPolicy: .*'drop'"):
+        to_weir(endpoint="one:1", stream="s", api_key=KEY, schema_policy="drop")
+    with pytest.raises(OptionError, match="option apiKey is missing"):
+        to_weir(endpoint="one:1", stream="s")
+    with pytest.raises(OptionError, match="option stream is missing"):
+        to_weir(endpoint="one:1", api_key=KEY)
+
+
+def test_one_stream_or_several() -> None:
+    with pytest.raises(OptionError, match="give stream for one stream, or split"):
+        to_weir(endpoint="one:1", api_key=KEY, stream="s", split={"hot": "temp > 30"})
+    with pytest.raises(OptionError, match="split: there is no stream in it"):
+        to_weir(endpoint="one:1", api_key=KEY, split={})
+    with pytest.raises(OptionError, match="columns: no stream 'hott' is written; did you mean hot"):
+        to_weir(endpoint="one:1", api_key=KEY, split={"hot": "temp > 30"}, columns={"hott": ["temp"]})
+
+
+def test_every_option_is_described() -> None:
+    page = (ROOT / "docs/spark.md").read_text(encoding="utf-8")
+    assert [one.name for one in OPTIONS.values() if f"| `{one.name}` |" not in page] == []

@@ -1,0 +1,860 @@
+"""The feeder as a Spark source, driven directly: rates, laps, offsets, event times, splits, options, files."""
+
+import gzip
+import itertools
+import json
+import math
+import pickle
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import DoubleType, LongType, StringType, StructType, TimestampType
+from pyspark_weir_feeder import DefaultSource
+from pyspark_weir_feeder.arrivals import PIECE_ROWS, Arrivals, Bursts, Poisson, Schedule, Steps, schedule_of
+from pyspark_weir_feeder.conditions import parse_split, with_stream
+from pyspark_weir_feeder.offsets import Bounds, Offset, advanced, rows_between
+from pyspark_weir_feeder.options import NAMES, read_options
+from pyspark_weir_feeder.problems import ChangedReplay, FeederError, InvalidOption
+from pyspark_weir_feeder.replay import TILE_ROWS, Replay
+from pyspark_weir_feeder.source import PARTITION_ROWS, FeederReader
+
+from configs.scenario.arrivals import Arrivals as SimulatedArrivals
+from configs.scenario.arrivals import BurstArrivals, ConstantArrivals, PoissonArrivals, Step, StepArrivals
+from sim.run.arrivals import arrival_chunks
+from tests.support.checkout import ROOT
+
+BEGAN_US = 1_800_000_000_000_000
+FILE_US = 1_700_000_000_000_000
+SECOND = 1_000_000
+PAGE = ROOT / "docs" / "feeder.md"
+STEPS = ((0.0, 40.0), (2.0, 0.0), (5.0, 7.5), (6.5, 100.0))
+UTC = pa.timestamp("us", "UTC")
+
+SCHEDULES: dict[str, Callable[[], Schedule]] = {
+    "constant": lambda: Steps(((0.0, 90.0),), seed=3),
+    "steps": lambda: Steps(STEPS, seed=3),
+    "steps, silent at last": lambda: Steps(((0.0, 300.0), (4.0, 0.0)), seed=3),
+    "poisson": lambda: Poisson(90.0, seed=3),
+    "fast poisson": lambda: Poisson(50_000.0, seed=3),
+    "bursts": lambda: Bursts(90.0, 0.5, 1.5, 1.5, seed=3),
+    "fast bursts": lambda: Bursts(50_000.0, 0.02, 0.03, 1.2, seed=3),
+}
+EVERY_SCHEDULE = pytest.mark.parametrize("kind", SCHEDULES)
+
+
+# -- arrivals ---------------------------------------------------------------------------------------------
+
+
+def simulated(arrivals: SimulatedArrivals, end_s: float, seed: int) -> list[float]:
+    return list(itertools.chain(*arrival_chunks(arrivals, random.Random(seed), 1.0, end_s)))
+
+
+def fed(schedule: Schedule, end_s: float) -> list[float]:
+    return list(schedule.times(0, schedule.due(end_s)))
+
+
+def dispersion(moments: Sequence[float], window_s: float, end_s: float) -> float:
+    """Variance over mean of the counts in windows: 1 for a Poisson stream."""
+    counts, _ = np.histogram(moments, bins=round(end_s / window_s), range=(0, end_s))
+    return float(counts.var() / counts.mean())
+
+
+def apart(some: Iterable[float], others: Iterable[float]) -> float:
+    """The Kolmogorov–Smirnov distance of two samples, in units of what 1 in 1000 equal laws exceeds."""
+    one, other = np.sort(list(some)), np.sort(list(others))
+    both = np.concatenate((one, other))
+    gap = np.searchsorted(one, both, "right") / len(one) - np.searchsorted(other, both, "right") / len(other)
+    return float(np.abs(gap).max() / (1.95 * math.sqrt(1 / len(one) + 1 / len(other))))
+
+
+def silences(moments: Sequence[float], least_s: float) -> list[float]:
+    return [gap for gap in np.diff(moments) if gap > least_s]
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_constant_arrivals_are_the_simulators(seed: int) -> None:
+    expected = simulated(ConstantArrivals(kind="constant", rate=130), 20, seed)
+    moments = fed(schedule_of(Arrivals("constant", seed, rate=130.0)), 20)
+    assert moments == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_steps_are_the_simulators(seed: int) -> None:
+    steps = tuple(Step(at_s=at_s, rate=rate) for at_s, rate in STEPS)
+    expected = simulated(StepArrivals(kind="steps", steps=steps), 20, seed)
+    moments = fed(schedule_of(Arrivals("steps", seed, steps=STEPS)), 20)
+    assert moments == pytest.approx(expected, rel=1e-12)
+
+
+def test_poisson_arrivals_have_the_law_of_the_simulators() -> None:
+    expected = simulated(PoissonArrivals(kind="poisson", rate=200), 1000, 1)
+    moments = fed(schedule_of(Arrivals("poisson", 1, rate=200.0)), 1000)
+    assert len(moments) > 5 * PIECE_ROWS
+    assert len(moments) == pytest.approx(200_000, abs=4 * math.sqrt(200_000))
+    assert apart(np.diff(moments), np.diff(expected)) < 1
+    assert dispersion(moments, 0.5, 1000) == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 3.0, 8.0])
+def test_bursts_have_the_law_of_the_simulators(alpha: float) -> None:
+    settings = BurstArrivals(kind="bursts", rate=400, on_s=0.5, off_s=1.0, alpha=alpha)
+    expected = simulated(settings, 2000, 2)
+    moments = fed(schedule_of(Arrivals("bursts", 2, 400.0, 0.5, 1.0, alpha)), 2000)
+    least_off_s = 1.0 * (alpha - 1) / alpha
+    assert apart(silences(moments, least_off_s), silences(expected, least_off_s)) < 1
+    within = [[gap for gap in np.diff(part) if gap < 0.01] for part in (moments, expected)]
+    assert apart(*within) < 1
+    bursts = [
+        [len(burst) for burst in np.split(part, np.flatnonzero(np.diff(part) > least_off_s) + 1)]
+        for part in (moments, expected)
+    ]
+    assert apart(*bursts) < 1
+
+
+def test_bursts_of_tame_lengths_keep_their_mean_rate() -> None:
+    assert Bursts(400.0, 0.5, 1.0, 8.0, seed=1).due(5000.0) == pytest.approx(2_000_000, rel=0.02)
+
+
+@EVERY_SCHEDULE
+@given(elapsed_s=st.floats(0, 30), first=st.integers(0, 900), rows=st.integers(0, 300))
+def test_as_many_rows_are_due_as_have_moments_before(
+    kind: str, elapsed_s: float, first: int, rows: int
+) -> None:
+    schedule = SCHEDULES[kind]()
+    due = schedule.due(elapsed_s)
+    near = schedule.times(max(0, due - 50), due + 50)
+    assert due - max(0, due - 50) == int((near < elapsed_s).sum())
+    moments = schedule.times(first, first + rows)
+    assert len(moments) == rows
+    finite = moments[np.isfinite(moments)]
+    assert (np.diff(finite) >= 0).all()
+    for row, moment in list(enumerate(finite, start=first))[:3]:
+        assert schedule.due(math.nextafter(moment, math.inf)) > row
+        assert schedule.due(moment) <= row
+
+
+@EVERY_SCHEDULE
+@given(cuts=st.lists(st.integers(0, 120_000), min_size=2, max_size=6))
+def test_moments_are_the_same_however_they_are_asked_for(kind: str, cuts: list[int]) -> None:
+    cuts.sort()
+    whole = SCHEDULES[kind]().times(cuts[0], cuts[-1])
+    schedule = SCHEDULES[kind]()
+    parts = [schedule.times(first, end) for first, end in reversed([*itertools.pairwise(cuts)])]
+    np.testing.assert_array_equal(np.concatenate(parts[::-1]), whole)
+
+
+@EVERY_SCHEDULE
+def test_nothing_is_due_before_the_beginning(kind: str) -> None:
+    assert [SCHEDULES[kind]().due(elapsed_s) for elapsed_s in (-5.0, 0.0)] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["poisson", "bursts"])
+def test_other_seeds_have_other_arrivals(kind: Any) -> None:
+    first, second = (schedule_of(Arrivals(kind, seed, 100.0, 1.0, 1.0, 1.5)).times(0, 100) for seed in (1, 2))
+    assert not (first == second).any()
+
+
+def test_arrivals_after_days_come_as_fast_as_the_first() -> None:
+    day_s = 86_400.0
+    for schedule in (Poisson(20_000.0, seed=1), Bursts(20_000.0, 1.0, 2.0, 3.0, seed=1)):
+        due = schedule.due(3 * day_s)
+        assert due == pytest.approx(20_000 * 3 * day_s, rel=0.05)
+        assert (schedule.times(due - 1000, due) < 3 * day_s).all()
+
+
+# -- offsets ----------------------------------------------------------------------------------------------
+
+START = Offset(row=0, missed=0, began_us=BEGAN_US, base=0, arrivals="a", replay="r")
+
+
+@given(
+    waits_us=st.lists(st.integers(0, 3 * SECOND), max_size=30),
+    max_rows=st.none() | st.integers(1, 200),
+    catch_up_s=st.none() | st.floats(0, 2),
+    rows=st.none() | st.integers(1, 1000),
+)
+def test_micro_batches_follow_each_other_and_every_row_due_is_given_out_or_missed(
+    waits_us: list[int], max_rows: int | None, catch_up_s: float | None, rows: int | None
+) -> None:
+    schedule, bounds = Steps(STEPS, seed=1), Bounds(rows, max_rows, catch_up_s)
+    offset, now_us, given_out = START, BEGAN_US, 0
+    for wait_us in waits_us:
+        now_us += wait_us
+        end = advanced(offset, now_us, schedule, bounds)
+        batch = rows_between(offset, end)
+        due = min(schedule.due((now_us - BEGAN_US) / 1e6), rows or 10**9)
+        assert batch.stop == end.row <= due
+        assert max_rows is None or len(batch) <= max_rows
+        if max_rows is None:
+            assert end.row == due
+        if catch_up_s is not None and batch:
+            behind_us = now_us - round(catch_up_s * 1e6) - BEGAN_US
+            assert batch.start >= min(schedule.due(behind_us / 1e6), rows or 10**9)
+        if catch_up_s is None:
+            assert end.missed == 0
+        given_out += len(batch)
+        offset = end
+    assert given_out + offset.missed == offset.row
+
+
+def test_only_what_has_fallen_behind_too_far_is_missed() -> None:
+    schedule = Steps(((0.0, 100.0),), seed=1)
+    end = advanced(START, BEGAN_US + 60 * SECOND, schedule, Bounds(None, None, catch_up_s=5.0))
+    assert (end.row, end.missed) == (6000, 5500)
+    assert rows_between(START, end) == range(5500, 6000)
+
+
+def test_a_limit_of_rows_counts_from_what_is_not_missed() -> None:
+    schedule = Steps(((0.0, 100.0),), seed=1)
+    end = advanced(START, BEGAN_US + 60 * SECOND, schedule, Bounds(None, 30, catch_up_s=5.0))
+    assert rows_between(START, end) == range(5500, 5530)
+
+
+def test_a_clock_put_back_takes_nothing_back() -> None:
+    schedule = Steps(((0.0, 100.0),), seed=1)
+    ahead = advanced(START, BEGAN_US + 10 * SECOND, schedule, Bounds(None, None, None))
+    assert advanced(ahead, BEGAN_US + 5 * SECOND, schedule, Bounds(None, None, None)) is ahead
+
+
+# -- rows, laps and event times ---------------------------------------------------------------------------
+
+
+def readings(rows: int, gap_us: int = 1000) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "ts": pa.array([FILE_US + number * gap_us for number in range(rows)]).cast(UTC),
+            "temp": pa.array([float(number % 50) for number in range(rows)]),
+            "room": pa.array([None if number % 7 == 0 else f"r{number % 5}" for number in range(rows)]),
+        }
+    )
+
+
+def whole(replay: Replay, first: int, end: int) -> list[dict[str, Any]]:
+    return pa.Table.from_batches(replay.batches(first, end)).to_pylist() if first < end else []
+
+
+def oracle(table: pa.Table, first: int, end: int, lap: int) -> list[dict[str, Any]]:
+    """Row by row, from the definition."""
+    rows = table.to_pylist()
+    times = table["ts"].cast(pa.int64()).to_pylist()
+    found = []
+    for number in range(first, end):
+        laps, place = divmod(number, len(rows))
+        moment = None if times[place] is None else times[place] + laps * lap
+        found.append(rows[place] | {"ts": pa.scalar(moment, pa.int64()).cast(UTC).as_py()})
+    return found
+
+
+@given(
+    times=st.lists(st.none() | st.integers(0, 10**6), min_size=1, max_size=40),
+    first=st.integers(0, 10**7),
+    rows=st.integers(0, 200),
+    pieces=st.integers(1, 4),
+)
+def test_rows_are_those_of_the_definition(
+    times: list[int | None], first: int, rows: int, pieces: int
+) -> None:
+    table = pa.table({"id": range(len(times)), "ts": pa.array(times, pa.int64()).cast(UTC)})
+    cut = -(-len(times) // pieces)
+    chunked = pa.concat_tables([table.slice(start, cut) for start in range(0, len(times), cut)])
+    known = [moment for moment in times if moment is not None]
+    reach = max(known) - min(known) if known else 0
+    lap = reach + max(1, round(reach / max(1, len(known) - 1))) if known else 1
+    assert whole(Replay(chunked, "ts"), first, first + rows) == oracle(table, first, first + rows, lap)
+
+
+@pytest.mark.parametrize("rows", [3, 1000, TILE_ROWS - 1, TILE_ROWS, TILE_ROWS + 1])
+def test_event_time_goes_on_where_the_last_lap_ended(rows: int) -> None:
+    replay = Replay(readings(rows, gap_us=1000), "ts")
+    table = pa.Table.from_batches(replay.batches(0, 3 * rows + 1))
+    times = table["ts"].cast(pa.int64()).to_numpy()
+    np.testing.assert_array_equal(times, FILE_US + np.arange(3 * rows + 1) * 1000)
+    np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(3 * rows + 1) % rows)
+
+
+def test_short_laps_do_not_make_for_short_slices() -> None:
+    slices = list(Replay(readings(3), "ts").batches(0, 100_000))
+    assert len(slices) <= 3
+
+
+@given(cuts=st.lists(st.integers(0, 400_000), min_size=2, max_size=6))
+def test_rows_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
+    cuts.sort()
+    replay = Replay(readings(70_001), "ts")
+    parts = [batch for first, end in itertools.pairwise(cuts) for batch in replay.batches(first, end)]
+    together = list(replay.batches(cuts[0], cuts[-1]))
+    assert sum(batch.num_rows for batch in together) == cuts[-1] - cuts[0]
+    if together:
+        assert pa.Table.from_batches(parts).equals(pa.Table.from_batches(together))
+
+
+# -- the reader as Spark drives it ------------------------------------------------------------------------
+
+
+@dataclass
+class Clock:
+    now_us: int = BEGAN_US
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+@dataclass
+class Query:
+    """What Spark does with a reader, and remembers of it."""
+
+    options: dict[str, str]
+    clock: Clock = field(default_factory=Clock)
+    schema: StructType | None = None
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    def reader(self) -> FeederReader:
+        schema = self.schema or DefaultSource(self.options).schema()
+        return FeederReader(read_options(self.options), schema, self.clock)
+
+    def rows(self, reader: FeederReader, start: dict[str, Any], end: dict[str, Any]) -> pa.Table:
+        partitions = pickle.loads(pickle.dumps(reader.partitions(start, end)))
+        batches = [batch for partition in partitions for batch in reader.read(partition)]
+        return pa.Table.from_batches(batches) if batches else pa.table({})
+
+    def step(self, reader: FeederReader, wait_s: float) -> pa.Table:
+        """A micro-batch `wait_s` after the one before."""
+        if not self.log:
+            self.log.append(through_json(reader.initialOffset()))
+        self.clock.now_us += round(wait_s * 1e6)
+        start = self.log[-1]
+        self.log.append(through_json(reader.latestOffset(start, reader.getDefaultReadLimit())))
+        return self.rows(reader, start, self.log[-1])
+
+
+def through_json(offset: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(offset))
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    pq.write_table(readings(1000), tmp_path / "readings.parquet", row_group_size=300)
+    return str(tmp_path / "readings.parquet")
+
+
+def ids(table: pa.Table) -> list[int]:
+    found: list[int] = table["id"].to_pylist() if table.num_columns else []
+    return found
+
+
+def times_us(table: pa.Table) -> list[int]:
+    found: list[int] = table["ts"].cast(pa.int64()).to_pylist()
+    return found
+
+
+def test_rows_come_at_the_rate_asked_for_lap_after_lap(path: str) -> None:
+    query = Query({"path": path, "rate": "400"})
+    reader = query.reader()
+    tables = [query.step(reader, wait_s) for wait_s in (1.0, 2.5, 0.0, 3.0)]
+    assert [table.num_rows for table in tables] == [400, 1000, 0, 1200]
+    assert list(itertools.chain(*map(ids, tables))) == [number % 1000 for number in range(2600)]
+
+
+def test_without_a_loop_the_replay_ends_with_the_files(path: str) -> None:
+    query = Query({"path": path, "rate": "400", "loop": "false"})
+    reader = query.reader()
+    assert [query.step(reader, 2.0).num_rows for _ in range(4)] == [800, 200, 0, 0]
+
+
+def test_a_micro_batch_repeated_by_another_process_has_the_rows_it_had(path: str) -> None:
+    options = {"path": path, "rate": "700", "arrivals": "poisson", "eventTime": "clock"}
+    query = Query(options)
+    first, second = query.reader(), pickle.loads(pickle.dumps(query.reader()))
+    tables = [query.step(first, wait_s) for wait_s in (0.5, 1.25, 3.0)]
+    again = [query.rows(second, start, end) for start, end in itertools.pairwise(query.log)]
+    assert again == tables
+
+
+def test_a_first_micro_batch_is_repeated_from_a_beginning_that_was_asked_for_anew(path: str) -> None:
+    query = Query({"path": path, "rate": "700", "eventTime": "clock"})
+    table = query.step(query.reader(), 1.0)
+    query.clock.now_us += 9 * SECOND
+    reader = query.reader()
+    assert query.rows(reader, through_json(reader.initialOffset()), query.log[-1]) == table
+
+
+def test_the_beginning_does_not_move_on_while_nothing_is_due(path: str) -> None:
+    query = Query({"path": path, "rate": "1"})
+    reader = query.reader()
+    first = reader.initialOffset()
+    query.clock.now_us += SECOND
+    assert reader.initialOffset() == first
+
+
+def test_a_query_that_was_down_catches_up_or_counts_what_it_missed(path: str) -> None:
+    for catch_up, expected in ({}, (1000 * 61, 0)), ({"catchUpSeconds": "2"}, (2000, 58_000)):
+        query = Query({"path": path, "rate": "1000", **catch_up})
+        query.step(query.reader(), 1.0)
+        table = query.step(query.reader(), 60.0 if catch_up else 61.0)
+        assert (table.num_rows, query.log[-1]["missed"]) == expected
+
+
+def test_a_limit_of_rows_is_kept_and_lifted_where_spark_lifts_it(path: str) -> None:
+    query = Query({"path": path, "rate": "1000", "maxRowsPerTrigger": "300"})
+    reader = query.reader()
+    assert reader.getDefaultReadLimit() == ReadMaxRows(300)
+    assert [query.step(reader, 1.0).num_rows for _ in range(3)] == [300] * 3
+    end = reader.latestOffset(query.log[-1], ReadAllAvailable())
+    assert end["row"] == 3000
+    assert reader.reportLatestOffset() == end
+
+
+def test_what_is_available_now_is_what_was_due_at_the_beginning(path: str) -> None:
+    query = Query({"path": path, "rate": "1000", "maxRowsPerTrigger": "700"})
+    query.step(query.reader(), 1.0)
+    query.clock.now_us += SECOND
+    reader = query.reader()
+    reader.prepareForTriggerAvailableNow()
+    assert [query.step(reader, 5.0).num_rows for _ in range(3)] == [700, 600, 0]
+
+
+def test_large_micro_batches_are_read_in_parts(path: str) -> None:
+    query = Query({"path": path, "rate": "1000000"})
+    reader = query.reader()
+    start = reader.initialOffset()
+    query.clock.now_us += round(2.5 * SECOND)
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    parts = [(part.first, part.end) for part in reader.partitions(start, end)]
+    assert parts == [
+        (0, PARTITION_ROWS),
+        (PARTITION_ROWS, 2 * PARTITION_ROWS),
+        (2 * PARTITION_ROWS, 2_500_000),
+    ]
+    assert reader.partitions(end, end) == []
+
+
+@pytest.mark.parametrize("arrivals", ["constant", "poisson"])
+def test_event_time_runs_with_the_clock(path: str, arrivals: str) -> None:
+    query = Query({"path": path, "rate": "500", "arrivals": arrivals, "eventTime": "clock"})
+    reader = query.reader()
+    times = list(itertools.chain(*(times_us(query.step(reader, 2.0)) for _ in range(3))))
+    moments = schedule_of(read_options(query.options).arrivals).times(0, len(times))
+    assert times == [BEGAN_US + int(moment * 1e6) for moment in moments]
+    assert times[-1] < query.clock.now_us
+
+
+def test_event_time_runs_at_a_rate_of_its_own(path: str) -> None:
+    query = Query({"path": path, "rate": "700", "eventRate": "50"})
+    reader = query.reader()
+    times = list(itertools.chain(*(times_us(query.step(reader, 2.0)) for _ in range(3))))
+    assert times == [FILE_US + number * 20_000 for number in range(4200)]
+
+
+def test_other_arrivals_begin_where_the_query_was_stopped(path: str) -> None:
+    query = Query({"path": path, "rate": "5000"})
+    seen = ids(query.step(query.reader(), 2.0))
+    query.options["rate"] = "100"
+    reader = query.reader()
+    tables = [query.step(reader, 60.0), query.step(reader, 3.0)]
+    assert [table.num_rows for table in tables] == [0, 300]
+    assert [*seen, *ids(tables[1])] == [number % 1000 for number in range(10_300)]
+
+
+CHANGES = [
+    pytest.param({"rate": "100"}, id="rate"),
+    pytest.param({"arrivals": "poisson"}, id="arrivals"),
+    pytest.param({"arrivals": "bursts", "onSeconds": "1", "offSeconds": "1"}, id="bursts"),
+    pytest.param({"seed": "7"}, id="seed"),
+    pytest.param({"eventTime": "file"}, id="event time"),
+    pytest.param({"eventTime": "file", "eventRate": "10"}, id="event rate"),
+    pytest.param({"maxRowsPerTrigger": "10"}, id="limit"),
+    pytest.param({"catchUpSeconds": "1"}, id="catching up"),
+    pytest.param({"split": "_: temp > 30"}, id="split"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_micro_batch_is_repeated_with_the_options_it_was_planned_with(
+    path: str, change: dict[str, str]
+) -> None:
+    query = Query({"path": path, "rate": "5000", "eventTime": "clock"})
+    query.schema = DefaultSource(query.options).schema()
+    table = query.step(query.reader(), 2.0)
+    query.options |= change
+    assert query.rows(query.reader(), *query.log) == table
+
+
+@pytest.mark.parametrize("change", [{"rate": "100"}, {"arrivals": "steps", "steps": "0:100"}])
+def test_other_arrivals_take_effect_from_the_next_micro_batch_on(path: str, change: dict[str, str]) -> None:
+    query = Query({"path": path, "rate": "5000", "eventTime": "clock"})
+    query.step(query.reader(), 2.0)
+    del query.options["rate"]
+    query.options |= change
+    reader = query.reader()
+    query.rows(reader, *query.log)
+    tables = [query.step(reader, 60.0), query.step(reader, 3.0)]
+    assert [table.num_rows for table in tables] == [0, 300]
+    assert ids(tables[1]) == [number % 1000 for number in range(10_000, 10_300)]
+    assert query.clock.now_us - 3 * SECOND <= min(times_us(tables[1]))
+
+
+def test_other_files_begin_with_their_first_row_after_what_was_planned_of_the_old(
+    path: str, tmp_path: Path
+) -> None:
+    query = Query({"path": path, "rate": "300"})
+    table = query.step(query.reader(), 2.0)
+    pq.write_table(readings(50), tmp_path / "others.parquet")
+    query.options["path"] = str(tmp_path / "others.parquet")
+    reader = query.reader()
+    assert query.rows(reader, *query.log) == table
+    tables = [query.step(reader, 60.0), query.step(reader, 1.0)]
+    assert [table.num_rows for table in tables] == [0, 300]
+    assert ids(tables[1]) == [number % 50 for number in range(300)]
+
+
+def test_a_micro_batch_of_files_that_are_gone_is_refused(path: str, tmp_path: Path) -> None:
+    query = Query({"path": path, "rate": "300"})
+    query.step(query.reader(), 2.0)
+    pq.write_table(readings(50), tmp_path / "others.parquet")
+    query.options["path"] = str(tmp_path / "others.parquet")
+    Path(path).unlink()
+    with pytest.raises(ChangedReplay, match=re.escape(f"was planned with the files at {path}")):
+        query.rows(query.reader(), *query.log)
+
+
+def test_a_checkpoint_of_a_feeder_that_kept_no_options_goes_on_with_the_same(path: str) -> None:
+    query = Query({"path": path, "rate": "300", "eventTime": "clock"})
+    table = query.step(query.reader(), 2.0)
+    for offset in query.log:
+        del offset["planned"]
+    assert query.rows(query.reader(), *query.log) == table
+    query.options["rate"] = "100"
+    with pytest.raises(ChangedReplay, match="other arrivals"):
+        query.rows(query.reader(), *query.log)
+    assert query.step(query.reader(), 0.0).num_rows == 0
+    assert query.step(query.reader(), 3.0).num_rows == 300
+
+
+def test_a_checkpoint_is_refused_by_other_files(path: str) -> None:
+    query = Query({"path": path, "rate": "100"})
+    query.step(query.reader(), 1.0)
+    pq.write_table(readings(900), path)
+    reader = query.reader()
+    with pytest.raises(ChangedReplay, match="other rows"):
+        query.rows(reader, *query.log)
+    with pytest.raises(ChangedReplay, match="option split"):
+        reader.latestOffset(query.log[-1], ReadAllAvailable())
+
+
+def test_a_file_that_changes_under_a_query_is_refused(path: str) -> None:
+    query = Query({"path": path, "rate": "100"})
+    reader = query.reader()
+    pq.write_table(readings(900), path)
+    with pytest.raises(ChangedReplay, match="has changed since the query began"):
+        query.step(reader, 1.0)
+
+
+def test_a_checkpoint_holds_where_the_files_are_moved_to(path: str, tmp_path: Path) -> None:
+    query = Query({"path": path, "rate": "100"})
+    query.step(query.reader(), 1.0)
+    (tmp_path / "moved").mkdir()
+    query.options["path"] = str(Path(path).rename(tmp_path / "moved" / "readings.parquet"))
+    assert ids(query.step(query.reader(), 1.0)) == list(range(100, 200))
+
+
+# -- files ------------------------------------------------------------------------------------------------
+
+
+def write_as(table: pa.Table, ending: str, path: Path) -> str:
+    file = path / f"readings{ending}"
+    if ending in (".parquet", ".pq"):
+        pq.write_table(table, file)
+    elif ending in (".arrow", ".ipc"):
+        with pa.ipc.new_file(file, table.schema) as sink:
+            sink.write_table(table, max_chunksize=170)
+    elif ending == ".feather":
+        pa.feather.write_feather(table, file)
+    elif ending == ".csv":
+        pa.csv.write_csv(table, file)
+    else:
+        lines = (json.dumps(row | {"ts": row["ts"].isoformat(" ")}) for row in table.to_pylist())
+        packed = gzip.open if ending.endswith(".gz") else open
+        with packed(file, "wt", encoding="utf-8") as text:
+            text.write("\n".join(lines))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [".parquet", ".pq", ".arrow", ".ipc", ".feather", ".csv", ".json", ".jsonl", ".ndjson", ".jsonl.gz"],
+)
+def test_every_format_has_the_same_rows(ending: str, tmp_path: Path) -> None:
+    table = readings(500).set_column(3, "room", pa.array([f"r{number}" for number in range(500)]))
+    schema = StructType().add("id", LongType()).add("ts", TimestampType()).add("temp", DoubleType())
+    query = Query(
+        {"path": write_as(table, ending, tmp_path), "rate": "100"}, schema=schema.add("room", StringType())
+    )
+    assert query.step(query.reader(), 5.0).to_pylist() == table.to_pylist()
+
+
+def test_files_of_a_directory_come_by_name_and_several_paths_in_their_order(tmp_path: Path) -> None:
+    parts = {
+        "b/2.parquet": 30,
+        "b/10.parquet": 20,
+        "b/c/1.parquet": 10,
+        "b/_hidden.parquet": 7,
+        "b/.x/1.parquet": 7,
+    }
+    start = 0
+    firsts = {}
+    for name, rows in parts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(readings(200).slice(start, rows), tmp_path / name)
+        firsts[name] = list(range(start, start + rows))
+        start += rows
+    pa.csv.write_csv(readings(200).slice(190), tmp_path / "a.csv")
+    query = Query({"path": f"{tmp_path / 'b'}, {tmp_path / 'a.csv'}", "rate": "70", "columns": "id"})
+    expected = [*firsts["b/10.parquet"], *firsts["b/2.parquet"], *firsts["b/c/1.parquet"], *range(190, 200)]
+    assert ids(query.step(query.reader(), 1.0)) == expected
+
+
+def test_a_format_named_outweighs_the_ending(tmp_path: Path) -> None:
+    csv = tmp_path / "readings.txt"
+    csv.write_text("id,room\n1,a\n2,b\n")
+    query = Query({"path": str(csv), "rate": "2", "fileFormat": "CSV"})
+    assert query.step(query.reader(), 1.0).to_pylist() == [{"id": 1, "room": "a"}, {"id": 2, "room": "b"}]
+
+
+def test_columns_are_given_out_as_listed_and_types_spark_lacks_are_widened(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "small": pa.array([1, 255], pa.uint8()),
+            "large": pa.array([1, 2**64 - 1], pa.uint64()),
+            "word": pa.array(["a", "b"]).dictionary_encode(),
+            "empty": pa.nulls(2),
+            "left": pa.array([1, 2]),
+        }
+    )
+    pq.write_table(table, tmp_path / "odd.parquet")
+    options = {"path": str(tmp_path / "odd.parquet"), "columns": "word,large,small,empty", "rate": "2"}
+    assert DefaultSource(options).schema().simpleString() == (
+        "struct<word:string,large:decimal(20,0),small:smallint,empty:string>"
+    )
+    query = Query(options)
+    assert query.step(query.reader(), 1.0).to_pylist() == [
+        {"word": "a", "large": 1, "small": 1, "empty": None},
+        {"word": "b", "large": 2**64 - 1, "small": 255, "empty": None},
+    ]
+
+
+def test_times_finer_than_a_microsecond_are_cut_to_it(tmp_path: Path) -> None:
+    times = pa.array([FILE_US * 1000 + 1_999, FILE_US * 1000 + 2_001], pa.timestamp("ns", "Europe/Paris"))
+    pq.write_table(pa.table({"ts": times}), tmp_path / "fine.parquet")
+    query = Query({"path": str(tmp_path / "fine.parquet"), "rate": "2"})
+    assert times_us(query.step(query.reader(), 1.0)) == [FILE_US + 1, FILE_US + 2]
+
+
+def test_nested_columns_come_as_they_are(tmp_path: Path) -> None:
+    columns = {
+        "list": pa.array([[1, 2], None]),
+        "struct": pa.array([{"a": 1}, {"a": None}]),
+        "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "nested.parquet")
+    query = Query({"path": str(tmp_path / "nested.parquet"), "rate": "2"})
+    assert query.step(query.reader(), 1.0).to_pylist() == pa.table(columns).to_pylist()
+
+
+def test_event_time_may_be_whole_numbers(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"second": [10, 20, 40]}), tmp_path / "whole.parquet")
+    query = Query({"path": str(tmp_path / "whole.parquet"), "rate": "7", "timeColumn": "second"})
+    assert query.step(query.reader(), 1.0)["second"].to_pylist() == [10, 20, 40, 55, 65, 85, 100]
+
+
+def test_text_is_read_as_declared(tmp_path: Path) -> None:
+    csv = tmp_path / "rooms.csv"
+    csv.write_text("code,ts\n007,2024-05-01 10:00:00\n011,2024-05-01 10:00:01\n")
+    schema = StructType().add("code", StringType()).add("ts", TimestampType())
+    query = Query({"path": str(csv), "rate": "3"}, schema=schema)
+    table = query.step(query.reader(), 1.0)
+    assert table["code"].to_pylist() == ["007", "011", "007"]
+    assert table["ts"].cast(pa.string()).to_pylist() == [
+        f"2024-05-01 10:00:0{second}.000000Z" for second in (0, 1, 2)
+    ]
+
+
+# -- split ------------------------------------------------------------------------------------------------
+
+CONDITIONS: list[tuple[str, Callable[[Any, Any], bool | None]]] = [
+    ("temp > 30", lambda temp, _: None if temp is None else temp > 30),
+    (
+        "temp <= 30 and room = 'a'",
+        lambda temp, room: both(None if temp is None else temp <= 30, is_a(room)),
+    ),
+    ("not (room = 'a')", lambda _, room: None if room is None else room != "a"),
+    ("room is null", lambda _, room: room is None),
+    ("room IS NOT NULL", lambda _, room: room is not None),
+    ("room in ('a', 'it''s')", lambda _, room: None if room is None else room in ("a", "it's")),
+    ("room not in ('a')", lambda _, room: None if room is None else room != "a"),
+    ("`temp` <> -1.5e1", lambda temp, _: None if temp is None else temp != -15),
+    ("true", lambda _temp, _room: True),
+    ("false", lambda _temp, _room: False),
+]
+
+
+def is_a(room: str | None) -> bool | None:
+    return None if room is None else room == "a"
+
+
+def both(one: bool | None, other: bool | None) -> bool | None:
+    if one is False or other is False:
+        return False
+    return None if one is None or other is None else True
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.none() | st.integers(-20, 60), st.none() | st.sampled_from(["a", "b", "it's"])),
+        max_size=20,
+    ),
+    chosen=st.lists(st.sampled_from(range(len(CONDITIONS))), min_size=1, max_size=4),
+)
+def test_a_row_goes_to_the_first_condition_that_holds_or_nowhere(
+    rows: list[tuple[int | None, str | None]], chosen: list[int]
+) -> None:
+    temps, rooms = [temp for temp, _ in rows], [room for _, room in rows]
+    table = pa.table({"temp": pa.array(temps, pa.float64()), "room": pa.array(rooms, pa.string())})
+    split = "; ".join(f"s{place}: {CONDITIONS[number][0]}" for place, number in enumerate(chosen))
+    expected = []
+    for temp, room in rows:
+        holding = (f"s{place}" for place, number in enumerate(chosen) if CONDITIONS[number][1](temp, room))
+        stream = next(holding, None)
+        expected += [{"temp": temp, "room": room, "_stream": stream}] if stream else []
+    assert with_stream(table, parse_split(split)).to_pylist() == expected
+
+
+def test_rows_without_a_stream_are_no_part_of_the_replay(path: str) -> None:
+    query = Query({"path": path, "rate": "100", "split": "hot: temp >= 48; cold: temp < 1", "columns": "id"})
+    table = query.step(query.reader(), 1.0)
+    kept = [number for number in range(1000) if number % 50 in (48, 49, 0)]
+    assert ids(table) == list(itertools.islice(itertools.cycle(kept), 100))
+    assert table["_stream"].to_pylist() == ["cold" if number % 50 == 0 else "hot" for number in ids(table)]
+
+
+def test_times_are_compared_with_text(path: str) -> None:
+    query = Query({"path": path, "rate": "10", "split": "late: ts >= '2023-11-14 22:13:20.990Z'"})
+    assert ids(query.step(query.reader(), 1.0)) == list(range(990, 1000))
+
+
+# -- what is refused --------------------------------------------------------------------------------------
+
+REFUSED = [
+    ({"ratte": "5"}, "option ratte: there is no such option; did you mean rate?"),
+    ({"maxrowspertriger": "5"}, "did you mean maxRowsPerTrigger?"),
+    ({"rate": ""}, "option rate: is empty"),
+    ({"rate": "fast"}, "option rate: must be a number (got 'fast')"),
+    ({"rate": "0"}, "option rate: must be above 0"),
+    ({"rate": "inf"}, "option rate: must be a number"),
+    ({"rate": "1e12"}, "option rate: must be at most 1e+09"),
+    ({"arrivals": "possion"}, "option arrivals: did you mean poisson? (got 'possion')"),
+    ({"arrivals": "bursts"}, "option onSeconds: is missing"),
+    (
+        {"arrivals": "bursts", "onSeconds": "1", "offSeconds": "1", "alpha": "1"},
+        "option alpha: must be above 1",
+    ),
+    ({"onSeconds": "1"}, "option onSeconds: goes with arrivals=bursts, not with arrivals=constant"),
+    ({"arrivals": "steps"}, "option rate: goes with arrivals=constant or poisson or bursts"),
+    ({"loop": "yes"}, "option loop: there are true, false"),
+    ({"seed": "-1"}, "option seed: must be a whole number, at least 0"),
+    ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: must be a whole number, at least 1"),
+    ({"catchUpSeconds": "-1"}, "option catchUpSeconds: must be at least 0"),
+    ({"eventTime": "clock", "eventRate": "5"}, "option eventRate: event time runs with the clock"),
+    (
+        {"timeColumn": "id", "eventTime": "clock"},
+        "option timeColumn: eventTime=clock and eventRate need a timestamp",
+    ),
+    ({"timeColumn": "tss"}, "option timeColumn: there is no column tss; did you mean ts?"),
+    ({"timeColumn": "room"}, "option timeColumn: must be a timestamp or of 64-bit"),
+    ({"columns": "id,romo"}, "option columns: there is no column romo; did you mean room?"),
+    ({"columns": "id,,ts"}, "option columns: has an empty part"),
+    ({"columns": "id", "eventRate": "5"}, "option timeColumn: is missing, and no column is a timestamp"),
+    ({"fileFormat": "xml"}, "option fileFormat:"),
+    ({"fileFormat": "json"}, "is no json file"),
+    ({"split": "hot temp > 30"}, "option split: temp stands where ':' should be"),
+    ({"split": "hot: temp >"}, "option split: the end stands where a column or a literal should be"),
+    ({"split": "hot: temp > 30 cold: true"}, "option split: cold stands where ';' should be"),
+    ({"split": "hot: temp # 30"}, "option split: not understood from '# 30' on"),
+    ({"split": "hot: tmp > 30"}, "option split: there is no column tmp; did you mean temp?"),
+    ({"split": "hot: temp"}, "option split: hot is neither true nor false but double"),
+    ({"split": "hot: temp > 'warm'"}, "option split: hot cannot be evaluated"),
+    ({"split": "hot: temp > 1; hot: true"}, "option split: two conditions have one name"),
+    ({"split": "hot: temp > 1000"}, "there are no rows for which a condition of split holds"),
+    ({"split": ";"}, "option split: ; stands where the name of a condition should be"),
+]
+
+
+@pytest.mark.parametrize(("given_options", "says"), REFUSED)
+def test_wrong_options_are_refused_by_name(given_options: dict[str, str], says: str, path: str) -> None:
+    query = Query({"path": path, "rate": "5", **given_options})
+    with pytest.raises(InvalidOption) as refused:
+        query.step(query.reader(), 1.0)
+    assert says in str(refused.value)
+    assert isinstance(pickle.loads(pickle.dumps(refused.value)), FeederError)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ("0:10,5", "option steps: must be a number (got '')"),
+        ("1:10", "must begin at second 0"),
+        ("0:10,5:3,5:4", "must be in rising order"),
+        ("0:-1", "must be at least 0"),
+    ],
+)
+def test_wrong_steps_are_refused(steps: str, says: str, path: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        read_options({"path": path, "arrivals": "steps", "steps": steps})
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["nothing.parquet", "readings.txt", "empty"])
+def test_paths_that_hold_no_rows_of_a_known_format_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "readings.txt").write_text("1")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidOption, match="option path"):
+        DefaultSource({"path": str(tmp_path / name), "rate": "1"}).schema()
+
+
+def test_which_of_several_timestamps_is_event_time_must_be_said(tmp_path: Path) -> None:
+    table = readings(5).append_column("seen", readings(5)["ts"])
+    pq.write_table(table, tmp_path / "two.parquet")
+    options = {"path": str(tmp_path / "two.parquet"), "rate": "5"}
+    with pytest.raises(InvalidOption, match="there are several: ts, seen"):
+        Query(options).reader()
+    query = Query(options | {"timeColumn": "seen"})
+    assert query.step(query.reader(), 1.0).num_rows == 5
+
+
+def test_options_mean_the_same_in_any_case(path: str) -> None:
+    options = {
+        "path": path, "arrivals": "bursts", "rate": "5", "onSeconds": "1", "offSeconds": "2", "alpha": "1.7",
+        "maxRowsPerTrigger": "9", "catchUpSeconds": "3", "eventTime": "clock", "loop": "false", "seed": "4",
+    }  # fmt: skip
+    lowered = {name.lower(): value for name, value in options.items()}
+    assert read_options(lowered) == read_options(options)
+    assert read_options(options).arrivals == Arrivals("bursts", 4, 5.0, 1.0, 2.0, 1.7)
+
+
+def test_the_page_on_the_feeder_lists_every_option_and_no_other() -> None:
+    listed = re.findall(r"^\| `(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(NAMES)

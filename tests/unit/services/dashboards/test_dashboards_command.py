@@ -1,0 +1,129 @@
+"""`weir dashboards` as a user meets it, and what it marks in a Grafana."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from services.dashboards.grafana import Grafana
+from services.dashboards.notes import Note, annotate, notes_of
+from services.dashboards.push import DATASOURCE_UID
+from tests.support.breaking import Reply, replying
+from tests.support.grafana_server import Server, grafana
+from tests.support.terminal import Terminal
+
+PROMETHEUS = "http://prometheus:9090"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with grafana() as found:
+        yield found
+
+
+# -- annotations ---------------------------------------------------------------------------------------------------
+
+LENDING = {
+    "items": [],
+    "moves": [
+        {
+            "at": "2026-01-01T12:00:00.51Z",
+            "branch": "redistribution",
+            "words": "redistribution: a lends to b",
+        },
+        {"at": "2026-01-01T12:00:01Z", "branch": "reclaim by a", "words": "reclaim by a: a 0.4 → 0.6"},
+    ],
+}
+
+
+def test_moves_of_shares_are_marked_once(server: Server) -> None:
+    notes = notes_of(LENDING)
+    assert notes[0] == Note(
+        datetime(2026, 1, 1, 12, 0, 0, 510_000, UTC),
+        "redistribution: a lends to b",
+        ("weir", "redistribution"),
+    )
+    with Grafana(server.url, server.token("Editor")) as there:
+        assert annotate(there, notes, dry_run=True) == notes
+        assert server.writes == []
+        assert annotate(there, notes[:1]) == notes[:1]
+        assert annotate(there, notes) == notes[1:]
+        assert annotate(there, notes) == []
+        assert annotate(there, []) == []
+    told = [{key: one[key] for key in ("time", "text", "tags")} for one in server.annotations]
+    assert told == [
+        {"time": 1767268800510, "text": "redistribution: a lends to b", "tags": ["weir", "redistribution"]},
+        {"time": 1767268801000, "text": "reclaim by a: a 0.4 → 0.6", "tags": ["weir", "reclaim"]},
+    ]
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def weir(terminal: Terminal) -> Terminal:
+    terminal.set_columns(100)
+    return replace(terminal, begins=("dashboards",))
+
+
+def test_the_command_tells_what_it_has_done(weir: Terminal, server: Server) -> None:
+    Path("token").write_text(f"{server.token('Admin')}\n", encoding="utf-8")
+    options = (
+        "push",
+        "--grafana",
+        server.url,
+        "--token-file",
+        "token",
+        "--datasource-url",
+        PROMETHEUS,
+        "-o",
+        "json",
+    )
+    code, out, err = weir(*options, "--dry-run")
+    assert (code, err, {one["action"] for one in json.loads(out)}) == (0, "", {"would be created"})
+    code, out, err = weir(*options)
+    assert (code, err) == (0, "")
+    assert json.loads(out)[1:3] == [
+        {"kind": "datasource", "uid": DATASOURCE_UID, "title": "Weir Prometheus", "action": "created"},
+        {"kind": "dashboard", "uid": "weir-overview", "title": "Weir / Overview", "action": "created"},
+    ]
+    assert {one["action"] for one in json.loads(weir(*options)[1])} == {"unchanged"}
+    assert weir(*options[:-2])[1].split()[:4] == ["kind", "uid", "title", "action"]
+
+
+def test_the_command_fails_by_the_codes_of_all_commands_and_keeps_the_token_to_itself(
+    weir: Terminal, server: Server
+) -> None:
+    assert weir("push", "--grafana", server.url)[0] == 4
+    weir.monkeypatch.setenv("GRAFANA_TOKEN", "glsa_secret")
+    told = [
+        weir("push", "--grafana", server.url),
+        weir("push", "--grafana", "nowhere"),
+        weir("push", "--grafana", server.url, "--token-file", "absent"),
+        weir("push", "--grafana", server.url, "--folder", "no uid"),
+        weir("push", "--grafana", server.url, "--datasource-url", "http://u:hidden@prometheus"),
+        weir("push", "--grafana", server.url, "--ca-file", "absent.pem"),
+        weir("annotate", "--grafana", server.url),
+    ]
+    assert [code for code, _, _ in told] == [4, 2, 2, 2, 2, 2, 3]
+    assert "secret" not in str(told)
+    assert "hidden" not in str(told)
+    weir.monkeypatch.setenv("GRAFANA_TOKEN", "two words")
+    code, _, err = weir("push", "--grafana", server.url)
+    assert (code, "two words" in err) == (2, False)
+
+
+def test_the_command_marks_what_the_service_tells(weir: Terminal, server: Server) -> None:
+    weir.monkeypatch.setenv("GRAFANA_TOKEN", server.token("Editor"))
+    weir.monkeypatch.setenv("WEIR_API_KEY", "weir_" + "x" * 43)
+    with replying([Reply(body=json.dumps(LENDING).encode())] * 2) as heard:
+        weir.monkeypatch.setenv("WEIR_ENDPOINT", heard.endpoint)
+        code, out, err = weir("annotate", "--grafana", server.url, "-o", "json")
+        assert (code, err) == (0, "")
+        assert [one["text"] for one in json.loads(out)] == [one["words"] for one in LENDING["moves"]]
+        assert json.loads(weir("annotate", "--grafana", server.url, "-o", "json")[1]) == []

@@ -1,0 +1,77 @@
+"""A declaration of a source with missing files leads to a warning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from configs.documents.declarations import documents_of
+from services.cli.main import app
+from services.common.weir_home import Home
+from services.ingest.paths import missing_paths
+from tests.support.api import api_over
+
+STREAM = """
+kind: Stream
+name: readings
+columns: {{v: int64}}
+source: {{format: {format}, options: {{{options}}}{more}}}
+"""
+
+
+def warned(format: str, options: str) -> list[str]:
+    more = "" if format in ("rate", "weir_feeder") else ", schema: v BIGINT"
+    documents = documents_of(STREAM.format(format=format, options=options, more=more))
+    return missing_paths(one.declaration for one in documents)
+
+
+def test_each_path_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "a.json").touch()
+    start = "Stream readings: source.options.path: nothing is at"
+    end = "; the feed fails until it is there"
+    seen = f", seen from {tmp_path} (`weir up` sees it from the folder in which it was started){end}"
+    assert warned("json", f"path: {tmp_path}/here") == []
+    assert warned("json", "path: here") == []
+    assert warned("json", "path: 'here/*.json'") == []
+    assert warned("json", "path: 'file:///'") == []
+    assert warned("json", "path: 's3a://bucket/there'") == []
+    assert warned("rate", "rowsPerSecond: 1") == []
+    assert warned("json", f"path: {tmp_path}/there") == [f"{start} {tmp_path}/there yet{end}"]
+    assert warned("parquet", "PATH: there") == [f"{start} there{seen}"]
+    assert warned("csv", "path: 'here/*.csv'") == [f"{start} here/*.csv{seen}"]
+    assert warned("weir_feeder", "path: 'here/a.json, b.json, c.json', rate: 1") == [
+        f"{start} b.json{seen}",
+        f"{start} c.json{seen}",
+    ]
+
+
+def test_apply_warns_and_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("WEIR_ENDPOINT", raising=False)
+    file = tmp_path / "streams.yaml"
+    options = f"path: {tmp_path}/there"
+    file.write_text(
+        STREAM.format(format="json", options=options, more=", schema: v BIGINT"), encoding="utf-8"
+    )
+    result = CliRunner().invoke(app, ["apply", "-f", str(file)])
+    assert result.exit_code == 0
+    assert (
+        f"warning: Stream readings: source.options.path: nothing is at {tmp_path}/there yet" in result.stderr
+    )
+    assert "Stream readings  created" in " ".join(result.stdout.split("\n"))
+
+
+def test_service_warns_only_where_it_runs_the_feeds_itself(tmp_path: Path) -> None:
+    (document,) = documents_of(
+        STREAM.format(format="json", options=f"path: {tmp_path}/there", more=", schema: v BIGINT")
+    )
+    body = {"documents": [document.declaration.model_dump(mode="json", by_alias=True, exclude_none=True)]}
+    with api_over(Home(tmp_path / "home")) as api:
+        assert api("POST", "/v1/apply?dry_run=true", body).json()["warnings"] == []
+        api.service.brought = tuple
+        (warning,) = api("POST", "/v1/apply", body).json()["warnings"]
+    assert f"nothing is at {tmp_path}/there yet" in warning

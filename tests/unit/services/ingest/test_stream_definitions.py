@@ -1,0 +1,760 @@
+"""streams.yaml: what a user reads who got it wrong, and what is made of it before Spark is started."""
+
+import copy
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import services.cli.commands.ingest
+from actors.runtime.backoff import BACKOFF_MOST_S, Backoff
+from actors.runtime.run_dirs import Cluster, RunDirs
+from configs.base import Settings
+from configs.documents.spark_sources import KAFKA_ARTIFACT, KAFKA_CONNECTOR, KAFKA_SQL
+from configs.documents.spark_streams import (
+    FedStream,
+    FeedDefinition,
+    SessionSettings,
+    SourceSettings,
+    StreamDefinition,
+    StreamsFile,
+    load_streams,
+)
+from configs.errors import InvalidInput
+from configs.yaml_loading import parse_model, parse_yaml
+from services.cli.commands.ingest import door_of
+from services.cli.commands.up import from_here
+from services.ingest.declared_streams import check_gateway, compare, declared
+from services.ingest.java import Java, Unfit, examined, find_java
+from services.ingest.job import Door, Job, job_of
+from services.ingest.keys import new_key
+from services.ingest.progress import Counted, behind, brief
+from services.ingest.session import SparkFolder, settings
+from tests.spark.gateways import RealGateway, opened
+from tests.support.checkout import ROOT
+from tests.support.terminal import Terminal
+
+VALID = """
+session:
+  master: local[2]
+  conf: {spark.driver.memory: 512m, spark.hadoop.fs.s3a.secret.key: verysecret}
+streams:
+  ticks:
+    sql: "CREATE STREAM ticks (ts timestamp, value int64, WATERMARK FOR ts AS ts)"
+    source: {format: rate, options: {rowsPerSecond: 10}, sql: "SELECT timestamp AS ts, value FROM source"}
+  readings:
+    columns: {ts: timestamp, sensor: int32, temp: float64}
+    time: ts
+    watermark: 5 seconds
+    source:
+      format: csv
+      options: {path: in/readings, header: true}
+      schema: ts TIMESTAMP, sensor INT, temp DOUBLE
+      path: executor
+  orders:
+    columns: {id: int64}
+    source:
+      format: kafka
+      options: {kafka.bootstrap.servers: "host:9092", subscribe: orders, kafka.sasl.jaas.config: "user password=x"}
+      sql: SELECT CAST(value AS STRING) AS v FROM source
+  lines:
+    columns: {value: string}
+    source: {format: socket, options: {host: localhost, port: 9999}}
+  faults:
+    columns: {ts: timestamp}
+    source: {format: weir_feeder, options: {anything: goes}}
+  hot:
+    columns: {sensor: int32, temp: float64}
+  cold:
+    columns: {sensor: int32}
+feeds:
+  both:
+    source: {format: weir_feeder, options: {path: in/both, password: secret of a feed}}
+    streams:
+      hot: {where: temp > 30}
+      cold: {where: temp < 10, columns: [sensor]}
+"""
+GONE = "gone from the file"
+TICKS, READINGS, ORDERS = "streams.ticks.source", "streams.readings.source", "streams.orders.source"
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """The valid file with one place in it another; keys with dots are separated by `/`."""
+    data: dict[str, Any] = copy.deepcopy(yaml.safe_load(VALID))
+    *above, key = path.split("/")
+    node = data
+    for one in above:
+        node = node[one]
+    if value is GONE:
+        del node[key]
+    else:
+        node[key] = value
+    return data
+
+
+def problem(data: object, tmp_path: Path) -> str:
+    file = tmp_path / "streams.yaml"
+    file.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        declared(load_streams(file), file)
+    return str(caught.value).removeprefix(f"{file}: ")
+
+
+# Where the file is changed, to what, and what is said after "streams.yaml: ".
+MISTAKES = [
+    (
+        "streams",
+        GONE,
+        "streams: required, but missing\n  hint: add `streams:` with one name or more, each with its own keys under it",
+    ),
+    ("strems", {}, "strems: unknown key (got 'strems')\n  hint: did you mean streams?"),
+    (
+        "streams/ticks/source/formt",
+        "rate",
+        f"{TICKS}.formt: unknown key (got 'formt')\n  hint: did you mean format?",
+    ),
+    (
+        "streams/ticks/source/format",
+        "kafak",
+        f"{TICKS}.format: no such format (got 'kafak')\n  hint: did you mean kafka?",
+    ),
+    (
+        "streams/ticks/source/options/rowPerSecond",
+        5,
+        f"{TICKS}.options: rate has no such option (got 'rowPerSecond')\n  hint: did you mean rowsPerSecond?",
+    ),
+    (
+        "streams/orders/source/options/startingOffset",
+        "earliest",
+        f"{ORDERS}.options: kafka has no such option (got 'startingOffset')\n  hint: did you mean startingOffsets?",
+    ),
+    (
+        "streams/orders/source/options/kafka.bootstrap.servers",
+        GONE,
+        f"{ORDERS}.options.kafka.bootstrap.servers: required, but missing\n"
+        "  hint: add `kafka.bootstrap.servers: …` to the options",
+    ),
+    (
+        "streams/orders/source/options/subscribe",
+        GONE,
+        f"{ORDERS}.options.subscribe: required, but missing\n"
+        "  hint: add `subscribe: …` or `subscribePattern: …` or `assign: …` to the options",
+    ),
+    (
+        "streams/orders/source/options/assign",
+        "[]",
+        f"{ORDERS}.options: only one of these can be given (got ['subscribe', 'assign'])\n"
+        "  hint: keep subscribe",
+    ),
+    (
+        "streams/orders/source/options/kafka.auto.offset.reset",
+        "earliest",
+        f"{ORDERS}.options.kafka.auto.offset.reset: not for a stream (got 'earliest')\n"
+        "  hint: say where to begin with startingOffsets",
+    ),
+    (
+        "streams/orders/source/sql",
+        GONE,
+        f"{ORDERS}.sql: a message is bytes\n  hint: decode them, for example `sql: {KAFKA_SQL}`",
+    ),
+    (
+        "streams/orders/source/schema",
+        "value BINARY",
+        f"{ORDERS}.schema: kafka brings columns of its own (got 'value BINARY')\n"
+        "  hint: leave it out, and make the columns in sql",
+    ),
+    (
+        "streams/readings/source/schema",
+        GONE,
+        f"{READINGS}.schema: csv files do not say their columns before they are there\n"
+        "  hint: add `schema: ts TIMESTAMP, sensor INT, …`",
+    ),
+    (
+        "streams/readings/source/options/path",
+        GONE,
+        f"{READINGS}.options.path: required, but missing\n  hint: add `path: …` to the options",
+    ),
+    (
+        "streams/readings/source/options/path",
+        None,
+        f"{READINGS}.options.path: has no value\n  hint: give text, in quotes if it looks like a number",
+    ),
+    (
+        "streams/readings/source/output_mode",
+        "update",
+        f"{READINGS}.output_mode: executors can only append (got 'update')\n  hint: use `path: driver`",
+    ),
+    (
+        "streams/readings/source/path",
+        "drivers",
+        f"{READINGS}.path: no such choice (got 'drivers')\n  hint: did you mean driver?",
+    ),
+    (
+        "streams/readings/source/trigger_ms",
+        0,
+        f"{READINGS}.trigger_ms: must be at least 1 (got 0)\n"
+        "  hint: give a whole number from 1 to 8.64e+07; 100 if left out",
+    ),
+    (
+        "streams/readings/columns",
+        GONE,
+        "streams.readings.columns: the stream has no columns\n"
+        "  hint: add `columns: {ts: timestamp, x: float64}`, or sql",
+    ),
+    (
+        "streams/readings/sql",
+        "CREATE STREAM readings (ts timestamp)",
+        "streams.readings.columns: the SQL says that already\n  hint: keep sql or columns",
+    ),
+    (
+        "streams/readings/time",
+        GONE,
+        "streams.readings.watermark: it is not said of which column (got '5 seconds')\n"
+        "  hint: add `time:` with the column",
+    ),
+    (
+        "streams/readings/time",
+        "tss",
+        "streams.readings.time: there is no such column (got 'tss')\n  hint: did you mean ts?",
+    ),
+    (
+        "streams/readings/columns/sensor",
+        "intt32",
+        "streams.readings.columns: there is no such type (got 'intt32')\n  hint: did you mean int32?",
+    ),
+    (
+        "streams/ticks/sql",
+        "CREATE STREAM ticks (ts timestampp)",
+        "line 1, column 25: streams.ticks.sql: there is no such type (got 'timestampp')\n"
+        "  hint: did you mean timestamp?",
+    ),
+    (
+        "streams/ticks/sql",
+        "CREATE STREAM tick (ts timestamp)",
+        "streams.ticks.sql: the SQL declares a stream of another name (got 'tick')\n"
+        "  hint: let the key and the CREATE STREAM have one name",
+    ),
+    (
+        "session/conf",
+        {"fs.s3a.secret.key": "hunter2"},
+        "session.conf: not a setting of Spark's (got 'fs.s3a.secret.key')\n  hint: they begin with spark.",
+    ),
+    (
+        "session/conf",
+        {"spark.jars.packages": "a:b:c"},
+        "session.conf: has a key of its own (got 'spark.jars.packages')\n"
+        "  hint: say it under session.packages",
+    ),
+    (
+        "session/packages",
+        ["a:b"],
+        "session.packages[0]: not the coordinates of a package (got 'a:b')\n"
+        f"  hint: write group:name:version, for example {KAFKA_CONNECTOR}",
+    ),
+    (
+        "streams/ticks/source/checkpoint",
+        "here",
+        None,
+    ),
+    (
+        "feeds/both/streams/hto",
+        {},
+        "feeds.both.streams: no such stream (got 'hto')\n  hint: did you mean hot?",
+    ),
+    (
+        "feeds/both/streams/ticks",
+        {},
+        "feeds.both.streams: the stream has a source of its own (got 'ticks')\n"
+        "  hint: leave out its source, or take it from the feed",
+    ),
+    (
+        "feeds/other",
+        {"source": {"format": "rate"}, "streams": {"hot": {}}},
+        "feeds.other.streams: feed both brings it already (got 'hot')\n  hint: let one of the two have it",
+    ),
+    (
+        "feeds/both/streams/cold",
+        GONE,
+        "streams.cold.source: nothing brings the stream\n  hint: add a source, or name the stream in a feed",
+    ),
+    (
+        "feeds/ticks",
+        {"source": {"format": "rate"}, "streams": {"hot": {}}},
+        "feeds: a stream with a source of its own has that name (got 'ticks')\n"
+        "  hint: give the feed another name",
+    ),
+    (
+        "feeds/both/source/path",
+        "executor",
+        "feeds.both.source.path: executors send whole rows to one stream (got 'executor')\n"
+        "  hint: use `path: driver`",
+    ),
+    (
+        "feeds/both/source/formt",
+        "rate",
+        "feeds.both.source.formt: unknown key (got 'formt')\n  hint: did you mean format?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "said"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_mistake_is_named_with_field_value_and_remedy(
+    place: str, value: object, said: str | None, tmp_path: Path
+) -> None:
+    data = changed(place, value)
+    if said is None:
+        data["streams"]["lines"]["source"]["checkpoint"] = value
+        said = (
+            "streams.lines.source.checkpoint: streams.ticks.source has the same checkpoint (got 'here')\n"
+            "  hint: give each source a folder of its own, or leave it out"
+        )
+    found = problem(data, tmp_path)
+    assert found == said
+
+
+def parsed(data: object = None) -> StreamsFile:
+    return parse_model(StreamsFile, yaml.safe_load(VALID) if data is None else data)
+
+
+def test_columns_become_the_same_stream_as_sql() -> None:
+    streams = declared(parsed())
+    readings = streams["readings"]
+    assert readings.schema.names == ("ts", "sensor", "temp")
+    assert (readings.time, readings.lateness_us) == (0, 5_000_000)
+    assert streams["ticks"].schema.names == ("ts", "value")
+    assert streams["lines"].time is None
+
+
+def test_options_are_text_as_spark_takes_them() -> None:
+    streams = parsed().all_feeds()
+    assert streams["ticks"].source.options == {"rowsPerSecond": "10"}
+    assert streams["readings"].source.options == {"path": "in/readings", "header": "true"}
+    assert streams["lines"].source.options["port"] == "9999"
+
+
+def test_connector_for_kafka_comes_by_itself_unless_one_is_named() -> None:
+    assert parsed().packages() == (KAFKA_CONNECTOR,)
+    other = KAFKA_CONNECTOR.replace("4.3.0", "4.3.1")
+    assert parsed(changed("session/packages", [other])).packages() == (other,)
+    here = {"spark.jars": "/opt/jars/spark-sql-kafka-0-10_2.13-4.3.0.jar"}
+    assert parsed(changed("session/conf", here)).packages() == ()
+    assert parsed(changed("streams/orders", yaml.safe_load(VALID)["streams"]["lines"])).packages() == ()
+
+
+def test_options_are_known_without_regard_to_case() -> None:
+    data = changed("streams/orders/source/options/STARTINGOFFSETS", "earliest")
+    assert parsed(data).all_feeds()["orders"].source.options["STARTINGOFFSETS"] == "earliest"
+
+
+def test_what_is_told_to_spark_is_what_the_file_says(tmp_path: Path) -> None:
+    told = settings(parsed(), SparkFolder(tmp_path))
+    assert told["spark.master"] == "local[2]"
+    assert told["spark.driver.memory"] == "512m"
+    assert told["spark.jars.packages"] == KAFKA_CONNECTOR
+
+
+def test_job_survives_its_journey(tmp_path: Path) -> None:
+    job = Job(parsed(), Door("grpc://127.0.0.1:1", "weir_x"), tmp_path, tmp_path)
+    assert job_of(json.loads(json.dumps(job.as_json()))) == job
+
+
+FED = ("ticks", "readings", "orders", "lines", "faults", "both")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "changed_feeds"),
+    [
+        ("streams/ticks/source/trigger_ms", 7, ["ticks"]),
+        ("streams/readings/watermark", "6 seconds", ["readings"]),
+        ("feeds/both/streams/cold/where", "temp < 5", ["both"]),
+        ("session/conf", {"spark.driver.memory": "1g"}, []),
+    ],
+)
+def test_change_of_one_feed_changes_no_other(
+    tmp_path: Path, place: str, value: object, changed_feeds: list[str]
+) -> None:
+    door = Door("grpc://127.0.0.1:1", "weir_x")
+    before = Job(parsed(), door, tmp_path, tmp_path).specs()
+    after = Job(parsed(changed(place, value)), door, tmp_path, tmp_path).specs()
+    assert list(before) == list(after) == list(FED)
+    assert [name for name in FED if before[name] != after[name]] == changed_feeds
+
+
+def test_stream_that_moves_to_another_node_changes_its_feed_alone(tmp_path: Path) -> None:
+    here, there = (
+        Job(parsed(), Door("grpc://one:1", "weir_x", endpoints=endpoints), tmp_path, tmp_path).specs()
+        for endpoints in ({}, {"cold": "grpc://two:1"})
+    )
+    assert [name for name in FED if here[name] != there[name]] == ["both"]
+
+
+def test_feeds_with_a_connector_to_fetch_are_apart_from_the_others() -> None:
+    parts = parsed().by_connector()
+    assert {name: list(part.all_feeds()) for name, part in parts.items()} == {
+        "": [name for name in FED if name != "orders"],
+        "kafka": ["orders"],
+    }
+    assert {name: part.packages() for name, part in parts.items()} == {"": (), "kafka": (KAFKA_CONNECTOR,)}
+    assert [part.session for part in parts.values()] == [parsed().session] * 2
+    jar = {"spark.jars": f"/opt/{KAFKA_ARTIFACT}-4.3.0.jar"}
+    assert list(parsed(changed("session/conf", jar)).by_connector()) == [""]
+    assert list(parsed(changed("session/packages", [KAFKA_CONNECTOR])).by_connector()) == [""]
+
+
+def test_feed_of_several_streams_stands_beside_those_of_one() -> None:
+    feeds = parsed().all_feeds()
+    assert list(feeds) == ["ticks", "readings", "orders", "lines", "faults", "both"]
+    assert [name for name, one in feeds.items() if one.is_split] == ["both"]
+    assert feeds["both"].conditions == {"hot": "temp > 30", "cold": "temp < 10"}
+    assert feeds["both"].columns == {"cold": ("sensor",)}
+    assert list(feeds["ticks"].streams) == ["ticks"]
+
+
+def test_secrets_are_cut_out_of_errors() -> None:
+    secrets = parsed().secrets()
+    assert set(secrets) == {"verysecret", "user password=x", "secret of a feed"}
+    assert brief("\n failed with verysecret at x\n more", secrets) == "failed with … at x"
+
+
+def test_of_a_traceback_the_exception_is_told() -> None:
+    told = """[FOREACH] Reason: An exception was raised: Traceback (most recent call last):
+  File "driver.py", line 71, in publish
+    raise GatewayAway(where: int)
+    ^^^^^
+pyspark_weir.errors.GatewayAway: not taken within 3 s; see that it runs
+ SQLSTATE: 39000
+"""
+    assert brief(told, []) == "GatewayAway: not taken within 3 s; see that it runs"
+    assert len(brief("x" * 10_000, [])) == 500
+
+
+def test_of_an_error_of_spark_the_sentence_is_shown() -> None:
+    told = "[PATH_NOT_FOUND] Path does not exist: in/x. SQLSTATE: 42K03; line 1 pos 2"
+    assert brief(told, []) == "Path does not exist: in/x"
+    assert (
+        brief("[unresolved dependency: a#b;1: not found]", []) == "[unresolved dependency: a#b;1: not found]"
+    )
+
+
+PAGE = (ROOT / "docs/ingest.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "model", [StreamDefinition, SourceSettings, SessionSettings, FedStream, FeedDefinition]
+)
+def test_page_describes_every_key(model: type[Settings]) -> None:
+    keys = [one.alias or name for name, one in model.model_fields.items()]
+    assert [key for key in keys if f"| `{key}` |" not in PAGE] == []
+
+
+def test_example_of_the_page_holds_together() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    streams = parse_model(StreamsFile, parse_yaml(example))
+    assert declared(streams).keys() == {"ticks", "readings", "orders", "hot", "alerts"}
+
+
+# -- the stream at the gateway -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ({"ts": pa.timestamp("us", "UTC")}, "the stream at the gateway has no such column (got 'value')"),
+        (
+            {"ts": pa.timestamp("us", "UTC"), "value": pa.float64()},
+            "column value is another at the gateway (got 'int64')",
+        ),
+        (
+            {"ts": pa.timestamp("us", "UTC"), "value": pa.int64(), "more": pa.int64()},
+            "the stream at the gateway has one column more (got 'more')",
+        ),
+    ],
+)
+def test_stream_that_differs_at_the_gateway_is_refused(there: Mapping[str, pa.DataType], said: str) -> None:
+    schema = pa.schema(list(there.items()), metadata={b"weir.time_column": b"ts"})
+    with pytest.raises(InvalidInput, match="ticks") as caught:
+        compare("ticks", declared(parsed())["ticks"], schema)
+    assert said in str(caught.value)
+
+
+def test_event_time_that_differs_at_the_gateway_is_refused() -> None:
+    ticks = declared(parsed())["ticks"]
+    with pytest.raises(InvalidInput, match="another column is the event time"):
+        compare("ticks", ticks, ticks.schema.arrow)
+    compare("ticks", ticks, ticks.schema.arrow.with_metadata({b"weir.time_column": b"ts"}))
+
+
+@pytest.fixture
+def gateway() -> Iterator[RealGateway]:
+    with opened() as found:
+        yield found
+
+
+def test_gateway_is_asked_for_the_streams_before_spark_is_started(gateway: RealGateway) -> None:
+    door, streams = Door(gateway.endpoint, gateway.key), declared(parsed())
+    ticks = {"ticks": streams["ticks"]}
+    with pytest.raises(InvalidInput, match=r"streams\.ticks: the gateway does not have it: .*ticks"):
+        check_gateway(ticks, door)
+    gateway.declare(VALID.split('"')[1])
+    check_gateway(ticks, door)
+    with pytest.raises(InvalidInput, match="--api-key: the gateway refuses the key"):
+        check_gateway(ticks, Door(gateway.endpoint, new_key()))
+    gateway.declare("CREATE STREAM lines (value string, more int64)")
+    with pytest.raises(InvalidInput, match="one column more"):
+        check_gateway({"lines": streams["lines"]}, door)
+
+
+def test_gateway_that_is_open_to_all_is_reached_from_here_without_a_name() -> None:
+    assert from_here("grpc://pod-7:4000", "0.0.0.0") == "grpc://127.0.0.1:4000"
+    assert from_here("grpc://10.0.0.7:4000", "10.0.0.7") == "grpc://10.0.0.7:4000"
+
+
+# -- progress ----------------------------------------------------------------------------------------------------
+
+
+def report(
+    batch: int, rows: int, time: str, run: str = "r", latest: Any = None, end: Any = None
+) -> dict[str, Any]:
+    """Of a micro-batch, as Spark tells it."""
+    return {
+        "runId": run,
+        "batchId": batch,
+        "timestamp": time,
+        "numInputRows": rows,
+        "durationMs": {"addBatch": 5, "triggerExecution": 9},
+        "sources": [{"endOffset": end, "latestOffset": latest}],
+    }
+
+
+def test_each_report_counts_once_and_a_new_run_goes_on() -> None:
+    counted = Counted()
+    first, second = report(0, 10, "t0"), report(1, 5, "t1", latest=9, end=7)
+    assert counted.hear([first])
+    assert counted.hear([first, second])
+    assert not counted.hear([first, second])
+    assert (counted.rows, counted.batch, counted.batch_ms, counted.lag) == (15, 1, 9.0, 2.0)
+    assert counted.hear([report(1, 5, "t2", run="s")])
+    assert counted.rows == 20
+
+
+def test_trigger_that_found_nothing_is_no_batch() -> None:
+    counted = Counted()
+    idle = report(3, 0, "t") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
+    assert not counted.hear([idle])
+    assert counted.batch is None
+
+
+def test_query_that_waits_for_data_is_heard_of() -> None:
+    counted = Counted()
+    idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
+    counted.hear([idle])
+    assert counted.run == "of today"
+
+
+def test_rate_is_that_of_the_last_seconds() -> None:
+    counted, rates = Counted(), []
+    for second in range(30):
+        counted.hear([report(second, 100 if second < 15 else 0, f"t{second:02}")])
+        rates.append(counted.rate(float(second)))
+    assert rates[14] == 100.0
+    assert rates[29] == 0.0
+
+
+Offsets = st.dictionaries(
+    st.sampled_from(["a", "b"]), st.dictionaries(st.sampled_from("012"), st.integers(0, 99)), min_size=1
+)
+
+
+@given(Offsets, Offsets)
+def test_lag_is_what_all_partitions_are_behind(
+    latest: dict[str, dict[str, int]], done: dict[str, dict[str, int]]
+) -> None:
+    pairs = [(topic, part) for topic, parts in latest.items() for part in parts]
+    expected = [max(0, latest[topic][part] - done.get(topic, {}).get(part, 0)) for topic, part in pairs]
+    assert behind(latest, done) == (sum(expected) if pairs else None)
+
+
+@pytest.mark.parametrize("latest", [None, "text", True, [1]])
+def test_source_that_does_not_tell_its_end_has_no_lag(latest: object) -> None:
+    assert behind(latest, 5) is None
+
+
+@given(st.lists(st.booleans(), max_size=100))
+def test_pauses_double_up_to_a_bound_until_something_succeeds(fates: list[bool]) -> None:
+    backoff, in_a_row = Backoff(), 0
+    for succeeds in fates:
+        if succeeds:
+            backoff.succeeded()
+            in_a_row = 0
+        else:
+            pauses = [0.5, 1, 2, 4, 8, 16]
+            expected = pauses[in_a_row] if in_a_row < len(pauses) else BACKOFF_MOST_S
+            assert backoff.failed() == expected
+            in_a_row += 1
+
+
+# -- Java --------------------------------------------------------------------------------------------------------
+
+
+def fake_java(home: Path, version: str, modules: bool = True, tells: bool = True) -> Path:
+    """A `java` that answers what a Java of this version would."""
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    refuse = "" if modules else 'if [ "$1" = --add-modules ]; then exit 1; fi\n'
+    told = f"    java.home = {home}\n    java.specification.version = {version}\n" if tells else "hello\n"
+    executable.write_text(f"#!/bin/sh\n{refuse}cat >&2 <<'END'\n{told}END\n", encoding="utf-8")
+    executable.chmod(0o755)
+    return home
+
+
+def test_java_that_is_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
+    new, old = fake_java(tmp_path / "new", "21"), fake_java(tmp_path / "old", "1.8")
+    assert find_java(new, {}, tmp_path) == Java(new, 21)
+    with pytest.raises(InvalidInput, match="it is Java 8") as caught:
+        find_java(old, {"JAVA_HOME": str(new)}, tmp_path)
+    assert "session.java_home" in str(caught.value)
+    assert "openjdk-17-jre-headless" in str(caught.value)
+
+
+def test_java_is_looked_for_in_order_and_what_does_not_do_is_passed_over(tmp_path: Path) -> None:
+    old, found = fake_java(tmp_path / "old", "11"), fake_java(tmp_path / "path", "17")
+    fake_java(tmp_path / "usual" / "java-21", "21")
+    base = fake_java(tmp_path / "usual" / "java-18-base", "18", modules=False)
+    environ = {"JAVA_HOME": str(old), "PATH": f"{found / 'bin'}:/nowhere"}
+    assert find_java(None, environ, tmp_path / "usual") == Java(found, 17)
+    assert find_java(None, {"JAVA_HOME": str(old)}, tmp_path / "usual").version == 21
+    passed_over = examined(base / "bin" / "java")
+    assert isinstance(passed_over, Unfit)
+    assert passed_over.why == "its module jdk.incubator.vector is missing"
+
+
+def test_without_java_it_is_said_what_was_seen_and_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        find_java(None, {}, tmp_path)
+    assert str(caught.value) == (
+        "Spark needs Java 17 or newer, and there is none\n"
+        "  hint: install it with `apt-get install openjdk-17-jre-headless`"
+    )
+    silent = fake_java(tmp_path / "silent", "17", tells=False)
+    broken = tmp_path / "broken"
+    (broken / "bin").mkdir(parents=True)
+    (broken / "bin" / "java").write_text("not a program", encoding="utf-8")
+    (broken / "bin" / "java").chmod(0o755)
+    with pytest.raises(InvalidInput) as caught:
+        find_java(None, {"JAVA_HOME": str(silent), "PATH": str(broken / "bin")}, tmp_path)
+    assert f"{silent}/bin/java: it does not tell its version" in str(caught.value)
+    assert f"{broken}/bin/java: it does not run (OSError)" in str(caught.value)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java on this machine")
+def test_the_java_of_this_machine_is_understood() -> None:
+    executable = Path(shutil.which("java") or "")
+    found = examined(executable)
+    assert isinstance(found, Java)
+    assert (found.home / "bin" / "java").resolve() == executable.resolve()
+
+
+# -- the command -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "streams.yaml"
+    found.write_text(VALID, encoding="utf-8")
+    return found
+
+
+def test_check_prints_what_would_be_started(
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: Terminal,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
+    terminal.set_columns(200)
+    monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
+    code, out, err = terminal("ingest", "-f", str(file), "--check")
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert [
+        "ticks",
+        "ts",
+        "timestamp,",
+        "value",
+        "int64",
+        "ts",
+        "ticks",
+        "rate",
+        "driver",
+        "100",
+        "append",
+    ] in lines
+    assert KAFKA_CONNECTOR in out
+    assert "verysecret" not in out
+
+
+def test_system_on_this_machine_is_found_with_its_key_unless_there_are_two(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
+    assert door_of(None, None) is None
+    held = []
+    for number, system in enumerate(("a", "b"), 1):
+        dirs = RunDirs(tmp_path, system, "n1")
+        held.append(dirs.hold())
+        dirs.note_cluster(Cluster("127.0.0.1:1", None))
+        dirs.endpoint.write_text(f"grpc://127.0.0.1:{number}", encoding="utf-8")
+        dirs.ingest_key.write_text(f"key of {system}\n", encoding="utf-8")
+        if system == "a":
+            assert door_of(None, None) == Door("grpc://127.0.0.1:1", "key of a")
+    assert door_of("grpc://127.0.0.1:2", None) == Door("grpc://127.0.0.1:2", "key of b")
+    assert door_of("grpc://127.0.0.1:2", "mine") == Door("grpc://127.0.0.1:2", "mine")
+    with pytest.raises(InvalidInput, match=r"several systems .*\n.*grpc://127.0.0.1:1, grpc://127.0.0.1:2"):
+        door_of(None, None)
+    # The system of the home goes before others; that of another home is not taken.
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
+    for system, home in (("a", "elsewhere"), ("b", "home")):
+        RunDirs(tmp_path, system, "n1").note_cluster(Cluster("127.0.0.1:1", None, str(tmp_path / home)))
+    assert door_of(None, None) == Door("grpc://127.0.0.1:2", "key of b")
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "empty"))
+    assert door_of(None, None) is None
+    assert door_of("grpc://127.0.0.1:1", None) == Door("grpc://127.0.0.1:1", "key of a")
+    for one in held:
+        os.close(one)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "--endpoint: no system runs on this machine"),
+        (("--endpoint", "localhost:1"), "--endpoint: not the address of a gateway (got 'localhost:1')"),
+        (("--endpoint", "grpc://127.0.0.1:1"), "--api-key: required, but missing"),
+        (("--endpoint", "grpc://127.0.0.1:1", "--api-key", "k"), "--endpoint: no gateway answers there"),
+    ],
+    ids=str,
+)
+def test_ingest_says_what_is_missing_before_it_starts_anything(
+    options: tuple[str, ...],
+    said: str,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: Terminal,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
+    monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
+    # Another system on this machine would be found.
+    monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
+    code, out, err = terminal("ingest", "-f", str(file), *options)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not (tmp_path / "home").exists()

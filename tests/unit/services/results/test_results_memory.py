@@ -1,0 +1,127 @@
+"""What readers of answers hold on to: nothing that has been forgotten, however slow they are."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from pathlib import Path
+
+from actors.runtime.run_dirs import RunDirs
+from services.results.cursors import OLDEST
+from services.results.encoding import as_json_rows
+from services.results.events import events
+from services.results.fanout import Piece, Pieces, Wanted
+from services.results.log_reader import Asked, Desk
+from services.results.places import LocalPlaces, Place
+from services.results.results import Results, shared
+from tests.support.answer_logs import ClassLog
+
+KIB = 1024
+ASKED = Asked("gold", "q")
+
+
+def forgotten_and_mapped(dirs: RunDirs) -> list[str]:
+    """Segments of this process's that nobody else can see any more."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return [line for line in maps if str(dirs.classes) in line and line.endswith("(deleted)")]
+
+
+def test_what_a_reader_has_read_may_be_forgotten(dirs: RunDirs) -> None:
+    log = ClassLog(dirs.class_log("gold"), 64 * KIB)
+    desk = Desk(LocalPlaces(dirs), lambda: "", hold_s=0.0)
+    for _ in range(20):
+        log.commit(20)
+    ((place, seen),) = desk.view(ASKED).values()
+    found = desk.some(place, "q", 0, 10)
+    assert found is not None
+    assert (as_json_rows(found.batches).count(b"_seq"), seen.given) == (10, 400)
+    del found
+    for _ in range(200):
+        log.commit(50)
+    assert forgotten_and_mapped(dirs)
+    desk.hold_s = 1000.0
+    desk.look([ASKED])
+    assert forgotten_and_mapped(dirs)  # it has just been read: its reader may go on from there
+    desk.hold_s = 0.0
+    desk.look([ASKED])
+    assert forgotten_and_mapped(dirs) == []
+    log.close()
+
+
+def test_a_reader_that_does_not_go_on_holds_one_piece(dirs: RunDirs) -> None:
+    """It is read again only when it has taken what it was given; what came meanwhile is in the log, or a gap."""
+    log = ClassLog(dirs.class_log("gold"), 64 * KIB)
+
+    async def read() -> list[bytes]:
+        results = Results(LocalPlaces(dirs), piece_rows=16)
+        told = events(results, ASKED, OLDEST)
+        found = [await anext(told) for _ in range(3)]
+        for _ in range(200):
+            log.commit(50)
+        made = results.pieces.made
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert results.pieces.made == made
+        found += [await anext(told) for _ in range(2)]
+        await told.aclose()
+        results.close()
+        return found
+
+    for _ in range(10):
+        log.commit(16)
+    kinds = [one.split(b"\n")[1] for one in asyncio.run(read())[1:]]
+    assert kinds == [b"event: rows", b"event: rows", b"event: gap", b"event: rows"]
+    log.close()
+
+
+def test_pieces_that_were_made_are_bounded_and_made_once(dirs: RunDirs) -> None:
+    log = ClassLog(dirs.class_log("gold"), 4096 * KIB)
+    log.commit(1000)
+    place = Place("gold", dirs)
+
+    async def read() -> tuple[list[int], int]:
+        results = Results(LocalPlaces(dirs), piece_rows=100)
+        pieces = Pieces(results._made, 100, bytes_max=10_000)
+        mark = results._desk.view(ASKED)[0][1].mark
+        wanted = [Wanted(place, "q", mark, row, 1000) for row in range(0, 1000, 100)]
+        for _ in range(2):
+            await asyncio.gather(*(pieces.get(wanted[0]) for _ in range(20)))
+        made = [pieces.made]
+        for one in wanted:
+            await pieces.get(one)
+        await pieces.get(wanted[0])
+        made.append(pieces.made)
+        results.close()
+        return made, sum(pieces._sizes.values())
+
+    made, held = asyncio.run(read())
+    assert made == [1, 11]  # the first had to go for the others
+    assert 0 < held <= 10_000
+    log.close()
+
+
+def test_small_pieces_are_as_few_as_there_is_room_for() -> None:
+    """Each takes far more than its rows."""
+    place = Place("gold", None)
+
+    async def made(wanted: Wanted) -> Piece:
+        return Piece(wanted.mark, wanted.row, wanted.row + 1, b"{}")
+
+    async def read() -> int:
+        pieces = Pieces(made, bytes_max=1 << 20)
+        tracemalloc.start()
+        for row in range(5000):
+            await pieces.get(Wanted(place, "q", "5ead07c1", row, 1))
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return held
+
+    assert 0 < asyncio.run(read()) <= 1.5 * (1 << 20)
+
+
+def test_a_limit_is_shared_so_that_no_shard_waits_for_another() -> None:
+    assert dict(shared(100, {0: 1000, 1: 1000})) == {0: 50, 1: 50}
+    assert dict(shared(100, {0: 1000, 1: 10, 2: 1000})) == {0: 45, 1: 10, 2: 45}
+    assert dict(shared(100, {0: 5, 1: 10})) == {0: 5, 1: 10}
+    assert sum(most for _, most in shared(1, {0: 5, 1: 10, 2: 3})) == 1
+    assert shared(10, {}) == []
